@@ -1,0 +1,1 @@
+"""The filesystem: the workspace, the change index, large blobs and OS locks."""

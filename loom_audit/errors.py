@@ -1,0 +1,118 @@
+"""What can go wrong, one class per code; every way in translates the code once.
+
+AuditError
+├── InvalidPath        INVALID_PATH        the path leaves the workspace or is malformed
+├── FileNotFound       FILE_NOT_FOUND      no such file
+├── PermissionDenied   PERMISSION_DENIED   the system refused
+├── ToolTimeout        TIMEOUT             the time limit was reached
+├── ExecutionFailed    EXECUTION_ERROR     a tool or command failed
+├── InvalidArguments   INVALID_ARGUMENTS   the arguments do not fit the schema
+├── NotFound           NOT_FOUND           no such event, call, checkpoint, workspace, blob
+├── StorageFailed      IO                  reading or writing failed
+├── NotSerializable    SERIALIZATION       a value cannot be put on record
+├── UnknownTool        UNKNOWN_TOOL        no tool of that name
+├── ApprovalDenied     APPROVAL_DENIED     the gate said no, or nobody could be asked
+├── BlockedCommand     BLOCKED_COMMAND     the command guard said no
+├── Conflict           CONFLICT            somebody else changed it first
+├── NoWorkspace        NO_WORKSPACE        the call names no workspace
+├── TooLarge           TOO_LARGE           over a limit
+├── Corrupt            CORRUPT             stored bytes do not match their hash
+└── AuditUnavailable   AUDIT_UNAVAILABLE   the log cannot be written, so nothing ran
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class AuditError(Exception):
+    """An error with a code for programs, a message for people and a hint of what to do.
+
+    `details` holds JSON values only; `str(error)` is the message alone.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(
+        self, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, Any] = dict(details or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON values: code, message, and hint and details where present."""
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.hint:
+            body["hint"] = self.hint
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+class InvalidPath(AuditError):
+    code = "INVALID_PATH"
+
+
+class FileNotFound(AuditError):
+    code = "FILE_NOT_FOUND"
+
+
+class PermissionDenied(AuditError):
+    code = "PERMISSION_DENIED"
+
+
+class ToolTimeout(AuditError):
+    code = "TIMEOUT"
+
+
+class ExecutionFailed(AuditError):
+    code = "EXECUTION_ERROR"
+
+
+class InvalidArguments(AuditError):
+    code = "INVALID_ARGUMENTS"
+
+
+class NotFound(AuditError):
+    code = "NOT_FOUND"
+
+
+class StorageFailed(AuditError):
+    code = "IO"
+
+
+class NotSerializable(AuditError):
+    code = "SERIALIZATION"
+
+
+class UnknownTool(AuditError):
+    code = "UNKNOWN_TOOL"
+
+
+class ApprovalDenied(AuditError):
+    code = "APPROVAL_DENIED"
+
+
+class BlockedCommand(AuditError):
+    code = "BLOCKED_COMMAND"
+
+
+class Conflict(AuditError):
+    code = "CONFLICT"
+
+
+class NoWorkspace(AuditError):
+    code = "NO_WORKSPACE"
+
+
+class TooLarge(AuditError):
+    code = "TOO_LARGE"
+
+
+class Corrupt(AuditError):
+    code = "CORRUPT"
+
+
+class AuditUnavailable(AuditError):
+    code = "AUDIT_UNAVAILABLE"

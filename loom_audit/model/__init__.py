@@ -1,0 +1,1 @@
+"""What there is: events, files, plans and the pure functions over them."""

@@ -1,0 +1,104 @@
+"""Files as the log knows them: states, changes, trees.
+
+Paths are workspace-relative POSIX strings without a leading or trailing slash; names that are
+not UTF-8 carry surrogates (PEP 383), so `path.encode("utf-8", "surrogateescape")` gives the
+bytes on disk. The root itself has no entry. Every directory has one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+BlobId = NewType("BlobId", str)
+"""SHA-256 of the content, 64 lower-case hex digits."""
+
+Kind = Literal["file", "symlink", "directory"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What a path is at one moment.
+
+    `mode` holds the permission bits only (0o7777); a symlink's blob is its target's bytes and
+    its mode 0o777; a directory has no blob and size 0.
+    """
+
+    kind: Kind
+    blob: BlobId | None
+    mode: int
+    size: int
+
+
+Tree = Mapping[str, FileState]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One path before and after; `None` means absent."""
+
+    path: str
+    before: FileState | None
+    after: FileState | None
+
+    @property
+    def inverse(self) -> "FileChange":
+        """The change that takes this one back."""
+        return FileChange(self.path, self.after, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A hint that a deletion and a creation in the same event are one rename."""
+
+    source: str
+    target: str
+
+
+def apply(tree: Tree, changes: Iterable[FileChange]) -> dict[str, FileState]:
+    """The tree after the changes; what a change says was before is not checked."""
+    result = dict(tree)
+    for change in changes:
+        if change.after is None:
+            result.pop(change.path, None)
+        else:
+            result[change.path] = change.after
+    return result
+
+
+def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
+    """The changes that lead from the old tree to the new, ordered by path."""
+    changes = [
+        FileChange(path, state, new.get(path)) for path, state in old.items() if new.get(path) != state
+    ]
+    changes += [FileChange(path, None, state) for path, state in new.items() if path not in old]
+    return tuple(sorted(changes, key=lambda change: change.path))
+
+
+def parents(path: str) -> list[str]:
+    """The directories above a path, outermost first, without the root."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def find_moves(changes: Iterable[FileChange]) -> tuple[Move, ...]:
+    """Pairs each deleted file with a created one of the same content, each used once.
+
+    Empty files are not paired: that two are empty says nothing.
+    """
+    gone: dict[BlobId, list[str]] = {}
+    created: list[FileChange] = []
+    for change in changes:
+        if change.before and change.before.kind == "file" and change.after is None:
+            if change.before.blob and change.before.size:
+                gone.setdefault(change.before.blob, []).append(change.path)
+        elif change.before is None and change.after and change.after.kind == "file":
+            created.append(change)
+    moves = []
+    for change in created:
+        sources = gone.get(change.after.blob) if change.after and change.after.blob else None
+        if sources:
+            name = change.path.rsplit("/", 1)[-1]
+            same = next((s for s in sources if s.rsplit("/", 1)[-1] == name), sources[0])
+            sources.remove(same)
+            moves.append(Move(same, change.path))
+    return tuple(moves)

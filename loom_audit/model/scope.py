@@ -1,0 +1,72 @@
+"""Which paths are recorded: never `.git`, heavy folders by name, then `.loomignore`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pathspec import GitIgnoreSpec
+
+NEVER = frozenset({".git"})
+HEAVY = frozenset(
+    {
+        "node_modules",
+        ".venv",
+        "venv",
+        "__pycache__",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".tox",
+        ".nox",
+        ".gradle",
+        ".terraform",
+        ".next",
+        ".nuxt",
+        ".parcel-cache",
+        ".turbo",
+    }
+)
+TEMPORARY = ".loom-audit-tmp-"
+"""Prefix of our own temporary files beside what they replace; never recorded."""
+
+IGNORE_FILE = ".loomignore"
+MAX_FILE_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The rules by which a path is recorded, as a person last accepted them.
+
+    `ignore` is text in gitignore syntax. Files over `max_file_bytes` are recorded by hash.
+    """
+
+    ignore: str = ""
+    max_file_bytes: int = MAX_FILE_BYTES
+    heavy: frozenset[str] = field(default=HEAVY)
+
+    @cached_property
+    def _spec(self) -> GitIgnoreSpec | None:
+        lines = [line for line in self.ignore.splitlines() if line.strip()]
+        return GitIgnoreSpec.from_lines(lines) if lines else None
+
+    def excludes(self, path: str, *, directory: bool) -> str | None:
+        """Why this path itself is not recorded, or None; its parents are taken as in scope."""
+        name = path.rsplit("/", 1)[-1]
+        if name in NEVER:
+            return "git"
+        if name.startswith(TEMPORARY):
+            return "temporary"
+        if directory and name in self.heavy:
+            return "heavy folder"
+        if self._spec is not None and self._spec.match_file(path + "/" if directory else path):
+            return "ignored"
+        return None
+
+    def includes(self, path: str, *, directory: bool = False) -> bool:
+        """Whether the path and all its parents are in scope."""
+        parts = path.split("/")
+        above: Iterable[str] = ("/".join(parts[:n]) for n in range(1, len(parts)))
+        return all(self.excludes(p, directory=True) is None for p in above) and (
+            self.excludes(path, directory=directory) is None
+        )

@@ -1,0 +1,1 @@
+"""Every subprocess starts here."""

@@ -1,0 +1,1 @@
+"""The log, the blobs and the projections in a SQL database."""
