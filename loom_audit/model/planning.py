@@ -1,9 +1,10 @@
 """Plans: what an undo would do, what it leaves alone, what stops it, each with its reason."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from loom_audit.model.files import FileChange, Move
+from loom_audit.model.files import BlobId, FileChange, Move, Tree
 
 Verb = Literal["undo", "redo", "revert", "rollback"]
 Choice = Literal["current", "old", "merge"]
@@ -39,3 +40,49 @@ class Plan:
     kept: tuple[Note, ...] = ()
     blocked: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
+    contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
+    """What the changes need and the blob store does not hold yet: merged texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One recorded change of one path; `taken` when it is to be taken back.
+
+    `call` is the number of the call that made it, None for the outside and the baseline.
+    """
+
+    seq: int
+    change: FileChange
+    taken: bool
+    call: int | None = None
+
+
+class Contents(Protocol):
+    """What a plan asks of the blob store."""
+
+    def get(self, blob: BlobId) -> bytes: ...
+
+    def __contains__(self, blob: BlobId) -> bool: ...
+
+
+def plan_taking_back(
+    *,
+    verb: Verb,
+    head: int,
+    target: str,
+    reverts: tuple[int, ...],
+    steps: Iterable[PathStep],
+    tree: Tree,
+    blobs: Contents,
+    moves: Mapping[int, Iterable[Move]] | None = None,
+    choices: Mapping[str, Choice] | None = None,
+    folds_case: bool = False,
+) -> Plan:
+    """The plan that takes back the taken steps and keeps all others.
+
+    `steps` are the recorded changes in log order from the first taken one on, at least those
+    of every path a taken one touches (giving all of them lets the plan follow renames, name
+    the calls behind a folder that is not empty, and list outside edits of other paths as
+    kept); `tree` is the tree at `head`; `moves` are the rename hints by seq of their event.
+    """
+    raise NotImplementedError
