@@ -229,6 +229,11 @@ class Displaced(Protocol):
         """Kind, mode, size and hash of what was displaced; None when the path was absent."""
         ...
 
+    @property
+    def links(self) -> int:
+        """How many names the displaced inode had; over 1, a hard link was broken."""
+        ...
+
     def open(self) -> BinaryIO:
         """Its content (a symlink's target), for putting into the blob store."""
         ...

@@ -1,0 +1,82 @@
+"""A directory tied to its log: the ports that everything in `history` works with."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from loom_audit.model.events import Call
+from loom_audit.model.scope import Scope
+from loom_audit.ports import (
+    BlobStore,
+    ChangeIndex,
+    Clock,
+    EventLog,
+    IndexEntry,
+    Lock,
+    Projections,
+    Stamp,
+    Workspace,
+)
+
+UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
+STALE = Stamp(0, 0, 0, 0, 0)
+"""A stamp no path has: what is known of it must be looked at again."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What this process last saw of the workspace, kept between scans.
+
+    `head` is the seq up to which `entries` reflect the log's tree; -1 before the first load.
+    """
+
+    entries: dict[str, IndexEntry] = field(default_factory=dict)
+    head: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One workspace with its log.
+
+    Locks are taken in this order: undo, workspace, store. `room` tells the free bytes where
+    the store lives.
+    """
+
+    log: EventLog
+    blobs: BlobStore
+    projections: Projections
+    workspace: Workspace
+    index: ChangeIndex
+    lock: Lock
+    clock: Clock
+    scope: Scope
+    room: Callable[[], int]
+    known: Known = field(default_factory=Known)
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
+        return self.lock.hold(f"workspace-{self.log.id}", timeout=60.0)
+
+    def is_alive(self, call: Call) -> bool:
+        """Whether the process that opened this call still lives."""
+        if call.tool in UNDO_TOOLS:
+            return self.lock.is_held(self.undo_lock)
+        return self.lock.is_held(session_lock(call.session))
+
+    @property
+    def undo_lock(self) -> str:
+        return f"undo-{self.log.id}"
+
+    def running(self, *, but: Iterable[str] = ()) -> list[Call]:
+        """Open calls of effect execute whose process lives, without the named call ids."""
+        left_out = set(but)
+        return [
+            call
+            for call in self.projections.open_calls()
+            if call.effect == "execute" and call.call_id not in left_out and self.is_alive(call)
+        ]
+
+
+def session_lock(session: str) -> str:
+    """The name of the OS lock that a session's process holds for its whole life."""
+    return f"session-{session}"

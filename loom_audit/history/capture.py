@@ -1,0 +1,245 @@
+"""What changed on disk since the log last knew, found by comparing stamps and hashing doubts."""
+
+import hashlib
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from loom_audit.errors import AuditError, FileNotFound, PermissionDenied
+from loom_audit.history.attachment import STALE, Attachment
+from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
+from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
+from loom_audit.ports import IndexEntry, Progress, Report, Stamp
+
+CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_PATHS = 10_000
+MANY = 500
+"""From this many doubtful paths on, the whole tree is read once instead of path by path."""
+
+OUTSIDE = "outside"
+
+
+@dataclass(slots=True)
+class Found:
+    """A part of a scan: changes against the log's tree, and index entries to store with them."""
+
+    changes: list[FileChange] = field(default_factory=list)
+    entries: dict[str, IndexEntry | None] = field(default_factory=dict)
+    untracked: list[Untracked] = field(default_factory=list)
+    too_large: list[str] = field(default_factory=list)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why coverage is less than full, at most ten of them spelled out."""
+        texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
+        texts += [f"{u.reason}: {u.path}" for u in self.untracked]
+        more = len(texts) - 10
+        return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
+
+
+def catch_up(at: Attachment) -> dict[str, IndexEntry]:
+    """What the index knows, made to agree with the log's tree; the workspace lock is held.
+
+    A path whose content the log learned after the index did is stale: it will be hashed.
+    """
+    known, head = at.known, at.index.head()
+    if head > at.log.head():
+        at.index.clear()
+        head = 0
+        known.head = -1
+    if known.head < 0:
+        known.entries = at.index.load() if head else {}
+        if not head:
+            _all_stale(at)
+        known.head = head
+    elif head != known.head:
+        for recorded in at.projections.changes(after=min(known.head, head), until=head):
+            entry = at.index.get(recorded.change.path)
+            if entry is None:
+                known.entries.pop(recorded.change.path, None)
+            else:
+                known.entries[recorded.change.path] = entry
+        known.head = head
+    for recorded in at.projections.changes(after=head):
+        if recorded.change.after is None:
+            known.entries.pop(recorded.change.path, None)
+        else:
+            known.entries[recorded.change.path] = IndexEntry(STALE, recorded.change.after.blob)
+    return known.entries
+
+
+def _all_stale(at: Attachment) -> None:
+    for path, state in at.projections.tree().items():
+        if at.scope.includes(path, directory=state.kind == "directory"):
+            at.known.entries[path] = IndexEntry(STALE, state.blob)
+
+
+def remember(at: Attachment, entries: Mapping[str, IndexEntry | None], head: int) -> None:
+    """Let the index follow a commit that recorded these paths; the workspace lock is held."""
+    if not entries and at.known.head == head:
+        return
+    at.index.update(entries, head=head)
+    at.known.head = head
+    for path, entry in entries.items():
+        if entry is None:
+            at.known.entries.pop(path, None)
+        else:
+            at.known.entries[path] = entry
+
+
+def observe(
+    at: Attachment, path: str, before: FileState | None, *, keep: bool = True
+) -> tuple[FileState | None, IndexEntry | None]:
+    """What is at the path now, its content put into the blob store (only hashed unless `keep`).
+
+    A file that changes while it is read is looked at again; one that never rests is given a
+    stale entry so that the next scan looks once more. PermissionDenied, InvalidPath.
+    """
+    for attempt in range(3):
+        stamp = at.workspace.stamp(path)
+        if stamp is None:
+            return None, None
+        try:
+            state = _state(at, path, stamp, before, keep=keep)
+        except FileNotFound:
+            continue
+        if at.workspace.stamp(path) == stamp:
+            return state, IndexEntry(stamp, state.blob)
+        if attempt == 2:
+            return state, IndexEntry(STALE, state.blob)
+    return None, None
+
+
+def _state(
+    at: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
+) -> FileState:
+    mode = stat.S_IMODE(stamp.mode)
+    if stat.S_ISDIR(stamp.mode):
+        return FileState("directory", None, mode, 0)
+    if stat.S_ISLNK(stamp.mode):
+        target = at.workspace.read_link(path)
+        blob = at.blobs.put(target) if keep else BlobId(hashlib.sha256(target).hexdigest())
+        return FileState("symlink", blob, 0o777, len(target))
+    similar = before.blob if before and before.kind == "file" else None
+    with at.workspace.open(path) as stream:
+        if keep and stamp.size <= at.scope.max_file_bytes:
+            blob = at.blobs.put(stream, similar_to=similar)
+            return FileState("file", blob, mode, at.blobs.size(blob))
+        digest, size = hashlib.sha256(), 0
+        while part := stream.read(1024 * 1024):
+            digest.update(part)
+            size += len(part)
+    return FileState("file", BlobId(digest.hexdigest()), mode, size)
+
+
+def scan(
+    at: Attachment,
+    flush: Callable[[Found], None],
+    *,
+    keep: bool = True,
+    report: Report | None = None,
+    stage: str = "scan",
+) -> Found:
+    """Find every path in scope whose state differs from the log's tree; the lock is held.
+
+    Hands full parts to `flush` so that memory stays bounded, and returns the last part. With
+    `keep` false nothing is stored, for a look that must leave no trace.
+    """
+    known = catch_up(at)
+    doubtful: list[tuple[str, Stamp]] = []
+    hidden: list[Untracked] = []
+    seen: set[str] = set()
+    for path, stamp in at.workspace.walk(at.scope, known):
+        if isinstance(stamp, str):
+            hidden.append(Untracked(path, stamp))
+            continue
+        seen.add(path)
+        entry = known.get(path)
+        if entry is None or entry.stamp != stamp:
+            doubtful.append((path, stamp))
+    gone = known.keys() - seen
+    if hidden:
+        prefixes = tuple(u.path + "/" for u in hidden)
+        exact = {u.path for u in hidden}
+        gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
+    found = Found(untracked=[u for u in hidden if not keep or _is_news(at, u)])
+    state_of = _states(at, len(doubtful) + len(gone))
+    for path in sorted(gone):
+        before = state_of(path)
+        if before is not None:
+            found.changes.append(FileChange(path, before, None))
+        found.entries[path] = None
+    return _look_at(at, doubtful, found, state_of, flush, keep=keep, report=report, stage=stage)
+
+
+def _look_at(
+    at: Attachment,
+    doubtful: list[tuple[str, Stamp]],
+    found: Found,
+    state_of: Callable[[str], FileState | None],
+    flush: Callable[[Found], None],
+    *,
+    keep: bool,
+    report: Report | None,
+    stage: str,
+) -> Found:
+    for n, (path, _) in enumerate(doubtful):
+        before = state_of(path)
+        try:
+            after, entry = observe(at, path, before, keep=keep)
+        except (PermissionDenied, AuditError) as error:
+            hidden = Untracked(path, "unreadable" if isinstance(error, PermissionDenied) else error.message)
+            if not keep or _is_news(at, hidden):
+                found.untracked.append(hidden)
+            continue
+        found.entries[path] = entry
+        if after != before:
+            found.changes.append(FileChange(path, before, after))
+        if after and after.kind == "file" and after.size > at.scope.max_file_bytes:
+            found.too_large.append(path)
+        if keep and (
+            at.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
+        ):
+            flush(found)
+            found = Found(untracked=[], too_large=list(found.too_large))
+        if report and n % 200 == 0:
+            report(Progress(stage, n, len(doubtful)))
+    if report:
+        report(Progress(stage, len(doubtful), len(doubtful)))
+    found.changes.sort(key=lambda change: change.path)
+    return found
+
+
+def _states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:
+    return at.projections.tree().get if doubts > MANY else at.projections.state
+
+
+def _is_news(at: Attachment, hidden: Untracked) -> bool:
+    """A path the tree holds as recorded, or holds something below, and can no longer see."""
+    below = hidden.path + "/"
+    return hidden.path in at.known.entries or any(
+        path.startswith(below) for path in at.known.entries
+    )
+
+
+def outside(changes: Iterable[FileChange]) -> Draft:
+    """Changes nobody on record made."""
+    listed = tuple(changes)
+    return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
+
+
+def attribute(at: Attachment, changes: Iterable[FileChange], *, but: str = "") -> Draft:
+    """Changes found by somebody who did not make them, as a draft.
+
+    They are the running commands' when there are any (several: all are candidates, and the
+    first is the one they are listed with), otherwise they came from outside.
+    """
+    listed = tuple(changes)
+    running = at.running(but=(but,))
+    if not running:
+        return outside(listed)
+    owner = running[0]
+    causes = tuple(call.call_id for call in running) if len(running) > 1 else ()
+    origin: Origin = "command"
+    fact = FilesChanged(listed, origin, owner.call_id, find_moves(listed), causes=causes)
+    return Draft(fact, owner.session, owner.actor)

@@ -1,0 +1,470 @@
+"""The one writer: appends to the log and changes the workspace, in that order and back again.
+
+A change goes: look at what is there, make its content durable together with the intention,
+change the disk, look at what is there now, record that. Between the look and the record the
+workspace lock is held, so events stand in the log in the order in which disk changed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from io import BytesIO
+from typing import Any
+
+from loom_audit.errors import (
+    AuditError,
+    Conflict,
+    FileNotFound,
+    InvalidPath,
+    PermissionDenied,
+)
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.capture import Found, attribute, outside, remember, scan
+from loom_audit.history.steps import (
+    Footing,
+    carry_out,
+    check_recoverable,
+    descendants,
+    missing_parents,
+)
+from loom_audit.model.events import (
+    FULL,
+    CallDecided,
+    CallFinished,
+    CallRequested,
+    ChangeIntended,
+    Coverage,
+    Draft,
+    Effect,
+    Event,
+    Fact,
+    FilesChanged,
+    Origin,
+    PathsUntracked,
+    Status,
+)
+from loom_audit.model.files import FileChange, FileState, Move, find_moves
+from loom_audit.ports import BlobStore, Command, Completed, IndexEntry, Runner, Workspace
+
+
+class Recorder:
+    """Records what one session does in one workspace. Safe to use from several threads."""
+
+    def __init__(self, at: Attachment, *, session: str, actor: str, source: str = "") -> None:
+        self.at = at
+        self.session = session
+        self.actor = actor
+        self.source = source
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.at.workspace
+
+    @property
+    def blobs(self) -> BlobStore:
+        return self.at.blobs
+
+    def draft(self, fact: Fact) -> Draft:
+        """The fact as this session's, said by this actor."""
+        return Draft(fact, self.session, self.actor, source=self.source)
+
+    def note(self, *facts: Fact) -> Sequence[Event]:
+        """Put facts on record, durably."""
+        return self.at.log.append([self.draft(fact) for fact in facts])
+
+    def begin(
+        self, tool: str, arguments: Any, effect: Effect, *, call_id: str
+    ) -> "OpenCall":
+        """Open a call. Nothing is stored until it has an effect or finishes."""
+        return OpenCall(self, tool, arguments, effect, call_id)
+
+
+class OpenCall:
+    """One tool invocation from its request to its one finish.
+
+    Every method that changes something is one whole step under the workspace lock. With
+    `final` the caller says that this is the last effect: the lock is then kept until `finish`,
+    which stores what changed together with the finish in one commit.
+    """
+
+    def __init__(
+        self, recorder: Recorder, tool: str, arguments: Any, effect: Effect, call_id: str
+    ) -> None:
+        self.recorder = recorder
+        self.call_id = call_id
+        self.tool = tool
+        self.effect = effect
+        self.coverage: Coverage = FULL
+        self.files_changed: list[str] = []
+        self.sandbox = ""
+        self.finished = False
+        self._at = recorder.at
+        self._began: datetime = recorder.at.clock.now()
+        self._waiting: list[Fact] = [CallRequested(call_id, tool, arguments, effect)]
+        self._deferred: list[Draft] = []
+        self._entries: dict[str, IndexEntry | None] = {}
+        self._held = ExitStack()
+        self._reverts: tuple[int, ...] = ()
+
+    # --- facts ----------------------------------------------------------------------------
+
+    def decided(
+        self, decision: str, *, by: str, reason: str = "", arguments: Any = None
+    ) -> None:
+        """Put a gate's answer on record, with the next commit."""
+        answer = "allowed" if decision == "allowed" else "denied"
+        self._waiting.append(
+            CallDecided(self.call_id, self.tool, answer, by, reason, arguments)
+        )
+
+    def _append(self, facts: Iterable[Draft], *, last: Sequence[Fact] = ()) -> Sequence[Event]:
+        """Commit what waits, then these, then the last; the index follows."""
+        waiting = [self.recorder.draft(fact) for fact in self._waiting]
+        drafts = [*self._deferred, *waiting, *facts, *map(self.recorder.draft, last)]
+        if not drafts:
+            return []
+        events = self._at.log.append(drafts)
+        self._waiting.clear()
+        self._deferred.clear()
+        return events
+
+    def _settle(self, events: Sequence[Event]) -> None:
+        remember(self._at, self._entries, events[-1].seq if events else self._at.log.head())
+        self._entries = {}
+
+    # --- file changes ---------------------------------------------------------------------
+
+    def write(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int | None = None,
+        parents: bool = True,
+        final: bool = False,
+    ) -> FileChange:
+        """Put the content at the path, which is followed when it is a symlink inside."""
+        return self.edit(path, lambda _: content, mode=mode, parents=parents, final=final)
+
+    def edit(
+        self,
+        path: str,
+        transform: Callable[[bytes | None], bytes],
+        *,
+        mode: int | None = None,
+        parents: bool = True,
+        final: bool = False,
+    ) -> FileChange:
+        """Replace the content by what `transform` makes of it (None when absent).
+
+        An error raised by `transform` passes through and nothing has changed. Conflict when
+        somebody else writes the file in between: their version stands.
+        """
+        self._may_write()
+        with self._exclusive(final):
+            footing = self._footing()
+            target = self._at.workspace.resolve(self._at.workspace.relative(path))
+            before = footing.look(target)
+            if not target or (before and before.kind == "directory"):
+                raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
+            old = self._at.workspace.read(target) if before else None
+            new = transform(old)
+            bits = mode if mode is not None else (before.mode if before else 0o644)
+            after = FileState(
+                "file",
+                self._at.blobs.put(new, similar_to=before.blob if before else None),
+                bits,
+                len(new),
+            )
+            change = FileChange(target, before, after)
+            above = missing_parents(footing, target, create=parents)
+            self._do(footing, [*above, change] if before != after else [])
+            return change
+
+    def delete(
+        self, path: str, *, recursive: bool = False, final: bool = False
+    ) -> tuple[str, ...]:
+        """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
+        self._may_write()
+        with self._exclusive(final):
+            footing = self._footing()
+            target = self._name(path)
+            state = footing.look(target)
+            if state is None:
+                raise FileNotFound(f"File not found: {path}")
+            changes = [FileChange(target, state, None)]
+            if state.kind == "directory":
+                inside = descendants(footing, target)
+                if inside and not recursive:
+                    raise InvalidPath(
+                        f"{path} is a directory that is not empty",
+                        hint="Pass recursive=true to delete it with all it holds.",
+                    )
+                changes += [FileChange(p, s, None) for p, s in inside.items()]
+            self._do(footing, changes)
+            return tuple(sorted(change.path for change in changes))
+
+    def move(
+        self, source: str, target: str, *, overwrite: bool = False, final: bool = False
+    ) -> tuple[FileChange, ...]:
+        """Rename a file, symlink or directory; the target's parents are created."""
+        self._may_write()
+        with self._exclusive(final):
+            footing = self._footing()
+            old, new = self._name(source), self._name(target)
+            state, there = footing.look(old), footing.look(new)
+            if state is None:
+                raise FileNotFound(f"File not found: {source}")
+            if new == old or new.startswith(old + "/"):
+                raise InvalidPath(f"Cannot move {source} to {target}: it is the same or inside")
+            if there and (not overwrite or "directory" in (there.kind, state.kind)):
+                raise Conflict(
+                    f"{target} already exists",
+                    hint="Pass overwrite=true to replace a file; directories are never replaced.",
+                )
+            inside = descendants(footing, old) if state.kind == "directory" else {}
+            moved = {old: state, **inside}
+            changes = [*missing_parents(footing, new, create=True)]
+            changes += [FileChange(p, s, None) for p, s in moved.items()]
+            changes += [
+                FileChange(new + p[len(old) :], there if p == old else None, s)
+                for p, s in moved.items()
+            ]
+            moves = tuple(
+                Move(p, new + p[len(old) :]) for p, s in moved.items() if s.kind != "directory"
+            )
+            self._do(footing, changes, moves=moves)
+            return tuple(changes)
+
+    def link(self, path: str, to: str, *, final: bool = False) -> FileChange:
+        """Make a symlink at the path, which must be absent."""
+        self._may_write()
+        with self._exclusive(final):
+            footing = self._footing()
+            target = self._name(path)
+            before = footing.look(target)
+            if before is not None:
+                raise Conflict(f"{path} already exists")
+            text = to.encode("utf-8", "surrogateescape")
+            after = FileState("symlink", self._at.blobs.put(text), 0o777, len(text))
+            change = FileChange(target, None, after)
+            self._do(footing, [*missing_parents(footing, target, create=True), change])
+            return change
+
+    def apply(
+        self,
+        changes: Sequence[FileChange],
+        *,
+        moves: tuple[Move, ...] = (),
+        reverts: tuple[int, ...] = (),
+        origin: Origin = "undo",
+        final: bool = False,
+    ) -> None:
+        """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
+        self._may_write()
+        self._reverts = reverts
+        with self._exclusive(final):
+            footing = self._footing()
+            for change in changes:
+                if footing.look(change.path) != change.before:
+                    raise Conflict(
+                        f"{change.path} changed since the plan was made",
+                        hint="Make the plan again.",
+                        details={"path": change.path},
+                    )
+            self._do(footing, changes, moves=moves, reverts=reverts, origin=origin)
+
+    def _may_write(self) -> None:
+        if self.effect == "read":
+            raise PermissionDenied(
+                f"{self.tool} is registered with effect read and tried to write",
+                hint="Register the tool with effect write.",
+            )
+
+    def _name(self, path: str) -> str:
+        """The workspace path of the thing itself: parents followed, a final symlink not."""
+        relative = self._at.workspace.relative(path)
+        if not relative:
+            raise InvalidPath("The workspace itself cannot be deleted or moved")
+        above, _, name = relative.rpartition("/")
+        resolved = self._at.workspace.resolve(above) if above else ""
+        return f"{resolved}/{name}" if resolved else name
+
+    @contextmanager
+    def _exclusive(self, final: bool) -> Iterator[None]:
+        """Hold the workspace lock for the block, and after it until `finish` when final."""
+        with ExitStack() as stack:
+            stack.enter_context(self._at.exclusive())
+            yield
+            if self._deferred and not final:
+                self._settle(self._append([]))
+            elif final:
+                self._held = stack.pop_all()
+
+    def _footing(self) -> Footing:
+        return Footing(self._at, self._entries)
+
+    def _do(
+        self,
+        footing: Footing,
+        changes: Sequence[FileChange],
+        *,
+        moves: tuple[Move, ...] = (),
+        reverts: tuple[int, ...] = (),
+        origin: Origin = "tool",
+    ) -> None:
+        """Record drift and intention, change the disk, and keep what is there for the record."""
+        if footing.drift:
+            self._deferred.append(attribute(self._at, footing.drift, but=self.call_id))
+        if not changes:
+            return
+        check_recoverable(self._at, changes)
+        intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
+        self._settle(self._append([], last=[intended]))
+        done = carry_out(footing, changes)
+        self._entries.update(footing.entries)
+        if done.foreign:
+            self._deferred.append(outside(done.foreign))
+        if done.changes:
+            fact = FilesChanged(
+                tuple(done.changes), origin, self.call_id, moves or find_moves(done.changes), reverts
+            )
+            self._deferred.append(self.recorder.draft(fact))
+            self._changed(change.path for change in done.changes)
+        self.coverage = self.coverage.without(*done.reasons)
+        if done.error is not None:
+            self._settle(self._append([]))
+            raise done.error
+
+    def _changed(self, paths: Iterable[str]) -> None:
+        listed = set(self.files_changed)
+        self.files_changed += [path for path in paths if path not in listed]
+
+    # --- commands -------------------------------------------------------------------------
+
+    def run(
+        self,
+        runner: Runner,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        final: bool = False,
+    ) -> Completed:
+        """Run a command and put on record exactly which files it changed."""
+        self.sandbox = runner.name
+        with self.captured(final=final):
+            completed = runner.run(self._at.workspace.root, command, cancelled=cancelled)
+            if completed.survivors:
+                named = ", ".join(completed.survivors[:5])
+                self.coverage = self.coverage.without(f"killed at the end: {named}")
+        return completed
+
+    @contextmanager
+    def captured(self, *, final: bool = False) -> Iterator[None]:
+        """Record every change that happens in the block as this call's.
+
+        What is found before it belongs to others. While other commands run, what is found
+        after it is shared with them, and coverage says so.
+        """
+        self._may_write()
+        with self._at.exclusive():
+            found = scan(self._at, self._flush_foreign)
+            if found.changes:
+                self._deferred.append(attribute(self._at, found.changes, but=self.call_id))
+            self._note_untracked(found)
+            self._entries.update(found.entries)
+            self._settle(self._append([]))
+            others = {call.call_id for call in self._at.running(but=(self.call_id,))}
+        try:
+            yield
+        finally:
+            with self._exclusive(final):
+                others |= {call.call_id for call in self._at.running(but=(self.call_id,))}
+                self._collect(tuple(sorted(others)))
+
+    def _collect(self, others: tuple[str, ...]) -> None:
+        """Scan, and keep what is found for the record as this call's (shared with `others`)."""
+        causes = (self.call_id, *others) if others else ()
+
+        def own(found: Found) -> Draft:
+            fact = FilesChanged(
+                tuple(found.changes),
+                "command",
+                self.call_id,
+                find_moves(found.changes),
+                causes=causes,
+            )
+            self._changed(change.path for change in found.changes)
+            return self.recorder.draft(fact)
+
+        def flush(found: Found) -> None:
+            self._entries.update(found.entries)
+            self._settle(self._append([own(found)] if found.changes else []))
+
+        found = scan(self._at, flush)
+        if found.changes:
+            self._deferred.append(own(found))
+        self._entries.update(found.entries)
+        self._note_untracked(found)
+        self.coverage = self.coverage.without(*found.reasons)
+        self._add_earlier(causes)
+
+    def _add_earlier(self, causes: tuple[str, ...]) -> None:
+        """What others' scans already found of this command's doing."""
+        shared = bool(causes) and bool(self._deferred)
+        for recorded in self._at.projections.changes(call_ids=(self.call_id,)):
+            self._changed([recorded.change.path])
+            shared = shared or bool(recorded.causes)
+        if shared:
+            self.coverage = self.coverage.without("shared with other commands")
+
+    def _flush_foreign(self, found: Found) -> None:
+        self._entries.update(found.entries)
+        drafts = [attribute(self._at, found.changes, but=self.call_id)] if found.changes else []
+        if drafts:
+            remember(self._at, self._entries, self._at.log.append(drafts)[-1].seq)
+            self._entries = {}
+
+    def _note_untracked(self, found: Found) -> None:
+        if found.untracked:
+            self._deferred.append(
+                Draft(PathsUntracked(tuple(found.untracked)), "", "outside")
+            )
+            for hidden in found.untracked:
+                below = hidden.path + "/"
+                for path in list(self._at.known.entries):
+                    if path == hidden.path or path.startswith(below):
+                        self._entries[path] = None
+
+    # --- the end --------------------------------------------------------------------------
+
+    def finish(
+        self, status: Status, result: Any, *, coverage: Coverage | None = None
+    ) -> Event:
+        """Put the outcome on record, durably, and let go of the workspace. Once per call."""
+        if self.finished:
+            raise Conflict(f"call {self.call_id} is finished already")
+        duration = self._at.clock.now() - self._began
+        fact = CallFinished(
+            self.call_id,
+            self.tool,
+            self.effect,
+            status,
+            result,
+            coverage or self.coverage,
+            self.sandbox,
+            max(0, round(duration.total_seconds() * 1_000_000)),
+            self._reverts,
+        )
+        with self._held:
+            events = self._append([], last=[fact])
+            self.finished = True
+            if self._entries:
+                self._settle(events)
+        return events[-1]
+
+    def content(self, state: FileState) -> BytesIO:
+        """The content of a recorded state, for callers that build changes themselves."""
+        if state.blob is None:
+            raise AuditError("a directory has no content")
+        return BytesIO(self._at.blobs.get(state.blob))

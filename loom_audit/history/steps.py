@@ -1,0 +1,253 @@
+"""The steps of one change on disk: look, replace, check what was displaced, look again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import BinaryIO
+
+from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.capture import catch_up, observe
+from loom_audit.model.files import FileChange, FileState, parents
+from loom_audit.ports import Displaced, IndexEntry, Replacement
+
+FEW = 8
+"""Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
+
+ROOT = FileState("directory", None, 0o755, 0)
+
+
+class Footing:
+    """What stands at the paths a change is about, as seen under the workspace lock.
+
+    Content that is not the log's is put into the blob store and listed as drift.
+    """
+
+    def __init__(self, at: Attachment, entries: dict[str, IndexEntry | None]) -> None:
+        self.at = at
+        self.entries = entries
+        self.drift: list[FileChange] = []
+        self._states: dict[str, FileState | None] = {"": ROOT}
+
+    def look(self, path: str) -> FileState | None:
+        """The state of a path on disk, None when absent."""
+        if path not in self._states:
+            self._states[path] = self._find_out(path)
+        return self._states[path]
+
+    def _find_out(self, path: str) -> FileState | None:
+        recorded = self.at.projections.state(path)
+        stamp = self.at.workspace.stamp(path)
+        if stamp is None and recorded is None:
+            return None
+        entry = self.at.index.get(path)
+        if (
+            recorded is not None
+            and entry is not None
+            and entry.stamp == stamp
+            and entry.blob == recorded.blob
+        ):
+            return recorded
+        state, seen = observe(self.at, path, recorded)
+        if self.records(path, state or recorded):
+            self.entries[path] = seen
+            if state != recorded:
+                self.drift.append(FileChange(path, recorded, state))
+        return state
+
+    def records(self, path: str, state: FileState | None) -> bool:
+        """Whether the path is in scope, so that trees hold it."""
+        folder = state is not None and state.kind == "directory"
+        return self.at.scope.includes(path, directory=folder)
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of the steps: what is changed now, what somebody else had written, and why."""
+
+    changes: list[FileChange] = field(default_factory=list)
+    foreign: list[FileChange] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    error: AuditError | None = None
+
+
+def missing_parents(footing: Footing, path: str, *, create: bool) -> list[FileChange]:
+    """The directories to make above a path, outermost first."""
+    missing = []
+    for above in parents(path):
+        state = footing.look(above)
+        if state is None:
+            if not create:
+                raise FileNotFound(
+                    f"Directory not found: {above}", hint="Create it, or allow parents to be made."
+                )
+            missing.append(FileChange(above, None, FileState("directory", None, 0o755, 0)))
+        elif state.kind != "directory":
+            raise InvalidPath(f"{above} is not a directory")
+    return missing
+
+
+def descendants(footing: Footing, path: str) -> dict[str, FileState]:
+    """Everything below a directory. Conflict when some of it is not recorded.
+
+    What the log does not hold could not be brought back, so it is never deleted or moved.
+    """
+    at = footing.at
+    inside: dict[str, FileState] = {}
+    for below, stamp in at.workspace.walk(at.scope, catch_up(at), path):
+        state = None if isinstance(stamp, str) else footing.look(below)
+        if state is None:
+            raise _unrecorded(path, below)
+        inside[below] = state
+    folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
+    for folder in folders:
+        for name, _ in at.workspace.list(folder):
+            if f"{folder}/{name}" not in inside:
+                raise _unrecorded(path, f"{folder}/{name}")
+    return inside
+
+
+def _unrecorded(path: str, below: str) -> Conflict:
+    return Conflict(
+        f"{path} holds {below}, which is not recorded and could not be brought back",
+        hint="Delete that first, or use a shell command.",
+        details={"path": below},
+    )
+
+
+def ordered(changes: Sequence[FileChange]) -> list[FileChange]:
+    """Deletions of files, directories deepest first, then directories outermost first, files."""
+
+    def rank(change: FileChange) -> tuple[int, int, str]:
+        was_folder = change.before is not None and change.before.kind == "directory"
+        if change.after is None:
+            return (1, -change.path.count("/"), change.path) if was_folder else (0, 0, change.path)
+        if change.after.kind == "directory":
+            return (2, change.path.count("/"), change.path)
+        return (3, 0, change.path)
+
+    return sorted(changes, key=rank)
+
+
+def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
+    """Change the disk, durably. The intention is on record; the lock is held.
+
+    Stops at the first path that somebody else wrote in between: their version is stored and
+    put back. What is reported as changed has been read back and has the intended hash.
+    """
+    at = footing.at
+    steps = [Replacement(change, _content(at, change)) for change in ordered(changes)]
+    done = Done()
+    broken: list[str] = []
+    if len(steps) <= FEW:
+        _one_by_one(footing, steps, done, broken)
+    else:
+        _together(footing, steps, done, broken)
+    unseen = [f"outside the scope: {c.path}" for c in done.changes if not _recorded(footing, c)]
+    done.changes = [change for change in done.changes if _recorded(footing, change)]
+    done.reasons = (*(f"hard link broken: {path}" for path in broken), *unseen)
+    return done
+
+
+def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:
+    """TooLarge when the content that a change would replace or needs is not in the store."""
+    for change in changes:
+        for state in (change.before, change.after):
+            if state and state.blob and state.blob not in at.blobs:
+                raise TooLarge(
+                    f"{change.path} is over the limit for recorded content and could not be"
+                    " brought back",
+                    hint="Raise the limit with `loom-audit init --max-file-bytes`.",
+                    details={"path": change.path, "size": state.size},
+                )
+
+
+def _recorded(footing: Footing, change: FileChange) -> bool:
+    return footing.records(change.path, change.after or change.before)
+
+
+def _content(at: Attachment, change: FileChange) -> Callable[[], BinaryIO] | None:
+    after = change.after
+    if after is None or after.blob is None:
+        return None
+    blob = after.blob
+    if after.size <= 1024 * 1024:
+        return lambda: BytesIO(at.blobs.get(blob))
+    return lambda: at.blobs.open(blob)
+
+
+def _one_by_one(
+    footing: Footing, steps: Sequence[Replacement], done: Done, broken: list[str]
+) -> None:
+    for step in steps:
+        try:
+            content = step.content() if step.content else None
+            displaced = footing.at.workspace.replace(step.change, content)
+        except AuditError as error:
+            done.error = error
+            return
+        _check(footing, step.change, displaced, done, broken)
+        if done.error:
+            return
+
+
+def _together(
+    footing: Footing, steps: Sequence[Replacement], done: Done, broken: list[str]
+) -> None:
+    try:
+        displaced = footing.at.workspace.replace_all(steps)
+    except AuditError as error:
+        done.error = error
+        for step in steps:
+            _look_again(footing, step.change, done)
+        return
+    for step, old in zip(steps, displaced, strict=True):
+        _check(footing, step.change, old, done, broken)
+
+
+def _check(
+    footing: Footing, change: FileChange, displaced: Displaced, done: Done, broken: list[str]
+) -> None:
+    """Accept a replacement, or put back what somebody else had written in between."""
+    at, found = footing.at, displaced.state
+    if found != change.before:
+        if found and found.blob:
+            with displaced.open() as stream:
+                at.blobs.put(stream)
+        displaced.put_back()
+        done.foreign.append(FileChange(change.path, change.before, found))
+        footing.entries.pop(change.path, None)
+        done.error = Conflict(
+            f"{change.path} was changed by somebody else at the same moment; it is as they left it",
+            hint="Read it again and repeat the change.",
+            details={"path": change.path},
+        )
+        return
+    if displaced.links > 1:
+        broken.append(change.path)
+    displaced.discard()
+    _look_again(footing, change, done)
+
+
+def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
+    """Put on the list what is on disk now, which need not be what was meant."""
+    now, entry = observe(footing.at, change.path, change.before, keep=False)
+    if now == change.before:
+        return
+    footing.entries[change.path] = entry
+    if now == change.after:
+        done.changes.append(change)
+        return
+    now, footing.entries[change.path] = observe(footing.at, change.path, change.after)
+    if done.error is None:
+        done.changes.append(change)
+        done.foreign.append(FileChange(change.path, change.after, now))
+    else:
+        done.foreign.append(FileChange(change.path, change.before, now))
+
+
+def on_disk(
+    at: Attachment, changes: Sequence[FileChange]
+) -> Mapping[str, tuple[FileState | None, IndexEntry | None]]:
+    """What stands at the changes' paths now, content kept; for recovery."""
+    return {change.path: observe(at, change.path, change.after) for change in changes}
