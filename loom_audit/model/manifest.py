@@ -1,0 +1,154 @@
+"""Manifests: which paths an event changed, as one payload however many they are.
+
+A manifest is JSON: `changes` as arrays of path, state before, state after; `moves` as pairs;
+and what else the fact says. A state is null (absent), `["d", mode]`, or kind (`f` file, `l`
+symlink), mode, size and commitment (base64url without padding) to its content.
+
+Its keys are a payload of their own: for each content in the manifest's order a 32-byte salt and
+the content's 32-byte SHA-256. They are not in the envelope: each is checked against its
+commitment in the manifest, which is. So one content is erased by zeroing its 64 bytes, and no
+proof breaks. The BlobId of an erased content is its commitment: it has the right shape, is in
+no blob store (NotFound), and is never equal to a content that is known.
+"""
+
+import json
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from loom_audit.errors import NotSerializable
+from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
+from loom_audit.model.payloads import Salts, plain_json, unwrap_text, wrap_text
+
+KEY_BYTES = 64
+_ERASED_KEY = bytes(KEY_BYTES)
+_TAGS: Mapping[str, str] = {"file": "f", "symlink": "l"}
+_KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a manifest says; `fields` are the fact's own beside changes and moves."""
+
+    changes: tuple[FileChange, ...]
+    moves: tuple[Move, ...]
+    fields: Mapping[str, Any]
+
+
+def encode_manifest(
+    changes: Sequence[FileChange], moves: Sequence[Move], fields: Mapping[str, Any], salts: Salts
+) -> tuple[bytes, bytes]:
+    """The manifest and its keys. NotSerializable for a file or symlink without a blob."""
+    keys: list[bytes] = []
+    rows = [
+        [
+            change.path,
+            change.before and _encode_state(change.path, change.before, salts, keys),
+            change.after and _encode_state(change.path, change.after, salts, keys),
+        ]
+        for change in changes
+    ]
+    body: dict[str, Any] = {**fields, "changes": rows}
+    if moves:
+        body["moves"] = [[wrap_text(move.source), wrap_text(move.target)] for move in moves]
+    try:
+        encoded = plain_json(body)
+    except UnicodeEncodeError:
+        for row in rows:
+            row[0] = wrap_text(str(row[0]))
+        encoded = plain_json(body)
+    return encoded, b"".join(keys)
+
+
+def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
+    """What was encoded; `keys` None or short means erased. ValueError when malformed."""
+    body = json.loads(manifest)
+    blobs = _blobs(keys or b"")
+    changes = tuple(
+        FileChange(
+            unwrap_text(path),
+            before and _decode_state(before, blobs),
+            after and _decode_state(after, blobs),
+        )
+        for path, before, after in body.pop("changes")
+    )
+    moves = tuple(Move(unwrap_text(a), unwrap_text(b)) for a, b in body.pop("moves", ()))
+    return Manifest(changes, moves, body)
+
+
+def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, str]]:
+    """Each content whose key does not open its commitment, as (code, message).
+
+    Codes: `keys.mismatch`, `keys.erased`, `keys.length`. ValueError when malformed.
+    """
+    rest = keys or b""
+    position = 0
+    for path, *states in json.loads(manifest)["changes"]:
+        for state, side in zip(states, ("before", "after"), strict=True):
+            if state is None or state[0] == "d":
+                continue
+            key = rest[position : position + KEY_BYTES]
+            position += KEY_BYTES
+            shown = ascii(unwrap_text(path))
+            if not key or key == _ERASED_KEY:
+                yield "keys.erased", f"the content of {shown} {side} the change was erased"
+            elif sha256(key[:32] + b"content" + key[32:]).digest() != _commitment(state[3]):
+                yield (
+                    "keys.mismatch",
+                    f"the content of {shown} {side} the change is not the one on record",
+                )
+    if len(rest) not in (0, position):
+        yield "keys.length", f"the manifest has {position} bytes of keys, {len(rest)} are stored"
+
+
+def key_blobs(keys: bytes) -> Iterator[BlobId]:
+    """The blobs that the keys name, without the erased ones."""
+    for start in range(0, len(keys), KEY_BYTES):
+        if keys[start : start + KEY_BYTES] != _ERASED_KEY:
+            yield BlobId(keys[start + 32 : start + KEY_BYTES].hex())
+
+
+def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) -> list[Any]:
+    if state.kind == "directory":
+        return ["d", state.mode]
+    if state.blob is None:
+        raise NotSerializable(
+            f"The {state.kind} {path!a} has no content hash",
+            hint="Put the content into the blob store first.",
+        )
+    key = salts(), bytes.fromhex(state.blob)
+    keys += key
+    commitment = sha256(key[0] + b"content" + key[1]).digest()
+    text = b2a_base64(commitment, newline=False)[:43].translate(_URL_SAFE).decode("ascii")
+    return [_TAGS[state.kind], state.mode, state.size, text]
+
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+def _commitment(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=")
+
+
+def _blobs(keys: bytes) -> Callable[[str], BlobId]:
+    position = 0
+
+    def blob(commitment: str) -> BlobId:
+        nonlocal position
+        key = keys[position : position + KEY_BYTES]
+        position += KEY_BYTES
+        if len(key) < KEY_BYTES or key == _ERASED_KEY:
+            return BlobId(_commitment(commitment).hex())
+        return BlobId(key[32:].hex())
+
+    return blob
+
+
+def _decode_state(state: Sequence[Any], blob: Callable[[str], BlobId]) -> FileState:
+    if state[0] == "d":
+        return FileState("directory", None, state[1], 0)
+    tag, mode, size, commitment = state
+    return FileState(_KINDS[tag], blob(commitment), mode, size)

@@ -1,0 +1,245 @@
+"""Payloads: what an event says beyond its envelope, kept apart so that it can be erased.
+
+The envelope holds a salted commitment to each payload, never the payload itself. Values are
+stored as JSON; what JSON cannot say exactly is wrapped in an object with one `$` key:
+
+    {"$b64": …}      text that is not UTF-8: the bytes behind its surrogates (PEP 383)
+    {"$wtf8": …}     any other text with lone surrogates, as base64 of its surrogatepass bytes
+    {"$float": …}    nan, inf, -inf
+    {"$int": …}      an integer over 2,048 bits, in hexadecimal
+    {"$dict": …}     pairs of an object with a `$` key or a key that is not UTF-8
+    {"$content": n, "size": bytes}   text over 4,096 bytes: payload `content`, n
+
+A `$content` names no hash, so that a content can be erased while the arguments around it stay.
+What was erased reads as `{"$erased": true}`.
+"""
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+from loom_audit.errors import NotSerializable
+from loom_audit.model.files import BlobId
+
+Role = Literal["args", "result", "fact", "manifest", "keys", "content"]
+Salts = Callable[[], bytes]
+"""Gives a fresh random salt of 32 bytes at each call."""
+
+MAX_INLINE = 4096
+MAX_CONTENTS = 64
+"""How many texts of one event are kept apart; any more stay inside its payload."""
+
+MAX_DEPTH = 100
+_MAX_INT_BITS = 2048
+
+ERASED: Mapping[str, Any] = {"$erased": True}
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One payload: its bytes, their blob id, and the commitment that the envelope holds.
+
+    `salt` and `commitment` are 32 bytes; role `keys` has neither (both are empty), because each
+    of its entries is checked against the manifest instead.
+    """
+
+    role: Role
+    n: int
+    salt: bytes
+    content: bytes
+    blob: BlobId
+    commitment: bytes
+
+
+def commit(salt: bytes, role: str, digest: bytes) -> bytes:
+    """SHA-256(salt ‖ role ‖ SHA-256(content)), where `digest` is the content's SHA-256."""
+    return sha256(salt + role.encode("ascii") + digest).digest()
+
+
+def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
+    """The content as a payload, with a salt of its own."""
+    digest = sha256(content)
+    if role == "keys":
+        return Payload(role, n, b"", content, BlobId(digest.hexdigest()), b"")
+    salt = salts()
+    commitment = commit(salt, role, digest.digest())
+    return Payload(role, n, salt, content, BlobId(digest.hexdigest()), commitment)
+
+
+class Contents:
+    """The texts of one event that are kept apart, each once, in order of appearance."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+
+    def keep(self, content: bytes) -> int | None:
+        """The number of this content; None when the event has as many as it may."""
+        number = self.numbers.get(content)
+        if number is None and len(self.numbers) < MAX_CONTENTS:
+            number = self.numbers[content] = len(self.numbers)
+        return number
+
+
+def to_json(value: Any, *, where: str, contents: Contents | None = None) -> bytes:
+    """The value as stored JSON. NotSerializable names the place of what is not JSON.
+
+    Tuples are stored as lists. Without `contents` long texts stay inside.
+    """
+    try:
+        return plain_json(_wrap(value, contents, 0))
+    except (TypeError, RecursionError) as error:
+        place, what = next(_unfit(value, where, 0), (where, str(error)))
+        raise NotSerializable(
+            f"{place} cannot be put on record: {what}",
+            hint="Only None, bool, int, float, str, lists and string-keyed dicts can be recorded.",
+            details={"where": place},
+        ) from None
+
+
+def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
+    """The value that `to_json` was given; `content` gives the texts kept apart, None if erased.
+
+    ValueError when the data is not what `to_json` wrote.
+    """
+    value = json.loads(data)
+    return _unwrap(value, content) if b'"$' in data else value
+
+
+def plain_json(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces; UnicodeEncodeError for lone surrogates."""
+    return _ENCODER.encode(value).encode()
+
+
+def wrap_text(text: str) -> Any:
+    """A text as it stands in stored JSON."""
+    return _wrap_text(text, None)
+
+
+def unwrap_text(value: Any) -> str:
+    """The text that `wrap_text` was given. ValueError when it is none."""
+    text = value if isinstance(value, str) else _unwrap(value, lambda n: None)
+    if not isinstance(text, str):
+        raise ValueError("not a text")
+    return text
+
+
+def _wrap(value: Any, contents: Contents | None, depth: int) -> Any:
+    if isinstance(value, str):
+        return _wrap_text(value, contents)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= _MAX_INT_BITS else {"$int": f"{value:x}"}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": f"{value:f}"}
+    if depth >= MAX_DEPTH:
+        raise TypeError
+    if isinstance(value, (list, tuple)):
+        return [_wrap(item, contents, depth + 1) for item in value]
+    if isinstance(value, dict):
+        if any(_is_odd_key(key) for key in value):
+            return {
+                "$dict": [
+                    [wrap_text(key), _wrap(item, contents, depth + 1)]
+                    for key, item in value.items()
+                ]
+            }
+        return {key: _wrap(item, contents, depth + 1) for key, item in value.items()}
+    raise TypeError
+
+
+def _is_odd_key(key: Any) -> bool:
+    if not isinstance(key, str):
+        raise TypeError
+    return key.startswith("$") or not (key.isascii() or _is_utf8(key))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _wrap_text(text: str, contents: Contents | None) -> Any:
+    if len(text) <= MAX_INLINE and text.isascii():
+        return text
+    form, raw = _text_bytes(text)
+    if contents is not None and len(raw) > MAX_INLINE:
+        number = contents.keep(raw)
+        if number is not None:
+            kept: dict[str, Any] = {"$content": number, "size": len(raw)}
+            return kept if form == "utf8" else {**kept, "as": form}
+    return text if form == "utf8" else {f"${form}": b64encode(raw).decode("ascii")}
+
+
+def _text_bytes(text: str) -> tuple[str, bytes]:
+    """The bytes a text stands for, and how to read them back as the same text."""
+    try:
+        return "utf8", text.encode()
+    except UnicodeEncodeError:
+        pass
+    try:
+        raw = text.encode("utf-8", "surrogateescape")
+        if raw.decode("utf-8", "surrogateescape") == text:
+            return "b64", raw
+    except UnicodeEncodeError:
+        pass
+    return "wtf8", text.encode("utf-8", "surrogatepass")
+
+
+_TEXT_ERRORS = {"utf8": "strict", "b64": "surrogateescape", "wtf8": "surrogatepass"}
+
+
+def _unwrap(value: Any, content: Callable[[int], bytes | None]) -> Any:
+    if isinstance(value, list):
+        return [_unwrap(item, content) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next((key for key in value if key.startswith("$")), None)
+    if tag is None:
+        return {key: _unwrap(item, content) for key, item in value.items()}
+    inner = value[tag]
+    if tag == "$content":
+        raw = content(inner)
+        if raw is None:
+            return {**ERASED, "size": value["size"]}
+        return raw.decode("utf-8", _TEXT_ERRORS[value.get("as", "utf8")])
+    if tag in ("$b64", "$wtf8"):
+        return b64decode(inner, validate=True).decode("utf-8", _TEXT_ERRORS[tag[1:]])
+    if tag == "$float":
+        return float(inner)
+    if tag == "$int":
+        return int(inner, 16)
+    if tag == "$dict":
+        return {unwrap_text(key): _unwrap(item, content) for key, item in inner}
+    raise ValueError(f"unknown wrapper {tag}")
+
+
+def _unfit(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Each place in the value that is not JSON, with what is there."""
+    if value is None or isinstance(value, (str, int, float)):
+        return
+    if not isinstance(value, (list, tuple, dict)):
+        yield where, f"{type(value).__module__}.{type(value).__qualname__}"
+    elif depth >= MAX_DEPTH:
+        yield where, f"nested deeper than {MAX_DEPTH}"
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield where, f"the key {key!r} is not text"
+            yield from _unfit(item, f"{where}.{key}", depth + 1)
+    else:
+        for index, item in enumerate(value):
+            yield from _unfit(item, f"{where}[{index}]", depth + 1)
