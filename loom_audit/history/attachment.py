@@ -14,6 +14,7 @@ from loom_audit.ports import (
     IndexEntry,
     Lock,
     Projections,
+    Runner,
     Stamp,
     Workspace,
 )
@@ -39,7 +40,7 @@ class Attachment:
     """One workspace with its log.
 
     Locks are taken in this order: undo, workspace, store. `room` tells the free bytes where
-    the store lives.
+    the store lives; `runner` is what tools run commands with, None where there are none.
     """
 
     log: EventLog
@@ -52,6 +53,7 @@ class Attachment:
     scope: Scope
     room: Callable[[], int]
     known: Known = field(default_factory=Known)
+    runner: Runner | None = None
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
