@@ -21,7 +21,7 @@ class Node(NamedTuple):
     """A complete node of level 1 or higher."""
 
     level: int
-    index: int
+    index: int  # type: ignore[assignment]
     hash: bytes
 
 

@@ -17,7 +17,7 @@ What was erased reads as `{"$erased": true}`.
 import json
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
@@ -72,6 +72,45 @@ def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
     salt = salts()
     commitment = commit(salt, role, digest.digest())
     return Payload(role, n, salt, content, BlobId(digest.hexdigest()), commitment)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPayload:
+    """A payload as the store has it: `salt` and `digest` (the content's SHA-256) are 32 bytes.
+
+    Both are None when it was erased. `size` is that of the content, None when not known.
+    """
+
+    role: str
+    n: int
+    salt: bytes | None
+    digest: bytes | None
+    size: int | None
+
+
+def check_payloads(
+    listed: Iterable[Mapping[str, Any]], stored: Iterable[StoredPayload]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with an event's payloads, as (code, message); nothing when all is well.
+
+    `listed` is what the envelope says, `stored` what there is; contents are not looked at, only
+    their hashes. Codes: `payload.missing`, `payload.erased`, `payload.mismatch`,
+    `payload.extra`.
+    """
+    found = {(item.role, item.n): item for item in stored if item.role != "keys"}
+    for entry in listed:
+        role, n = entry["role"], entry["n"]
+        item = found.pop((role, n), None)
+        if item is None:
+            yield "payload.missing", f"payload {role} {n} is not stored"
+        elif not item.salt or not item.digest:
+            yield "payload.erased", f"payload {role} {n} was erased"
+        elif commit(item.salt, role, item.digest).hex() != entry["commit"] or (
+            item.size is not None and item.size != entry["size"]
+        ):
+            yield "payload.mismatch", f"payload {role} {n} is not the one on record"
+    for role, n in found:
+        yield "payload.extra", f"payload {role} {n} is stored and not on record"
 
 
 class Contents:
