@@ -146,8 +146,9 @@ class Projections(Protocol):
         """
         ...
 
-    def history(self, path: str, *, below: bool = False, before: int | None = None,
-                limit: int = 100) -> Sequence[RecordedChange]:
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
         """Changes of one path, newest first; with `below` of all paths inside it too."""
         ...
 
@@ -307,8 +308,9 @@ class Workspace(Protocol):
         """Names and stamps in a directory, sorted by name."""
         ...
 
-    def walk(self, scope: Scope, known: Mapping[str, Any], path: str = "") -> Iterator[
-        tuple[str, Stamp | str]]:
+    def walk(
+        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+    ) -> Iterator[tuple[str, Stamp | str]]:
         """Every path in scope, parents before children; a str instead of a stamp is the reason
         why it (and all below it) cannot be recorded: `unreadable`, `not a file`, `mount`, …
 
@@ -388,11 +390,11 @@ class ChangeIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: an argument vector, or a text for `sh -c` in `shell`.
+    """What to run: an argument vector; a shell's text is `("sh", "-c", text)`.
 
-    `cwd` is a workspace path. `environment` replaces ours when given. `stdio` "capture"
-    keeps up to `limit` bytes of each stream (half head, half tail); "inherit" passes the
-    terminal through. `timeout` in seconds, None for none.
+    `cwd` is a workspace path. `environment` replaces ours when given; by default it is ours
+    without LOOM_AUDIT_*. `stdio` "capture" keeps up to `limit` bytes of each stream (half
+    head, half tail); "inherit" passes the terminal through. `timeout` in seconds, None for none.
     """
 
     argv: tuple[str, ...]
@@ -431,8 +433,9 @@ class Runner(Protocol):
         """The backend as it stands in every event: `plain`, `bubblewrap`, `landlock`."""
         ...
 
-    def run(self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
-            ) -> Completed:
+    def run(
+        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+    ) -> Completed:
         """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
 
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.

@@ -1,0 +1,336 @@
+"""Runs one command and leaves nothing of it behind: `main()` with CONTROL and REPORT in argv.
+
+A process of its own, because it adopts every orphan of the command (PR_SET_CHILD_SUBREAPER)
+and reaps all its children, which a program with children of its own must not do. It imports
+only what the interpreter has built in: `os`, `signal` and `ctypes` would double its start-up.
+
+CONTROL is a pipe from the owner: the order (see `Order`), then one byte per wish: 0 kills
+everything, any other is a signal for the command. Its end means that the owner is gone, and
+everything is killed; PR_SET_PDEATHSIG says the same when a fork of the owner holds the pipe.
+REPORT is a pipe to the owner, one line each:
+`failed STAGE ERRNO` | `started PID` | `stopped SIGNAL` | `outlived PID NAME` |
+`unkillable PID NAME` | `ended WAITSTATUS`.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import errno
+import posix
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+GRACE = 0.1
+"""Seconds for what outlives the command to end by itself: `tee >(grep …)` takes a moment."""
+
+PATIENCE = 5.0
+"""Seconds until what does not die of SIGKILL is called unkillable."""
+
+SET_DEATH_SIGNAL, SET_SUBREAPER = 1, 36  # linux/prctl.h
+KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
+RESTORED = (*KEYBOARD, _signal.SIGHUP, _signal.SIGTERM, _signal.SIGPIPE, _signal.SIGXFSZ)
+
+
+class Order:
+    """What to run: NUL-separated fields after an eight-digit length.
+
+    Mode letters: `g` own process group, `t` hand the terminal over, `s` report stops,
+    `w` walk the process tree (without it only the process group is killed).
+    """
+
+    __slots__ = ("argv", "cwd", "environment", "mode", "owner", "path")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        self.mode = fields[0].decode()
+        self.owner = int(fields[1])
+        self.cwd = fields[2]
+        count = int(fields[3])
+        self.argv = fields[4 : 4 + count]
+        self.environment = dict(entry.split(b"=", 1) for entry in fields[4 + count :])
+        self.path = self.environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+
+
+def read_order(control: int) -> Order | None:
+    """The order, or None when the owner died before it was written."""
+    data = b""
+    while len(data) < 8 or len(data) < 8 + int(data[:8]):
+        want = 8 - len(data) if len(data) < 8 else 8 + int(data[:8]) - len(data)
+        chunk = posix.read(control, min(want, 1 << 20))
+        if not chunk:
+            return None
+        data += chunk
+    return Order(data[8:].split(b"\0"))
+
+
+def prctl(option: int, value: int) -> bool:
+    """The Linux system call; False where there is none."""
+    try:
+        import _ctypes
+
+        here: Any = None  # what dlopen(3) takes for the program itself
+        call = _ctypes.dlsym(_ctypes.dlopen(here, 2), "prctl")
+        return bool(_ctypes.call_function(call, (option, value, 0, 0, 0)) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def processes(pid: int) -> list[int]:
+    """Every descendant of a process, zombies included; empty when /proc does not say."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        folder = b"/proc/%d/task" % waiting.pop()
+        try:
+            for thread in posix.listdir(folder):
+                children = [int(n) for n in slurp(folder + b"/" + thread + b"/children").split()]
+                found += children
+                waiting += children
+        except OSError:
+            continue
+    return found
+
+
+def slurp(path: bytes) -> bytes:
+    fd = posix.open(path, posix.O_RDONLY)
+    try:
+        data = b""
+        while chunk := posix.read(fd, 65536):
+            data += chunk
+        return data
+    finally:
+        posix.close(fd)
+
+
+def living(pid: int) -> bytes | None:
+    """The name of a process, None when it is dead or a zombie."""
+    try:
+        stat = slurp(b"/proc/%d/stat" % pid)
+    except OSError:
+        return None
+    name, _, rest = stat[stat.index(b"(") + 1 :].rpartition(b")")
+    return None if rest[1:2] in (b"Z", b"X") else name.replace(b"\n", b"?")
+
+
+def signal(pid: int, number: int) -> bool:
+    """Whether we may signal it; a process that is gone counts as yes."""
+    try:
+        posix.kill(pid, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
+
+
+class Supervisor:
+    """One command from its start to the death of the last process it left."""
+
+    def __init__(self, control: int, report: int, order: Order) -> None:
+        self.control, self.report, self.order = control, report, order
+        self.wakeups, self.waker = posix.pipe()
+        posix.set_blocking(self.waker, False)
+        self.previous = {n: _signal.getsignal(n) for n in RESTORED}
+        self.reaper = "w" in order.mode and prctl(SET_SUBREAPER, 1)
+        self.tty = -1
+        self.child = 0
+        self.status: int | None = None
+
+    def say(self, line: bytes) -> None:
+        try:
+            posix.write(self.report, line + b"\n")
+        except OSError as error:
+            if error.errno != errno.EPIPE:  # the owner is gone, and nobody is left to tell
+                raise
+
+    def listen(self) -> None:
+        """Let the keyboard's signals pass us by, and wake up for children and our owner."""
+        for number in (*KEYBOARD, _signal.SIGHUP, _signal.SIGPIPE):
+            _signal.signal(number, _signal.SIG_IGN)
+        for number in (_signal.SIGCHLD, _signal.SIGTERM):
+            _signal.signal(number, lambda *_: None)
+        _signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
+        prctl(SET_DEATH_SIGNAL, _signal.SIGTERM)
+        if "t" in self.order.mode or "s" in self.order.mode:
+            try:
+                self.tty = posix.open("/dev/tty", posix.O_RDWR | posix.O_NOCTTY)
+            except OSError:
+                self.tty = -1
+
+    def start(self) -> bool:
+        """Fork and exec; False, and said so, when it could not be started."""
+        failure, failed = posix.pipe()
+        self.child = posix.fork()
+        if self.child == 0:
+            try:
+                self.become(failed)
+            finally:
+                posix._exit(127)
+        posix.close(failed)
+        reason = posix.read(failure, 64)
+        posix.close(failure)
+        if reason:
+            posix.waitpid(self.child, 0)
+            self.say(b"failed " + reason)
+            return False
+        self.say(b"started %d" % self.child)
+        return True
+
+    def become(self, failed: int) -> None:
+        """In the child: take our place in the terminal, restore signals, exec."""
+        order = self.order
+        prctl(SET_DEATH_SIGNAL, _signal.SIGKILL)
+        _signal.set_wakeup_fd(-1)
+        if "g" in order.mode:
+            posix.setpgid(0, 0)
+        if "t" in order.mode and self.tty >= 0 and posix.tcgetpgrp(self.tty) == order.owner:
+            posix.tcsetpgrp(self.tty, posix.getpid())
+        for number, handler in self.previous.items():
+            ignored = handler == _signal.SIG_IGN and number not in (
+                _signal.SIGPIPE,
+                _signal.SIGXFSZ,
+            )
+            _signal.signal(number, _signal.SIG_IGN if ignored else _signal.SIG_DFL)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        try:
+            posix.chdir(order.cwd)
+        except OSError as error:
+            posix.write(failed, b"cwd %d" % (error.errno or 0))
+            return
+        posix.write(failed, b"exec %d" % self.execute())
+
+    def execute(self) -> int:
+        """execvp(3): the errno of the most telling failure."""
+        argv, environment = self.order.argv, self.order.environment
+        if b"/" in argv[0]:
+            places = [argv[0]]
+        else:
+            places = [
+                (folder + b"/" if folder else b"./") + argv[0]
+                for folder in self.order.path.split(b":")
+            ]
+        worst = errno.ENOENT
+        for place in places:
+            try:
+                posix.execve(place, argv, environment)
+            except OSError as error:
+                if error.errno == errno.ENOEXEC:  # a script without a first line: as sh does
+                    posix.execve(b"/bin/sh", [b"sh", place, *argv[1:]], environment)
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    worst = error.errno or worst
+        return worst
+
+    def watch(self) -> bool:
+        """Until the command ends; True when it is to be killed instead."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(self.wakeups, select.POLLIN)
+        while True:
+            self.reap()
+            if self.status is not None:
+                return False
+            for fd, _ in poll.poll():
+                wishes = posix.read(fd, 64)
+                if fd == self.wakeups:
+                    if _signal.SIGTERM in wishes:
+                        return True
+                elif not wishes or 0 in wishes:
+                    return True
+                else:
+                    for number in wishes:
+                        self.forward(number)
+
+    def forward(self, number: int) -> None:
+        if (
+            number == _signal.SIGCONT
+            and "t" in self.order.mode
+            and self.tty >= 0
+            and posix.tcgetpgrp(self.tty) == self.order.owner
+        ):
+            posix.tcsetpgrp(self.tty, posix.getpgid(self.child))
+        signal(-self.child if "g" in self.order.mode else self.child, number)
+
+    def reap(self) -> bool:
+        """Collect the dead; False when no child is left."""
+        flags = posix.WNOHANG | (posix.WUNTRACED if "s" in self.order.mode else 0)
+        while True:
+            try:
+                pid, status = posix.waitpid(-1, flags)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if posix.WIFSTOPPED(status):
+                if pid == self.child:
+                    self.give_terminal_back()
+                    self.say(b"stopped %d" % posix.WSTOPSIG(status))
+            elif pid == self.child:
+                self.status = status
+
+    def give_terminal_back(self) -> None:
+        if "t" in self.order.mode and self.tty >= 0:
+            try:
+                if posix.tcgetpgrp(self.tty) != self.order.owner:
+                    posix.tcsetpgrp(self.tty, self.order.owner)
+            except OSError as error:
+                # the terminal was closed, or the owner's group is gone with its owner
+                if error.errno not in (errno.EIO, errno.ENOTTY, errno.ESRCH, errno.EPERM):
+                    raise
+
+    def survivors(self) -> list[tuple[int, bytes]]:
+        named = [(pid, living(pid)) for pid in processes(posix.getpid())]
+        return [(pid, name) for pid, name in named if name is not None]
+
+    def wait_for_stragglers(self) -> None:
+        end = time.monotonic() + GRACE
+        while self.reap() and time.monotonic() < end:
+            if self.reaper and not self.survivors():
+                return
+            time.sleep(0.004)
+        for pid, name in self.survivors():
+            self.say(b"outlived %d %s" % (pid, name))
+
+    def kill_all(self) -> None:
+        """Stop every process first, so that none forks away, then kill; until none is left."""
+        if self.status is None or not self.reaper:
+            signal(-self.child if "g" in self.order.mode else self.child, _signal.SIGKILL)
+        end = time.monotonic() + PATIENCE
+        stopped: set[int] = set()
+        while self.reap() and time.monotonic() < end:
+            found = set(processes(posix.getpid())) if self.reaper else set()
+            if self.status is None:
+                found.add(self.child)
+            fresh = found - stopped
+            mine = {pid for pid in fresh if signal(pid, _signal.SIGSTOP)}
+            stopped |= fresh
+            if mine:
+                continue
+            if not [pid for pid in found if signal(pid, _signal.SIGKILL)]:
+                break
+            time.sleep(0.001)
+            stopped.clear()
+        for pid, name in self.survivors():
+            self.say(b"unkillable %d %s" % (pid, name))
+
+    def run(self) -> None:
+        self.listen()
+        if not self.start():
+            self.give_terminal_back()
+            return
+        if not self.watch():
+            self.wait_for_stragglers()
+        self.kill_all()
+        self.give_terminal_back()
+        self.say(b"ended %d" % (_signal.SIGKILL if self.status is None else self.status))
+
+
+def main() -> None:
+    control, report = int(sys.argv[1]), int(sys.argv[2])
+    posix.set_inheritable(control, False)
+    posix.set_inheritable(report, False)
+    order = read_order(control)
+    if order is not None:
+        Supervisor(control, report, order).run()
+    posix._exit(0)
