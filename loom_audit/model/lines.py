@@ -8,6 +8,7 @@ are unique in both (patience), and a stretch without such lines is replaced as a
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 WHOLE_CAP: Final = 2000
@@ -76,9 +77,7 @@ def _common(a: list[int], b: list[int]) -> list[tuple[int, int]]:
             continue
         cuts = [*anchors, (a1, b1)]
         stretches = [(a0, cuts[0][0], b0, cuts[0][1], PART_CAP)]
-        stretches += [
-            (i, k, j, m, PART_CAP) for (i, j), (k, m) in zip(cuts, cuts[1:], strict=False)
-        ]
+        stretches += [(i, k, j, m, PART_CAP) for (i, j), (k, m) in pairwise(cuts)]
         parts += reversed(stretches)
     return pairs
 

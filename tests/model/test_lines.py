@@ -1,6 +1,7 @@
 """Edits between texts: right, shortest, in one canonical place, and bounded in work."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ def test_edits_lead_from_old_to_new_and_are_shortest(old, new, tidy):
     found = edits(old, new, tidy=tidy)
     assert replayed(old, new, found) == new
     assert sum(e.new_end - e.new_start for e in found) == len(new) - longest_common(old, new)
-    assert all(before.old_end < after.old_start for before, after in zip(found, found[1:]))
+    assert all(before.old_end < after.old_start for before, after in pairwise(found))
 
 
 @given(st.binary())
@@ -53,7 +54,7 @@ def test_a_repeated_line_is_inserted_at_the_lowest_place():
 
 def test_tidy_edits_follow_blank_lines():
     old = [b"def a():\n", b"    pass\n", b"\n", b"def c():\n", b"    pass\n"]
-    new = old[:3] + [b"def b():\n", b"    pass\n", b"\n"] + old[3:]
+    new = [*old[:3], b"def b():\n", b"    pass\n", b"\n", *old[3:]]
     assert edits(old, new, tidy=True) == [Edit(3, 3, 3, 6)]
 
 
