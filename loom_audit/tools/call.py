@@ -1,0 +1,308 @@
+"""One tool call, top to bottom: every request on record gets exactly one finish on record."""
+
+import difflib
+import logging
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
+from uuid import uuid4
+
+import anyio
+
+from loom_audit.errors import (
+    ApprovalDenied,
+    AuditError,
+    AuditUnavailable,
+    Conflict,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    NotSerializable,
+    TooLarge,
+    ToolTimeout,
+    UnknownTool,
+)
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.model.events import Effect, Status
+from loom_audit.ports import Runner
+from loom_audit.tools.approval import ApprovalGate, Decision
+from loom_audit.tools.context import ToolContext, in_thread, no_workspace
+from loom_audit.tools.tool import Tool, ToolResult
+from loom_audit.tools.values import as_far_as_possible, as_json
+
+_log = logging.getLogger(__name__)
+
+_MAX_NAME = 200
+
+
+class Tools(Protocol):
+    """Where tools are looked up."""
+
+    def get(self, name: str) -> Tool | None: ...
+
+    def list(self) -> Sequence[Tool]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for, as far as it can be put on record, and what is wrong with it."""
+
+    call_id: str
+    tool: Tool | None
+    name: str
+    arguments: Any
+    flaw: AuditError | None
+
+    @property
+    def effect(self) -> Effect:
+        return self.tool.effect if self.tool else "read"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    status: Status
+    result: ToolResult
+
+
+async def call_tool(
+    registry: Tools,
+    gate: ApprovalGate,
+    recorder: Recorder | None,
+    name: str,
+    arguments: Any,
+    *,
+    call_id: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    scratch_dir: Path | None = None,
+    runner: Runner | None = None,
+) -> ToolResult:
+    """Look up, validate, ask the gate, execute within the tool's limit, put on record.
+
+    Whatever goes wrong is a result with an error; only cancellation passes through, after its
+    finish is on record. AUDIT_UNAVAILABLE: the log could not be written; nothing with an
+    effect has run unless the result lists `files_changed`. Without a recorder nothing is on
+    record, and a tool that needs a workspace gives NO_WORKSPACE.
+    """
+    request = _request(registry, name, arguments, call_id)
+    opened: OpenCall | None = None
+    if recorder is not None:
+        begin = partial(_begin, recorder, request, new=call_id is None)
+        try:
+            opened = await in_thread(begin)
+        except AuditError as error:
+            return ToolResult.failure(error)
+    ctx = ToolContext(
+        workspace=Path(recorder.workspace.root) if recorder else None,
+        scratch_dir=scratch_dir,
+        session=recorder.session if recorder else "",
+        call_id=request.call_id,
+        effect=request.effect,
+        environment=dict(environment or {}),
+        recorder=recorder,
+        call=opened,
+        runner=runner or (recorder.at.runner if recorder else None),
+    )
+    began = monotonic()
+    _log.debug("call %s: %s begins", request.call_id, request.name)
+    try:
+        outcome = await _attempt(registry, gate, request, ctx)
+    except BaseException as error:
+        outcome = _interrupted(request, error)
+        await _finish(opened, outcome)
+        raise
+    result = await _finish(opened, outcome)
+    _log.debug(
+        "call %s: %s ends %s after %.3f s",
+        request.call_id,
+        request.name,
+        result.error.code if result.error else outcome.status,
+        monotonic() - began,
+    )
+    return result
+
+
+def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Request:
+    flaw: AuditError | None = None
+    try:
+        recorded = as_json(arguments, "arguments")
+    except NotSerializable as error:
+        recorded, flaw = as_far_as_possible(arguments), error
+    if call_id is not None and not (isinstance(call_id, str) and 0 < _size(call_id) <= _MAX_NAME):
+        flaw = InvalidArguments(f"call_id must be a text of 1 to {_MAX_NAME} bytes")
+        call_id = None
+    call_id = call_id or uuid4().hex
+    if not isinstance(name, str):
+        shown = str(as_far_as_possible(name))[:50]
+        return _Request(call_id, None, shown, recorded, flaw)
+    tool = registry.get(name)
+    shown = name if 0 < _size(name) <= _MAX_NAME else name[:40] + "…"
+    return _Request(call_id, tool, shown, recorded, flaw)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _begin(recorder: Recorder, request: _Request, *, new: bool) -> OpenCall:
+    """Open the call. Conflict when the session has a call of this id, which then stays as it is."""
+    if not new:
+        try:
+            recorder.at.projections.call(recorder.session, request.call_id)
+        except NotFound:
+            pass
+        else:
+            raise Conflict(
+                f"this session has a call {request.call_id} already",
+                hint="Give every call an id of its own, or none.",
+            )
+    return recorder.begin(request.name, request.arguments, request.effect, call_id=request.call_id)
+
+
+async def _attempt(
+    registry: Tools, gate: ApprovalGate, request: _Request, ctx: ToolContext
+) -> _Outcome:
+    """Everything between the request and its finish. Only cancellation and the like pass."""
+    try:
+        tool = request.tool
+        if tool is None:
+            raise _unknown(request.name, registry)
+        if request.flaw is not None:
+            raise request.flaw
+        if tool.needs_workspace and ctx.recorder is None:
+            raise no_workspace()
+        args = tool.parse(request.arguments)
+        args = await _permitted(gate, tool, args, ctx)
+        if ctx.call is not None and (tool.announced or tool.effect == "network"):
+            await in_thread(ctx.call.announce)
+        return await _execute(tool, args, ctx)
+    except AuditError as error:
+        return _Outcome(_status(error), ToolResult.failure(error))
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
+        return _Outcome("error", ToolResult.failure(_bug(request.name, error)))
+
+
+async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> Any:
+    """The arguments as the gate lets them through. ApprovalDenied.
+
+    The answer is on record when anything was decided: a plain yes to a call that asked for
+    nothing is not.
+    """
+    wanted = await in_thread(lambda: tool.requires_approval(args, ctx))
+    asked = wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
+    try:
+        answer = await gate.decide(tool, args, ctx.call_id, asked=asked)
+    except AuditError as error:
+        answer = Decision("denied", "gate", f"the gate could not decide: {error.message}")
+    except Exception as error:  # noqa: BLE001 - whatever the gate's trouble, the answer is no
+        _log.exception("call %s: the gate failed", ctx.call_id)
+        answer = Decision("denied", "gate", f"the gate failed: {type(error).__name__}: {error}")
+    changed = None if answer.arguments is None else as_json(answer.arguments, "arguments")
+    if ctx.call is not None and (
+        asked or answer.reason or changed is not None or answer.decision != "allowed"
+    ):
+        ctx.call.decided(
+            answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
+        )
+    if answer.decision != "allowed":
+        raise ApprovalDenied(
+            f"{tool.name} was denied" + (f": {answer.reason}" if answer.reason else ""),
+            details={"by": answer.by},
+        )
+    return args if changed is None else tool.parse(changed)
+
+
+async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
+    limit = tool.limit(args)
+    with anyio.move_on_after(limit) as scope:
+        result = await tool.execute(args, ctx)
+    if scope.cancelled_caught:
+        error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
+        return _Outcome("timeout", ToolResult.failure(error))
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
+    if result.success and tool.output is not None:
+        tool.output.model_validate(result.data)
+    if result.error is not None and result.error.code == ToolTimeout.code:
+        return _Outcome("timeout", result)
+    return _Outcome("ok" if result.success else "error", result)
+
+
+async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
+    """Put the outcome on record, shielded from cancellation, and give it as the caller sees it.
+
+    Not in the queue for threads: those waiting there may wait for the lock this call holds.
+    """
+    if opened is None:
+        return outcome.result
+    with anyio.CancelScope(shield=True):
+        result = await in_thread(partial(_record, opened, outcome), certain=True)
+    return result
+
+
+def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
+    status, result = outcome.status, _with_files(outcome.result, call)
+    try:
+        try:
+            call.finish(status, result.to_record())
+        except (NotSerializable, TooLarge) as error:
+            _log.warning("call %s: its result cannot be recorded: %s", call.call_id, error)
+            result = _with_files(ToolResult.failure(error), call)
+            call.finish("error", result.to_record())
+    except AuditError as error:
+        _log.error("call %s: its finish cannot be recorded: %s", call.call_id, error)
+        return _with_files(ToolResult.failure(_unrecorded(error, outcome, call)), call)
+    return result
+
+
+def _with_files(result: ToolResult, call: OpenCall) -> ToolResult:
+    return replace(result, files_changed=sorted(call.files_changed))
+
+
+def _unrecorded(error: AuditError, outcome: _Outcome, call: OpenCall) -> AuditError:
+    """What the caller is told when the finish cannot be stored."""
+    if not isinstance(error, AuditUnavailable):
+        return error
+    if call.files_changed:
+        return AuditUnavailable(
+            "The change was made, but its finish could not be recorded: " + error.message,
+            hint="Run `loom-audit recover` when the store can be written again.",
+            details=error.details,
+        )
+    return error
+
+
+def _interrupted(request: _Request, error: BaseException) -> _Outcome:
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return _Outcome(
+            "cancelled", ToolResult.failure(ExecutionFailed(f"{request.name} was cancelled"))
+        )
+    return _Outcome("error", ToolResult.failure(_bug(request.name, error)))
+
+
+def _bug(name: str, error: BaseException) -> AuditError:
+    """An exception no tool should let through, as an error; the traceback goes to the log."""
+    _log.error("%s failed", name, exc_info=error)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return ExecutionFailed(
+        f"{name} failed: {text[:500]}",
+        details={"exception": type(error).__name__, "text": text[:2000]},
+    )
+
+
+def _status(error: AuditError) -> Status:
+    if isinstance(error, ApprovalDenied):
+        return "denied"
+    return "timeout" if isinstance(error, ToolTimeout) else "error"
+
+
+def _unknown(name: str, registry: Tools) -> AuditError:
+    names = [tool.name for tool in registry.list()]
+    near = difflib.get_close_matches(name, names, n=3)
+    return UnknownTool(
+        f"Unknown tool: {name}",
+        hint=f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}.",
+    )

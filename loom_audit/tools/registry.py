@@ -1,0 +1,145 @@
+"""Which tools there are, and the shortest way to call one on record."""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from anyio import CancelScope
+
+from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
+from loom_audit.history.recorder import Recorder
+from loom_audit.ports import Runner
+from loom_audit.tools.approval import AllowAll, ApprovalGate
+from loom_audit.tools.call import call_tool
+from loom_audit.tools.context import in_thread
+from loom_audit.tools.tool import Dialect, Tool, ToolResult
+
+CONNECT_GROUP = "loom_audit.connect"
+"""Entry point group whose `default` finds a workspace's recorder in the default store."""
+
+TOOLS_GROUP = "loom_audit.tools"
+"""Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
+
+Connect = Callable[[Path], AbstractContextManager[Recorder]]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_log = logging.getLogger(__name__)
+
+
+class ToolRegistry:
+    """Tools by name. `connect` opens the recorder of a workspace, by default the store's."""
+
+    def __init__(
+        self,
+        connect: Connect | None = None,
+        *,
+        gate: ApprovalGate | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._connect = connect
+        self._gate = gate or AllowAll()
+        self._runner = runner
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. Conflict when the name is taken, InvalidArguments for a bad tool."""
+        if not isinstance(tool, Tool):
+            raise InvalidArguments(f"{tool!r:.200} is not a Tool")
+        name = getattr(tool, "name", None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidArguments(
+                f"{name!r:.100} is no name for a tool",
+                hint="Use 1 to 64 letters, digits, underscores and hyphens.",
+            )
+        if name in self._tools:
+            raise Conflict(f"a tool named {name} is registered already")
+        tool.check_parameters()
+        self._tools[name] = tool
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def list(self) -> Sequence[Tool]:
+        """The tools in the order of their registration."""
+        return [*self._tools.values()]
+
+    def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
+        return [tool.schema(dialect) for tool in self._tools.values()]
+
+    async def execute(
+        self,
+        name: str,
+        arguments: Any,
+        workspace: Path | str | None = None,
+        *,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Call a tool in a workspace, on record. Every failure is a result.
+
+        Without a workspace a tool that needs none runs, off the record; any other gives
+        NO_WORKSPACE.
+        """
+        if workspace is None:
+            return await call_tool(self, self._gate, None, name, arguments, call_id=call_id)
+        try:
+            async with _connected(self._connection, Path(workspace)) as recorder:
+                return await call_tool(
+                    self,
+                    self._gate,
+                    recorder,
+                    name,
+                    arguments,
+                    call_id=call_id,
+                    runner=self._runner,
+                )
+        except AuditError as error:
+            return ToolResult.failure(error)
+
+    def _connection(self) -> Connect:
+        if self._connect is None:
+            found = [*entry_points(group=CONNECT_GROUP, name="default")]
+            if not found:
+                raise AuditUnavailable(
+                    "No store is known that could record this call",
+                    hint="Install the package, or pass ToolRegistry(connect=…).",
+                )
+            self._connect = found[0].load()
+        return self._connect
+
+
+@asynccontextmanager
+async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIterator[Recorder]:
+    """The connection entered in a worker thread, and left however the block ends."""
+    held: list[AbstractContextManager[Recorder]] = []
+
+    def enter() -> Recorder:
+        manager = connection()(root)
+        recorder = manager.__enter__()
+        held.append(manager)
+        return recorder
+
+    try:
+        yield await in_thread(enter)
+    finally:
+        for manager in held:
+            with CancelScope(shield=True):
+                await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+
+
+def installed_tools() -> list[Tool]:
+    """The tools other packages offer; one that cannot be loaded is logged and left out."""
+    tools: list[Tool] = []
+    for point in entry_points(group=TOOLS_GROUP):
+        try:
+            offered = point.load()
+            if callable(offered):
+                offered = offered()
+            tools += [offered] if isinstance(offered, Tool) else [*offered]
+        except Exception:  # noqa: BLE001 - another package may raise anything
+            _log.warning("the tools of %s cannot be loaded", point.value, exc_info=True)
+    return tools

@@ -1,0 +1,291 @@
+"""What a tool is and what it gives back."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from pydantic import BaseModel, ConfigDict
+from pydantic import ValidationError as ModelError
+
+from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.model.events import Effect
+from loom_audit.tools.values import as_json
+
+if TYPE_CHECKING:
+    from loom_audit.tools.context import ToolContext
+
+MAX_OUTPUT = 10 * 1024
+"""Bytes of `ToolResult.output`, as UTF-8."""
+
+MAX_KEPT = 1024 * 1024
+"""Bytes of `ToolResult.full_output`, which goes into the log."""
+
+Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolError:
+    """Why a tool did not succeed: a code of `loom_audit.errors`; `str()` is the message."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def of(cls, error: AuditError) -> "ToolError":
+        return cls(error.code, error.message, dict(error.details), error.hint)
+
+    def to_dict(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.hint:
+            body["hint"] = self.hint
+        if self.details:
+            body["details"] = dict(self.details)
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call gives back to the model and to the log.
+
+    `output` is text of at most 10 KB: of a longer one head and tail are kept and the cut says
+    so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values.
+    """
+
+    success: bool
+    output: str = ""
+    data: dict[str, Any] | None = None
+    files_changed: list[str] = field(default_factory=list)
+    error: ToolError | None = None
+    full_output: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        short = cut(self.output, MAX_OUTPUT)
+        if not self.full_output:
+            object.__setattr__(self, "full_output", cut(self.output, MAX_KEPT))
+        object.__setattr__(self, "output", short)
+
+    @classmethod
+    def failure(
+        cls, error: AuditError, *, output: str = "", data: dict[str, Any] | None = None
+    ) -> "ToolResult":
+        """The error as a result; its output is `Error: MESSAGE`, the hint, then `output`."""
+        lines = [f"Error: {error.message}"]
+        lines += [error.hint] if error.hint else []
+        lines += [output] if output else []
+        return cls(False, "\n".join(lines), data, error=ToolError.of(error))
+
+    @property
+    def ok(self) -> bool:
+        return self.success
+
+    @property
+    def value(self) -> dict[str, Any] | None:
+        """The data of a success, None for a failure."""
+        return self.data if self.success else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "success": self.success,
+            "output": self.output,
+            "data": self.data,
+            "files_changed": list(self.files_changed),
+            "error": self.error.to_dict() if self.error else None,
+        }
+
+    def to_json(self) -> str:
+        """The result as one line of ASCII JSON for a model."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_record(self) -> dict[str, Any]:
+        """The result as the log keeps it, with the full output. NotSerializable."""
+        body: dict[str, Any] = as_json({**self.to_dict(), "output": self.full_output}, "result")
+        return body
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named."""
+    if len(text) * 4 <= limit:
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= limit:
+        return text
+    room = limit - 80
+    head, tail = raw[: room // 2], raw[len(raw) - room // 2 :]
+    while tail and tail[0] & 0xC0 == 0x80:
+        tail = tail[1:]
+    lead = len(head)
+    while lead and head[lead - 1] & 0xC0 == 0x80:
+        lead -= 1
+    if lead and head[lead - 1] >= 0xC0:
+        head = head[: lead - 1]
+    left_out = len(raw) - len(head) - len(tail)
+    return (
+        head.decode("utf-8", "surrogatepass")
+        + f"\n[… {left_out} of {len(raw)} bytes left out …]\n"
+        + tail.decode("utf-8", "surrogatepass")
+    )
+
+
+_NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+class Arguments(BaseModel):
+    """A tool's input: named fields, nothing else allowed."""
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class Tool(ABC):
+    """Something an agent can call. Subclasses set the class attributes and write `execute`.
+
+    The input is a pydantic model in `input`, or a JSON Schema in `parameters`; `execute` gets
+    an instance of the model, or the plain dict. `effect` bounds what the context allows:
+    `read` refuses writes, and commands need `execute`. `announced` puts the request on record
+    before `execute` starts, for effects that do not go through the context; a tool of effect
+    `network` is always announced.
+    """
+
+    name: str
+    description: str
+    input: type[BaseModel] | None = None
+    parameters: Mapping[str, Any] = _NOTHING
+    output: type[BaseModel] | None = None
+    effect: Effect = "read"
+    timeout_seconds: float = 30
+    needs_workspace: bool = True
+    announced: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        model = cls.__dict__.get("input")
+        if isinstance(model, type) and "parameters" not in cls.__dict__:
+            cls.parameters = parameters_of(model)
+
+    @abstractmethod
+    async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
+        """Do it. An AuditError becomes an error result, any other exception EXECUTION_ERROR."""
+
+    def requires_approval(self, args: Any, ctx: "ToolContext") -> bool | str:
+        """Whether, or why, somebody should be asked first. Sync; runs in a worker thread."""
+        return False
+
+    def limit(self, args: Any) -> float:
+        """Seconds this call may take; by default `timeout_seconds`."""
+        return self.timeout_seconds
+
+    @cached_property
+    def _checker(self) -> Draft202012Validator:
+        return Draft202012Validator(dict(self.parameters))
+
+    def check_parameters(self) -> None:
+        """InvalidArguments when `parameters` is no JSON Schema of an object."""
+        try:
+            Draft202012Validator.check_schema(dict(self.parameters))
+        except SchemaError as error:
+            raise InvalidArguments(
+                f"the parameters of {self.name} are no JSON Schema: {error.message}"
+            ) from error
+        if self.parameters.get("type") != "object":
+            raise InvalidArguments(f"the parameters of {self.name} are not of type object")
+
+    def parse(self, arguments: Any) -> Any:
+        """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
+        if not isinstance(arguments, dict):
+            raise InvalidArguments(
+                f"The arguments of {self.name} must be a JSON object, "
+                f"not {type(arguments).__name__}"
+            )
+        flaws = [*_schema_flaws(self._checker.iter_errors(arguments))]
+        if not flaws and self.input is not None:
+            try:
+                return self.input.model_validate(arguments)
+            except ModelError as error:
+                flaws = [*_model_flaws(error)]
+        if flaws:
+            raise InvalidArguments(
+                f"Invalid arguments for {self.name}: " + "; ".join(flaws[:5]),
+                hint=f"Arguments of {self.name}: {_signature(self.parameters)}.",
+                details={"flaws": flaws[:20]},
+            )
+        return arguments
+
+    def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
+        """The tool as a model API wants it: OpenAI (nested or flat), Anthropic or MCP."""
+        parameters = deepcopy(dict(self.parameters))
+        named: dict[str, Any] = {"name": self.name, "description": self.description}
+        if dialect == "openai":
+            return {"type": "function", "function": {**named, "parameters": parameters}}
+        if dialect == "openai-flat":
+            return {"type": "function", **named, "parameters": parameters}
+        if dialect == "anthropic":
+            return {**named, "input_schema": parameters}
+        if dialect != "mcp":
+            raise InvalidArguments(f"no dialect {dialect!r}")
+        body: dict[str, Any] = {**named, "inputSchema": parameters}
+        if self.output is not None:
+            body["outputSchema"] = parameters_of(self.output, mode="serialization")
+        body["annotations"] = {
+            "readOnlyHint": self.effect == "read",
+            "destructiveHint": self.effect in ("write", "execute"),
+            "openWorldHint": self.effect in ("network", "execute"),
+        }
+        return body
+
+
+def parameters_of(
+    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
+) -> dict[str, Any]:
+    """The model's JSON Schema without titles; extra fields are refused unless it allows them."""
+    schema: dict[str, Any] = model.model_json_schema(by_alias=True, mode=mode)
+    _drop_titles(schema)
+    schema.pop("description", None)
+    if mode == "validation":
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _drop_titles(schema: Any) -> None:
+    """Remove the titles pydantic makes up; a property that is named `title` stays."""
+    if isinstance(schema, list):
+        for item in schema:
+            _drop_titles(item)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("title"), str):
+            del schema["title"]
+        for key, item in schema.items():
+            if key in ("properties", "$defs"):
+                for inner in item.values():
+                    _drop_titles(inner)
+            elif key not in ("default", "const", "enum", "examples"):
+                _drop_titles(item)
+
+
+def _schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
+    for error in sorted(errors, key=lambda e: [str(part) for part in e.absolute_path]):
+        place = ".".join(str(part) for part in error.absolute_path)
+        text = error.message if len(error.message) <= 300 else error.message[:300] + "…"
+        yield f"{place}: {text}" if place else text
+
+
+def _model_flaws(error: ModelError) -> Iterator[str]:
+    for flaw in error.errors(include_url=False, include_input=False):
+        place = ".".join(str(part) for part in flaw["loc"])
+        text = flaw["msg"].removeprefix("Value error, ")
+        yield f"{place}: {text}" if place else text
+
+
+def _signature(parameters: Mapping[str, Any]) -> str:
+    required = parameters.get("required", [])
+    names = [n if n in required else f"{n}?" for n in parameters.get("properties", {})]
+    return ", ".join(names) or "none"
