@@ -188,7 +188,9 @@ def _look_at(
         try:
             after, entry = observe(at, path, before, keep=keep)
         except (PermissionDenied, AuditError) as error:
-            hidden = Untracked(path, "unreadable" if isinstance(error, PermissionDenied) else error.message)
+            hidden = Untracked(
+                path, "unreadable" if isinstance(error, PermissionDenied) else error.message
+            )
             if not keep or _is_news(at, hidden):
                 found.untracked.append(hidden)
             continue
@@ -197,9 +199,7 @@ def _look_at(
             found.changes.append(FileChange(path, before, after))
         if after and after.kind == "file" and after.size > at.scope.max_file_bytes:
             found.too_large.append(path)
-        if keep and (
-            at.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
-        ):
+        if keep and (at.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS):
             flush(found)
             found = Found(untracked=[], too_large=list(found.too_large))
         if report and n % 200 == 0:

@@ -8,11 +8,9 @@ workspace lock is held, so events stand in the log in the order in which disk ch
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 from loom_audit.errors import (
-    AuditError,
     Conflict,
     FileNotFound,
     InvalidPath,
@@ -29,6 +27,7 @@ from loom_audit.history.steps import (
 )
 from loom_audit.model.events import (
     FULL,
+    Call,
     CallDecided,
     CallFinished,
     CallRequested,
@@ -72,11 +71,13 @@ class Recorder:
         """Put facts on record, durably."""
         return self.at.log.append([self.draft(fact) for fact in facts])
 
-    def begin(
-        self, tool: str, arguments: Any, effect: Effect, *, call_id: str
-    ) -> "OpenCall":
+    def begin(self, tool: str, arguments: Any, effect: Effect, *, call_id: str) -> "OpenCall":
         """Open a call. Nothing is stored until it has an effect or finishes."""
         return OpenCall(self, tool, arguments, effect, call_id)
+
+    def resume(self, call: Call) -> "OpenCall":
+        """Go on with a call that is on record as requested and not finished."""
+        return OpenCall(self, call.tool, None, call.effect, call.call_id, requested=True)
 
 
 class OpenCall:
@@ -88,7 +89,14 @@ class OpenCall:
     """
 
     def __init__(
-        self, recorder: Recorder, tool: str, arguments: Any, effect: Effect, call_id: str
+        self,
+        recorder: Recorder,
+        tool: str,
+        arguments: Any,
+        effect: Effect,
+        call_id: str,
+        *,
+        requested: bool = False,
     ) -> None:
         self.recorder = recorder
         self.call_id = call_id
@@ -100,7 +108,8 @@ class OpenCall:
         self.finished = False
         self._at = recorder.at
         self._began: datetime = recorder.at.clock.now()
-        self._waiting: list[Fact] = [CallRequested(call_id, tool, arguments, effect)]
+        request = CallRequested(call_id, tool, arguments, effect)
+        self._waiting: list[Fact] = [] if requested else [request]
         self._deferred: list[Draft] = []
         self._entries: dict[str, IndexEntry | None] = {}
         self._held = ExitStack()
@@ -108,14 +117,15 @@ class OpenCall:
 
     # --- facts ----------------------------------------------------------------------------
 
-    def decided(
-        self, decision: str, *, by: str, reason: str = "", arguments: Any = None
-    ) -> None:
+    def decided(self, decision: str, *, by: str, reason: str = "", arguments: Any = None) -> None:
         """Put a gate's answer on record, with the next commit."""
-        answer = "allowed" if decision == "allowed" else "denied"
-        self._waiting.append(
-            CallDecided(self.call_id, self.tool, answer, by, reason, arguments)
-        )
+        answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
+        self._waiting.append(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
+
+    def announce(self) -> None:
+        """Put the request on record now, before an effect that this call cannot see."""
+        if self._waiting:
+            self._append([])
 
     def _append(self, facts: Iterable[Draft], *, last: Sequence[Fact] = ()) -> Sequence[Event]:
         """Commit what waits, then these, then the last; the index follows."""
@@ -181,9 +191,7 @@ class OpenCall:
             self._do(footing, [*above, change] if before != after else [])
             return change
 
-    def delete(
-        self, path: str, *, recursive: bool = False, final: bool = False
-    ) -> tuple[str, ...]:
+    def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
         """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
         self._may_write()
         with self._exclusive(final):
@@ -327,7 +335,11 @@ class OpenCall:
             self._deferred.append(outside(done.foreign))
         if done.changes:
             fact = FilesChanged(
-                tuple(done.changes), origin, self.call_id, moves or find_moves(done.changes), reverts
+                tuple(done.changes),
+                origin,
+                self.call_id,
+                moves or find_moves(done.changes),
+                reverts,
             )
             self._deferred.append(self.recorder.draft(fact))
             self._changed(change.path for change in done.changes)
@@ -427,9 +439,7 @@ class OpenCall:
 
     def _note_untracked(self, found: Found) -> None:
         if found.untracked:
-            self._deferred.append(
-                Draft(PathsUntracked(tuple(found.untracked)), "", "outside")
-            )
+            self._deferred.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
             for hidden in found.untracked:
                 below = hidden.path + "/"
                 for path in list(self._at.known.entries):
@@ -438,9 +448,7 @@ class OpenCall:
 
     # --- the end --------------------------------------------------------------------------
 
-    def finish(
-        self, status: Status, result: Any, *, coverage: Coverage | None = None
-    ) -> Event:
+    def finish(self, status: Status, result: Any, *, coverage: Coverage | None = None) -> Event:
         """Put the outcome on record, durably, and let go of the workspace. Once per call."""
         if self.finished:
             raise Conflict(f"call {self.call_id} is finished already")
@@ -462,9 +470,3 @@ class OpenCall:
             if self._entries:
                 self._settle(events)
         return events[-1]
-
-    def content(self, state: FileState) -> BytesIO:
-        """The content of a recorded state, for callers that build changes themselves."""
-        if state.blob is None:
-            raise AuditError("a directory has no content")
-        return BytesIO(self._at.blobs.get(state.blob))

@@ -9,10 +9,13 @@ from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, T
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import catch_up, observe
 from loom_audit.model.files import FileChange, FileState, parents
-from loom_audit.ports import Displaced, IndexEntry, Replacement
+from loom_audit.ports import BlobStore, Displaced, IndexEntry, Replacement
 
 FEW = 8
 """Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
+
+IN_MEMORY = 1024 * 1024
+"""Bytes of content that is written from memory rather than as a stream."""
 
 ROOT = FileState("directory", None, 0o755, 0)
 
@@ -136,7 +139,7 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     put back. What is reported as changed has been read back and has the intended hash.
     """
     at = footing.at
-    steps = [Replacement(change, _content(at, change)) for change in ordered(changes)]
+    steps = [Replacement(change, opener(at.blobs, change.after)) for change in ordered(changes)]
     done = Done()
     broken: list[str] = []
     if len(steps) <= FEW:
@@ -166,14 +169,14 @@ def _recorded(footing: Footing, change: FileChange) -> bool:
     return footing.records(change.path, change.after or change.before)
 
 
-def _content(at: Attachment, change: FileChange) -> Callable[[], BinaryIO] | None:
-    after = change.after
-    if after is None or after.blob is None:
+def opener(blobs: BlobStore, state: FileState | None) -> Callable[[], BinaryIO] | None:
+    """Opens a state's content when it is written, not before; None when it has none."""
+    if state is None or state.blob is None:
         return None
-    blob = after.blob
-    if after.size <= 1024 * 1024:
-        return lambda: BytesIO(at.blobs.get(blob))
-    return lambda: at.blobs.open(blob)
+    blob = state.blob
+    if state.size <= IN_MEMORY:
+        return lambda: BytesIO(blobs.get(blob))
+    return lambda: blobs.open(blob)
 
 
 def _one_by_one(

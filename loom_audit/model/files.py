@@ -68,7 +68,9 @@ def apply(tree: Tree, changes: Iterable[FileChange]) -> dict[str, FileState]:
 def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     """The changes that lead from the old tree to the new, ordered by path."""
     changes = [
-        FileChange(path, state, new.get(path)) for path, state in old.items() if new.get(path) != state
+        FileChange(path, state, new.get(path))
+        for path, state in old.items()
+        if new.get(path) != state
     ]
     changes += [FileChange(path, None, state) for path, state in new.items() if path not in old]
     return tuple(sorted(changes, key=lambda change: change.path))

@@ -21,6 +21,22 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked for, kept with the plan so that it can be made again.
+
+    `targets` are call numbers, seqs, a point or `session:ID`; `paths` limit a rollback;
+    `outside` also takes back what came from outside.
+    """
+
+    verb: Verb
+    targets: tuple[int | str, ...] = ()
+    session: str | None = None
+    paths: tuple[str, ...] = ()
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What taking something back would do, made at `head`.
 
@@ -42,6 +58,7 @@ class Plan:
     irreversible: tuple[Note, ...] = ()
     contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
     """What the changes need and the blob store does not hold yet: merged texts."""
+    request: Request | None = None
 
 
 @dataclass(frozen=True, slots=True)

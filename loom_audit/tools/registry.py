@@ -20,7 +20,7 @@ from loom_audit.tools.context import in_thread
 from loom_audit.tools.tool import Dialect, Tool, ToolResult
 
 CONNECT_GROUP = "loom_audit.connect"
-"""Entry point group whose `default` finds a workspace's recorder in the default store."""
+"""Entry point group whose `default` makes what finds a workspace's recorder in the default store."""
 
 TOOLS_GROUP = "loom_audit.tools"
 """Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
@@ -108,7 +108,7 @@ class ToolRegistry:
                     "No store is known that could record this call",
                     hint="Install the package, or pass ToolRegistry(connect=…).",
                 )
-            self._connect = found[0].load()
+            self._connect = found[0].load()()
         return self._connect
 
 

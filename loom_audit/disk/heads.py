@@ -1,0 +1,52 @@
+"""Tree heads kept outside the store, one line each, so that a rewritten store is found out."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from loom_audit.errors import StorageFailed
+from loom_audit.model.events import TreeHead
+
+PREFIX = "loom-audit-head v1"
+
+
+def head_line(head: TreeHead) -> str:
+    """`loom-audit-head v1 LOG SIZE ROOT`, ROOT in hex."""
+    return f"{PREFIX} {head.log} {head.size} {head.root.hex()}"
+
+
+def parse_heads(text: str) -> Sequence[TreeHead]:
+    """The heads in a text; lines that are none are passed over."""
+    heads = []
+    for line in text.splitlines():
+        words = line.strip().removeprefix(PREFIX).split()
+        if line.strip().startswith(PREFIX) and len(words) == 3 and words[1].isdigit():
+            try:
+                heads.append(TreeHead(words[0], int(words[1]), bytes.fromhex(words[2])))
+            except ValueError:
+                continue
+    return heads
+
+
+def append_head(folder: Path, head: TreeHead) -> None:
+    """Add a line to the log's file of heads, durably. IO when that fails."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(folder / f"{head.log}.heads", flags, 0o600)
+        try:
+            os.write(descriptor, (head_line(head) + "\n").encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StorageFailed(
+            f"the tree head could not be kept in {folder}: {error.strerror}",
+            hint="`loom-audit head` prints it.",
+        ) from error
+
+
+def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
+    """The heads kept of a log, oldest first; none when there is no file."""
+    file = folder / f"{log}.heads"
+    return parse_heads(file.read_text("utf-8", "replace")) if file.exists() else []

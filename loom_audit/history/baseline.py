@@ -1,0 +1,51 @@
+"""The first listing of a workspace, which everything later is compared with."""
+
+from loom_audit.errors import StorageFailed
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.capture import OUTSIDE, Found, remember, scan
+from loom_audit.model.display import size_text
+from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged, PathsUntracked
+from loom_audit.ports import EventFilter, Report
+
+LEAST_ROOM = 256 * 1024 * 1024
+
+
+def baseline_end(at: Attachment) -> int:
+    """The seq at which the baseline was complete, 0 while it is not."""
+    for event in at.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
+        return event.seq
+    return 0
+
+
+def take_baseline(at: Attachment, report: Report | None = None) -> None:
+    """Record everything in scope. Interrupted, it goes on where it stopped.
+
+    StorageFailed before the disk of the store is full; what was recorded until then stays.
+    """
+
+    def flush(found: Found) -> None:
+        if at.room() < LEAST_ROOM:
+            raise StorageFailed(
+                f"only {size_text(at.room())} are left where the store lives; the baseline stopped",
+                hint="Free space or exclude folders in .loomignore, then run init again.",
+            )
+        facts: list[Fact] = []
+        if found.changes:
+            facts.append(FilesChanged(tuple(found.changes), "baseline"))
+        if found.untracked:
+            facts.append(PathsUntracked(tuple(found.untracked)))
+        head = at.log.head()
+        if facts:
+            head = at.log.append([Draft(fact, "", OUTSIDE) for fact in facts])[-1].seq
+        remember(at, found.entries, head)
+
+    with at.exclusive():
+        if baseline_end(at):
+            return
+        flush(Found())
+        flush(scan(at, flush, report=report, stage="baseline"))
+        tree = at.projections.tree()
+        files = [state for state in tree.values() if state.kind == "file"]
+        fact = BaselineFinished(len(files), sum(state.size for state in files))
+        head = at.log.append([Draft(fact, "", OUTSIDE)])[-1].seq
+        remember(at, {}, head)

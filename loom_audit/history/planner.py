@@ -1,0 +1,348 @@
+"""From a request to a plan: which recorded changes are meant, and what disk says today."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.baseline import baseline_end
+from loom_audit.history.capture import scan
+from loom_audit.history.steps import Footing
+from loom_audit.history.timeline import Timeline
+from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange
+from loom_audit.model.files import FileChange, FileState, Move, apply
+from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
+from loom_audit.ports import CallFilter, EventFilter, IndexEntry
+
+ALL_STEPS = 20_000
+"""Up to so many events after the first one taken back, the planner sees every change."""
+
+STEPPING = frozenset({"undo", "redo"})
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a request takes back: whole calls, single events, and for a rollback a point."""
+
+    target: str
+    calls: tuple[Call, ...] = ()
+    events: tuple[int, ...] = ()
+    since: int = 0
+    rollback: bool = False
+
+
+def newest_undoable(at: Attachment, session: str | None) -> Call:
+    """The newest call with changes that is not taken back, of one session. NotFound."""
+    return _newest(at, session, lambda call: call.tool not in STEPPING, "undo")
+
+
+def newest_undo(at: Attachment, session: str | None) -> Call:
+    """The newest undo that is not taken back, of one session. NotFound."""
+    return _newest(at, session, lambda call: call.tool == "undo", "redo")
+
+
+def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
+    ids = [session] if session else [one.id for one in at.projections.sessions(limit=1000)]
+    for id in ids:
+        before: int | None = None
+        while page := at.projections.calls(CallFilter(session=id, before=before, limit=100)):
+            for call in page:
+                acted = call.changed > 0 or call.tool == "undo"
+                if call.seq and acted and call.undone_by is None and wanted(call):
+                    return call
+            before = page[-1].requested
+    where = f"in session {session}" if session else "in any session"
+    raise NotFound(f"nothing to {verb} {where}")
+
+
+class Planner:
+    """Makes plans for one workspace. Changes nothing: neither the log nor the workspace."""
+
+    def __init__(self, at: Attachment, timeline: Timeline) -> None:
+        self.at = at
+        self.timeline = timeline
+
+    def plan(self, request: Request) -> Plan:
+        """The plan for a request against the head and what is on disk now."""
+        meant = self._meant(request)
+        with self.at.exclusive():
+            return self._plan(request, meant)
+
+    # --- what is meant --------------------------------------------------------------------
+
+    def _meant(self, request: Request) -> Meant:
+        if request.verb == "undo":
+            call = newest_undoable(self.at, request.session)
+            return Meant(_named(call), (call,))
+        if request.verb == "redo":
+            call = newest_undo(self.at, request.session)
+            return Meant(_named(call), (call,))
+        if request.verb == "rollback":
+            return self._meant_point(request)
+        if not request.targets:
+            raise InvalidArguments("revert needs at least one call, event or session")
+        calls: dict[tuple[str, str], Call] = {}
+        events: list[int] = []
+        for target in request.targets:
+            for one in self._named(target):
+                if isinstance(one, int):
+                    events.append(one)
+                else:
+                    calls[one.session, one.call_id] = one
+        for call in calls.values():
+            if call.seq is None:
+                raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
+        listed = ", ".join(str(target) for target in request.targets)
+        return Meant(listed, tuple(calls.values()), tuple(events))
+
+    def _named(self, target: int | str) -> Iterable[Call | int]:
+        text = str(target)
+        if text.startswith("session:"):
+            id = text.removeprefix("session:")
+            self.at.projections.session(id)
+            filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
+            return self.at.projections.calls(filter)
+        if not text.isdigit():
+            raise InvalidArguments(
+                f"{text!r} names no call", hint="Name a call by its number, or session:ID."
+            )
+        seq = int(text)
+        for event in self.at.log.read(EventFilter(after=seq - 1, before=seq + 1)):
+            if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
+                if event.fact.origin == "baseline":
+                    raise InvalidArguments(f"event {seq} is the baseline; it cannot be reverted")
+                return [seq]
+        return [self.at.projections.call_at(seq)]
+
+    def _meant_point(self, request: Request) -> Meant:
+        if len(request.targets) != 1:
+            raise InvalidArguments("rollback needs one point")
+        point = self.timeline.point(request.targets[0])
+        first = baseline_end(self.at)
+        if not first or point < first:
+            raise NotFound(
+                f"point {point} is before the baseline was complete",
+                hint=f"The earliest point to go back to is {first}.",
+            )
+        return Meant(f"point {point}", since=point, rollback=True)
+
+    # --- the plan -------------------------------------------------------------------------
+
+    def _plan(self, request: Request, meant: Meant) -> Plan:
+        head = self.at.log.head()
+        taken = self._taken(request, meant)
+        listed = (
+            self.at.projections.changes(after=meant.since)
+            if meant.rollback
+            else self._of_calls(meant)
+        )
+        own = [one for one in listed if taken(one)]
+        first = min((one.seq for one in own), default=head + 1)
+        touched = {one.change.path for one in own}
+        drift = self._drift(touched, whole=meant.rollback)
+        steps, moves, numbers, shared = self._steps(meant, first, touched, taken)
+        steps += [
+            PathStep(head + 1, c, request.outside or request.choices.get(c.path) == "old")
+            if meant.rollback
+            else PathStep(head + 1, c, taken=False)
+            for c in drift
+        ]
+        plan = plan_taking_back(
+            verb=request.verb,
+            head=head,
+            target=meant.target,
+            reverts=self._reverts(meant, own, numbers, steps),
+            steps=steps,
+            tree=apply(self.at.projections.tree(), drift),
+            blobs=self.at.blobs,
+            moves=moves,
+            choices=request.choices,
+            folds_case=self.at.workspace.folds_case(),
+        )
+        plan = replace(
+            plan,
+            request=request,
+            irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
+            kept=(*plan.kept, *shared),
+        )
+        return self._spare_folders(plan)
+
+    def _taken(self, request: Request, meant: Meant) -> Callable[[RecordedChange], bool]:
+        ids = {(call.session, call.call_id) for call in meant.calls}
+        names = {call.call_id for call in meant.calls}
+
+        def in_paths(path: str) -> bool:
+            return not request.paths or any(
+                path == p or path.startswith(p + "/") or not p for p in request.paths
+            )
+
+        def taken(one: RecordedChange) -> bool:
+            if meant.rollback:
+                if one.seq <= meant.since or not in_paths(one.change.path):
+                    return False
+                if one.origin == "outside":
+                    return request.outside or request.choices.get(one.change.path) == "old"
+                return one.origin != "baseline"
+            if one.seq in meant.events:
+                return True
+            if one.causes:
+                return set(one.causes) <= names
+            return one.call_id is not None and (one.session, one.call_id) in ids
+
+        return taken
+
+    def _of_calls(self, meant: Meant) -> list[RecordedChange]:
+        found = list(self.at.projections.changes(call_ids=[c.call_id for c in meant.calls]))
+        for seq in meant.events:
+            found += self.at.projections.changes(after=seq - 1, until=seq)
+        ids = {call.call_id for call in meant.calls}
+        if len(ids) > 1:
+            first = min((call.requested for call in meant.calls), default=0)
+            known = {(one.seq, one.change.path) for one in found}
+            found += [
+                one
+                for one in self.at.projections.changes(after=first)
+                if one.causes and (one.seq, one.change.path) not in known
+            ]
+        return found
+
+    def _steps(
+        self,
+        meant: Meant,
+        first: int,
+        touched: set[str],
+        taken: Callable[[RecordedChange], bool],
+    ) -> tuple[
+        list[PathStep],
+        Mapping[int, tuple[Move, ...]],
+        Mapping[tuple[str, str], Call],
+        tuple[Note, ...],
+    ]:
+        """All recorded changes from the first taken one on, as the planner wants them."""
+        narrow = not meant.rollback and self.at.log.head() - first > ALL_STEPS
+        recorded = self.at.projections.changes(
+            after=first - 1, paths=sorted(touched) if narrow else None
+        )
+        numbers: dict[tuple[str, str], Call] = {}
+        steps: list[PathStep] = []
+        taken_events: set[int] = set()
+        shared: dict[str, Note] = {}
+        names = {call.call_id for call in meant.calls}
+        for one in recorded:
+            number = None
+            if one.call_id is not None:
+                key = (one.session, one.call_id)
+                if key not in numbers:
+                    numbers[key] = self.at.projections.call(*key)
+                number = numbers[key].seq or numbers[key].requested
+            is_taken = taken(one)
+            if is_taken:
+                taken_events.add(one.seq)
+            elif one.causes and names & set(one.causes):
+                reason = "other commands were running and may have done it"
+                shared[one.change.path] = Note(one.change.path, reason, (number or 0,))
+            steps.append(PathStep(one.seq, one.change, is_taken, number))
+        return steps, self._moves(taken_events), numbers, tuple(shared.values())
+
+    def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
+        moves: dict[int, tuple[Move, ...]] = {}
+        if not seqs:
+            return moves
+        span = EventFilter(after=min(seqs) - 1, before=max(seqs) + 1, kinds=(FilesChanged.kind,))
+        if len(seqs) > 50:
+            events: Iterable[Event] = self.at.log.read(span)
+        else:
+            events = (
+                event
+                for seq in sorted(seqs)
+                for event in self.at.log.read(EventFilter(after=seq - 1, before=seq + 1))
+            )
+        for event in events:
+            if event.seq in seqs and isinstance(event.fact, FilesChanged) and event.fact.moves:
+                moves[event.seq] = event.fact.moves
+        return moves
+
+    def _reverts(
+        self,
+        meant: Meant,
+        own: Sequence[RecordedChange],
+        numbers: Mapping[tuple[str, str], Call],
+        steps: Sequence[PathStep],
+    ) -> tuple[int, ...]:
+        if not meant.rollback:
+            return (*sorted(call.seq for call in meant.calls if call.seq), *meant.events)
+        partly = {step.call for step in steps if step.call and not step.taken}
+        whole = {
+            call.seq
+            for one in own
+            if one.call_id is not None
+            and (call := numbers[one.session, one.call_id]).seq
+            and call.requested > meant.since
+        }
+        return tuple(sorted(seq for seq in whole if seq and seq not in partly))
+
+    # --- what disk says -------------------------------------------------------------------
+
+    def _drift(self, touched: set[str], *, whole: bool) -> list[FileChange]:
+        """What differs on disk from the log's tree, at the touched paths or everywhere."""
+        entries: dict[str, IndexEntry | None] = {}
+        footing = Footing(self.at, entries)
+        elsewhere: list[FileChange] = []
+        if whole:
+            found = scan(self.at, lambda _: None, keep=False)
+            drifted = {change.path for change in found.changes}
+            elsewhere = [c for c in found.changes if c.path not in touched]
+            touched = touched & drifted
+        for path in sorted(touched):
+            footing.look(path)
+        return [*footing.drift, *elsewhere]
+
+    def _spare_folders(self, plan: Plan) -> Plan:
+        """Leave folders in place that hold what is not on record, and say so."""
+        going = {change.path for change in plan.changes if change.after is None}
+        spared: dict[str, str] = {}
+        for change in sorted(plan.changes, key=lambda c: c.path.count("/"), reverse=True):
+            if change.before is None or change.before.kind != "directory" or change.after:
+                continue
+            names = [name for name, _ in self._listed(change.path)]
+            left = [n for n in names if f"{change.path}/{n}" not in going - spared.keys()]
+            if left:
+                spared[change.path] = left[0]
+        if not spared:
+            return plan
+        notes = tuple(Note(path, f"holds {name}, which stays") for path, name in spared.items())
+        return replace(
+            plan,
+            changes=tuple(c for c in plan.changes if c.path not in spared),
+            kept=(*plan.kept, *notes),
+        )
+
+    def _listed(self, path: str) -> Sequence[tuple[str, object]]:
+        return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+
+
+def _named(call: Call) -> str:
+    return f"call {call.seq} ({call.tool})"
+
+
+def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
+    """What of these calls was not captured, so that nothing can take it back."""
+    notes = []
+    for call in calls:
+        number = call.seq or call.requested
+        if call.coverage.level != "full":
+            reasons = "; ".join(call.coverage.reasons) or "not captured"
+            notes.append(Note("", f"call {number} was not captured whole: {reasons}", (number,)))
+        if call.effect == "network":
+            notes.append(Note("", f"call {number} reached the network", (number,)))
+    return tuple(notes)
+
+
+def same_outcome(one: Plan, other: Plan) -> bool:
+    """Whether two plans for the same request do the same."""
+    return (one.changes, one.reverts, one.blocked) == (other.changes, other.reverts, other.blocked)
+
+
+def tree_after(tree: Mapping[str, FileState], plan: Plan) -> dict[str, FileState]:
+    """The tree that carrying out a plan leads to."""
+    return apply(tree, plan.changes)

@@ -1,0 +1,166 @@
+"""After a crash: what became of calls whose process is gone. Never writes the workspace."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_audit.history.attachment import UNDO_TOOLS, Attachment, session_lock
+from loom_audit.history.capture import Found, outside, remember, scan
+from loom_audit.history.steps import on_disk
+from loom_audit.model.events import (
+    Call,
+    CallFinished,
+    ChangeIntended,
+    Coverage,
+    Draft,
+    FilesChanged,
+    Origin,
+    SessionEnded,
+)
+from loom_audit.model.files import FileChange, find_moves
+from loom_audit.ports import EventFilter, IndexEntry
+
+Outcome = Literal["happened", "did not happen", "unknown"]
+SOURCE = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A call that recovery closed, and what became of each path it meant to change.
+
+    `waiting` is true for an undo or a rollback that waits for a person to decide.
+    """
+
+    call: Call
+    outcomes: tuple[tuple[str, Outcome], ...] = ()
+    waiting: bool = False
+
+
+def interrupted(at: Attachment) -> list[Call]:
+    """Open calls whose process is gone, oldest first."""
+    return [call for call in at.projections.open_calls() if not at.is_alive(call)]
+
+
+def recover(at: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
+    """Close every call whose process is gone with what is on disk now.
+
+    An undo, revert or rollback is left waiting unless `abandon` says to close it as it is.
+    """
+    if not interrupted(at) and not _dead_sessions(at):
+        return []
+    with at.exclusive():
+        dead = interrupted(at)
+        closed: list[Recovered] = []
+        commands = [call for call in dead if call.effect == "execute"]
+        if commands:
+            _record_commands(at, commands)
+        for call in dead:
+            if call.tool in UNDO_TOOLS and not abandon:
+                closed.append(Recovered(call, waiting=True))
+                continue
+            closed.append(_close(at, call))
+        _end_sessions(at, but={one.call.session for one in closed if one.waiting})
+        return closed
+
+
+def intentions(at: Attachment, call: Call) -> tuple[FileChange, ...]:
+    """What a call said it would do, the last intention per path."""
+    wanted = EventFilter(
+        after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
+    )
+    meant: dict[str, FileChange] = {}
+    for event in at.log.read(wanted):
+        if isinstance(event.fact, ChangeIntended) and event.session == call.session:
+            meant.update({change.path: change for change in event.fact.changes})
+    return tuple(meant.values())
+
+
+def judge(
+    at: Attachment, call: Call
+) -> tuple[list[Draft], dict[str, Outcome], dict[str, IndexEntry | None]]:
+    """What is on disk of a call's intentions, as drafts, outcomes and index entries."""
+    meant = intentions(at, call)
+    own: list[FileChange] = []
+    foreign: list[FileChange] = []
+    outcomes: dict[str, Outcome] = {}
+    entries: dict[str, IndexEntry | None] = {}
+    for change in meant:
+        now, entry = on_disk(at, [change])[change.path]
+        recorded = at.projections.state(change.path)
+        entries[change.path] = entry
+        if now == change.after:
+            outcomes[change.path] = "happened"
+        elif now == change.before:
+            outcomes[change.path] = "did not happen"
+        else:
+            outcomes[change.path] = "unknown"
+        if now != recorded:
+            found = FileChange(change.path, recorded, now)
+            (own if outcomes[change.path] == "happened" else foreign).append(found)
+    drafts = []
+    if own:
+        origin: Origin = "undo" if call.tool in UNDO_TOOLS else "tool"
+        fact = FilesChanged(tuple(own), origin, call.call_id, find_moves(own))
+        drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
+    if foreign:
+        drafts.append(outside(foreign))
+    return drafts, outcomes, entries
+
+
+def _close(at: Attachment, call: Call) -> Recovered:
+    drafts, outcomes, entries = judge(at, call)
+    unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
+    coverage = Coverage("partial", ("interrupted",)) if call.effect == "execute" else Coverage()
+    coverage = coverage.without(*(f"outcome unknown: {path}" for path in unknown[:10]))
+    message = "the process that made this call ended before the call did"
+    result = {
+        "success": False,
+        "error": {"code": "EXECUTION_ERROR", "message": message},
+        "data": {"recovered": [[path, outcome] for path, outcome in outcomes.items()]},
+    }
+    fact = CallFinished(
+        call.call_id, call.tool, call.effect, "interrupted", result, coverage, call.sandbox
+    )
+    drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
+    events = at.log.append(drafts)
+    remember(at, entries, events[-1].seq)
+    return Recovered(at.projections.call(call.session, call.call_id), tuple(outcomes.items()))
+
+
+def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
+    """Record what interrupted commands left on disk, as theirs and the running ones'."""
+    running = at.running()
+    candidates = [*commands, *running]
+    owner = commands[0]
+    causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()
+
+    def flush(found: Found) -> None:
+        head = at.log.head()
+        if found.changes:
+            fact = FilesChanged(
+                tuple(found.changes),
+                "command",
+                owner.call_id,
+                find_moves(found.changes),
+                causes=causes,
+            )
+            draft = Draft(fact, owner.session, owner.actor, source=SOURCE)
+            head = at.log.append([draft])[-1].seq
+        remember(at, found.entries, head)
+
+    flush(scan(at, flush))
+
+
+def _dead_sessions(at: Attachment) -> list[str]:
+    return [
+        session.id
+        for session in at.projections.sessions(limit=1000)
+        if session.ended is None and not at.lock.is_held(session_lock(session.id))
+    ]
+
+
+def _end_sessions(at: Attachment, *, but: set[str]) -> None:
+    for id in _dead_sessions(at):
+        if id not in but:
+            actor = at.projections.session(id).actor
+            at.log.append([Draft(SessionEnded("interrupted"), id, actor, source=SOURCE)])

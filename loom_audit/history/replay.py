@@ -1,0 +1,44 @@
+"""Rebuild the tree of a point in an empty directory."""
+
+from collections.abc import Mapping
+
+from loom_audit.errors import Conflict, TooLarge
+from loom_audit.history.steps import opener
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.ports import BlobStore, Progress, Replacement, Report, Workspace
+
+CHUNK = 5_000
+
+
+def replay(
+    tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, report: Report | None = None
+) -> int:
+    """Write every path of the tree; how many there are. The target must be empty.
+
+    Directories are made writable first and get their recorded mode at the end. TooLarge, and
+    nothing written, when content was recorded by hash only.
+    """
+    if target.list():
+        raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")
+    missing = [path for path, state in tree.items() if state.blob and state.blob not in blobs]
+    if missing:
+        raise TooLarge(
+            f"{missing[0]} was recorded by hash only and cannot be written",
+            details={"paths": missing[:100]},
+        )
+    folders = [p for p, state in sorted(tree.items()) if state.kind == "directory"]
+    open_mode = FileState("directory", None, 0o700, 0)
+    target.replace_all([Replacement(FileChange(path, None, open_mode)) for path in folders])
+    rest = [(path, state) for path, state in sorted(tree.items()) if state.kind != "directory"]
+    for n in range(0, len(rest), CHUNK):
+        part = rest[n : n + CHUNK]
+        for displaced in target.replace_all(
+            [Replacement(FileChange(p, None, state), opener(blobs, state)) for p, state in part]
+        ):
+            displaced.discard()
+        if report:
+            report(Progress("replay", n + len(part), len(rest)))
+    for path in reversed(folders):
+        if tree[path] != open_mode:
+            target.replace(FileChange(path, open_mode, tree[path]), None).discard()
+    return len(tree)

@@ -1,0 +1,190 @@
+"""The one reader: sessions, calls, trees, histories and points, straight from the log."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.model.events import (
+    Call,
+    CallDecided,
+    CallFinished,
+    CallRequested,
+    Checkpoint,
+    Event,
+    FilesChanged,
+    RecordedChange,
+    Session,
+)
+from loom_audit.model.files import FileChange, FileState, Move, diff
+from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
+
+_NUMBER = re.compile(r"\d+")
+_BACK = re.compile(r"head~(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CallDetail:
+    """One call whole: what was asked, decided and answered, and its own net changes."""
+
+    call: Call
+    arguments: Any
+    result: Any
+    decision: CallDecided | None
+    changes: tuple[FileChange, ...]
+    moves: tuple[Move, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Reads one workspace's log; changes nothing."""
+
+    log: EventLog
+    projections: Projections
+    blobs: BlobStore
+
+    # --- points ---------------------------------------------------------------------------
+
+    def point(self, text: str | int) -> int:
+        """The seq that a point names: `42`, `head`, `head~3` (calls back), an RFC 3339 time,
+        `@checkpoint`, `session:ID` (its start). NotFound, InvalidArguments.
+        """
+        text = str(text).strip()
+        head = self.log.head()
+        if text == "head":
+            return head
+        if _NUMBER.fullmatch(text):
+            if int(text) > head:
+                raise NotFound(
+                    f"point {text} does not exist", hint=f"The log ends at {head} (`head`)."
+                )
+            return int(text)
+        if back := _BACK.fullmatch(text):
+            return self._calls_back(int(back[1]), head)
+        if text.startswith("@"):
+            for checkpoint in self.projections.checkpoints():
+                if checkpoint.name == text[1:]:
+                    return checkpoint.point
+            raise NotFound(f"no checkpoint {text}", hint="`loom-audit checkpoint` lists them.")
+        if text.startswith("session:"):
+            return self.projections.session(text.removeprefix("session:")).started
+        return self.log.before(_time(text))
+
+    def _calls_back(self, count: int, head: int) -> int:
+        if count == 0:
+            return head
+        calls = self.projections.calls(CallFilter(limit=count + 1))
+        numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
+        if len(numbers) > count:
+            return numbers[count]
+        if len(numbers) == count:
+            return min(call.requested for call in calls) - 1
+        raise NotFound(f"head~{count} does not exist", hint=f"There are {len(numbers)} calls.")
+
+    # --- lists ----------------------------------------------------------------------------
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        return self.projections.sessions(before=before, limit=limit)
+
+    def session(self, id: str) -> Session:
+        return self.projections.session(id)
+
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        return self.projections.calls(filter)
+
+    def open_calls(self) -> Sequence[Call]:
+        return self.projections.open_calls()
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        return self.projections.checkpoints()
+
+    def events(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        return self.log.read(filter)
+
+    # --- one call -------------------------------------------------------------------------
+
+    def call(self, seq: int) -> CallDetail:
+        """The call that the event `seq` belongs to, whole. NotFound when it belongs to none."""
+        call = self.projections.call_at(seq)
+        arguments: Any = None
+        result: Any = None
+        decision: CallDecided | None = None
+        moves: list[Move] = []
+        wanted = EventFilter(
+            after=call.requested - 1,
+            before=call.seq + 1 if call.seq else None,
+            call_id=call.call_id,
+        )
+        events = [event for event in self.log.read(wanted) if event.session == call.session]
+        for event in events:
+            fact = event.fact
+            if isinstance(fact, CallRequested):
+                arguments = fact.arguments
+            elif isinstance(fact, CallDecided):
+                decision = fact
+            elif isinstance(fact, CallFinished):
+                result = fact.result
+            elif isinstance(fact, FilesChanged):
+                moves += fact.moves
+        return CallDetail(
+            call, arguments, result, decision, self.changes_of(call), tuple(moves), tuple(events)
+        )
+
+    def changes_of(self, call: Call) -> tuple[FileChange, ...]:
+        """The net effect of one call: per path its first before and its last after."""
+        return net(self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,)))
+
+    # --- trees and files ------------------------------------------------------------------
+
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        return self.projections.tree(at)
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        return self.projections.state(path, at)
+
+    def content(self, state: FileState) -> bytes:
+        """The bytes of a file or of a symlink's target. TooLarge when only the hash was kept."""
+        if state.blob is None:
+            raise InvalidArguments("a directory has no content")
+        if state.blob not in self.blobs:
+            raise TooLarge(
+                "the content was over the limit and recorded by hash only",
+                details={"sha256": state.blob, "size": state.size},
+            )
+        return self.blobs.get(state.blob)
+
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
+        return self.projections.history(path, below=below, before=before, limit=limit)
+
+    def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
+        """What differs between the trees of two points, in either order."""
+        if old <= new and new - old < 5_000:
+            return net(self.projections.changes(after=old, until=new))
+        return diff(self.tree(old), self.tree(new))
+
+
+def net(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
+    """Changes in log order folded to one per path, without those that came to nothing."""
+    folded: dict[str, FileChange] = {}
+    for one in recorded:
+        first = folded.get(one.change.path)
+        before = first.before if first else one.change.before
+        folded[one.change.path] = FileChange(one.change.path, before, one.change.after)
+    changed = (change for change in folded.values() if change.before != change.after)
+    return tuple(sorted(changed, key=lambda change: change.path))
+
+
+def _time(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArguments(
+            f"{text!r} is not a point",
+            hint="A point is 42, head, head~3, an RFC 3339 time, @checkpoint or session:ID.",
+        ) from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -1,0 +1,189 @@
+"""Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_audit.errors import AuditError, Conflict
+from loom_audit.history.attachment import UNDO_TOOLS, Attachment
+from loom_audit.history.capture import Found, attribute, remember, scan
+from loom_audit.history.planner import Planner, same_outcome
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.history.recovery import Recovered, intentions, judge, recover
+from loom_audit.model.events import Call, ChangeIntended
+from loom_audit.model.planning import Plan, Request
+from loom_audit.ports import EventFilter
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """The call that carried out a plan, and the paths that are different now."""
+
+    call: Call
+    changed: tuple[str, ...]
+    plan: Plan
+
+
+class Undo:
+    """Takes back and brings back. One at a time per workspace, across processes."""
+
+    def __init__(self, at: Attachment, planner: Planner) -> None:
+        self.at = at
+        self.planner = planner
+
+    def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
+        """Do what the plan says, if it still says so. Conflict, and nothing changed, otherwise.
+
+        Refuses while the plan is blocked, while a command runs in the workspace, and while an
+        interrupted undo waits to be continued or abandoned.
+        """
+        if plan.request is None:
+            raise Conflict("this plan was not made from a request")
+        if plan.blocked:
+            raise blocked(plan)
+        release = self.at.lock.keep(self.at.undo_lock)
+        try:
+            self._refuse_while_busy()
+            self._record_drift()
+            fresh = self.planner.plan(plan.request)
+            if not same_outcome(plan, fresh):
+                raise Conflict(
+                    "the workspace changed since this plan was made",
+                    hint="Look at the new plan and decide again.",
+                    details={"planned_at": plan.head, "head": fresh.head},
+                )
+            call = recorder.begin(plan.verb, _arguments(plan), "write", call_id=call_id)
+            return self._do(call, fresh)
+        finally:
+            release()
+
+    def _do(self, call: OpenCall, plan: Plan) -> UndoResult:
+        for content in plan.contents.values():
+            self.at.blobs.put(content)
+        try:
+            call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
+        except AuditError as error:
+            call.finish("error", {"success": False, "error": error.to_dict()})
+            raise
+        listed = tuple(call.files_changed)
+        call.finish("ok", {"success": True, "output": _said(plan), "files_changed": list(listed)})
+        done = self.at.projections.call(call.recorder.session, call.call_id)
+        return UndoResult(done, listed, plan)
+
+    def _refuse_while_busy(self) -> None:
+        waiting = self._open_undos()
+        if waiting:
+            raise Conflict(
+                f"an interrupted {waiting[0].tool} waits for a decision",
+                hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
+            )
+        running = self.at.running()
+        if running:
+            raise Conflict(
+                f"{running[0].tool} of session {running[0].session} is still running here",
+                hint="Wait until it has ended.",
+                details={"calls": [call.requested for call in running]},
+            )
+
+    def _record_drift(self) -> None:
+        """Put on record what came from outside, so that the plan starts from what is there."""
+
+        def flush(found: Found) -> None:
+            head = self.at.log.head()
+            if found.changes:
+                head = self.at.log.append([attribute(self.at, found.changes)])[-1].seq
+            remember(self.at, found.entries, head)
+
+        with self.at.exclusive():
+            flush(scan(self.at, flush))
+
+    # --- after a crash --------------------------------------------------------------------
+
+    def recover(
+        self, mode: Literal["auto", "continue", "abandon"], *, actor: str
+    ) -> Sequence[Recovered]:
+        """Close interrupted calls; continue or abandon an interrupted undo when told to."""
+        if mode != "continue":
+            return recover(self.at, abandon=mode == "abandon")
+        release = self.at.lock.keep(self.at.undo_lock)
+        try:
+            done = [self._continue(call, actor) for call in self._open_undos()]
+        finally:
+            release()
+        return [*done, *recover(self.at)]
+
+    def _open_undos(self) -> list[Call]:
+        """Interrupted ones, since the undo lock is ours now."""
+        return [call for call in self.at.projections.open_calls() if call.tool in UNDO_TOOLS]
+
+    def _continue(self, call: Call, actor: str) -> Recovered:
+        """Do what is left of an interrupted undo."""
+        with self.at.exclusive():
+            drafts, outcomes, entries = judge(self.at, call)
+            if "unknown" in outcomes.values():
+                foreign = [path for path, outcome in outcomes.items() if outcome == "unknown"]
+                raise Conflict(
+                    f"{foreign[0]} was changed by somebody else since the {call.tool} stopped",
+                    hint="Run `loom-audit recover --abandon`, then plan again.",
+                    details={"paths": foreign},
+                )
+            if drafts:
+                remember(self.at, entries, self.at.log.append(drafts)[-1].seq)
+        recorder = Recorder(self.at, session=call.session, actor=call.actor, source="recovery")
+        resumed = recorder.resume(call)
+        left = [c for c in intentions(self.at, call) if outcomes[c.path] == "did not happen"]
+        reverts = self._reverts(call)
+        try:
+            resumed.apply(left, reverts=reverts, final=True)
+        except AuditError as error:
+            resumed.finish("error", {"success": False, "error": error.to_dict()})
+            raise
+        result = {"success": True, "output": f"continued by {actor} after an interruption"}
+        resumed.finish("ok", result)
+        return Recovered(
+            self.at.projections.call(call.session, call.call_id), tuple(outcomes.items())
+        )
+
+    def _reverts(self, call: Call) -> tuple[int, ...]:
+        """What the interrupted call said it would take back."""
+        intended = EventFilter(
+            after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id, limit=1
+        )
+        for event in self.at.log.read(intended):
+            if isinstance(event.fact, ChangeIntended):
+                return event.fact.reverts
+        return ()
+
+
+def blocked(plan: Plan) -> Conflict:
+    """The error for a plan that needs choices first."""
+    first = plan.blocked[0]
+    more = f" and {len(plan.blocked) - 1} more" if len(plan.blocked) > 1 else ""
+    return Conflict(
+        f"{first.path}: {first.reason}{more}",
+        hint="Choose per path: keep current, take old, or write a merge with markers.",
+        details={
+            "blocked": [
+                {"path": note.path, "reason": note.reason, "calls": list(note.calls)}
+                for note in plan.blocked
+            ]
+        },
+    )
+
+
+def _arguments(plan: Plan) -> dict[str, object]:
+    request: Request = plan.request or Request(plan.verb)
+    return {
+        "target": plan.target,
+        "targets": [str(target) for target in request.targets],
+        "paths": list(request.paths),
+        "choices": dict(request.choices),
+        "outside": request.outside,
+    }
+
+
+def _said(plan: Plan) -> str:
+    return (
+        f"{plan.verb} of {plan.target}: {len(plan.changes)} changed, "
+        f"{len(plan.already)} already there, {len(plan.kept)} kept"
+    )

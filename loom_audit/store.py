@@ -1,0 +1,142 @@
+"""The only wiring: which adapters stand behind the ports."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_audit.config import Settings, read_settings
+from loom_audit.disk.heads import append_head, read_heads
+from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.roots import check_root
+from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
+from loom_audit.history.attachment import Attachment
+from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, Scope
+from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner
+from loom_audit.sandbox import open_runner
+from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.database import Database, WorkspaceEntry, open_database
+
+__all__ = ["Store", "WorkspaceEntry", "open_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open database with the locks, indexes and heads that belong to it."""
+
+    settings: Settings
+    database: Database
+    lock: Lock
+    runner: Runner
+
+    @property
+    def blobs(self) -> BlobStore:
+        return self.database.blobs
+
+    def log(self, id: str) -> EventLog:
+        return self.database.event_log(id)
+
+    def projections(self, id: str) -> Projections:
+        return self.database.projections(id)
+
+    def workspaces(self) -> Sequence[WorkspaceEntry]:
+        return self.database.workspaces()
+
+    def find(self, id_or_path: str | Path) -> WorkspaceEntry:
+        """By id, by the start of an id, or by a path at or below its root. NO_WORKSPACE."""
+        entries = self.workspaces()
+        text = str(id_or_path)
+        named = [entry for entry in entries if text and entry.id.startswith(text)]
+        if len(named) == 1:
+            return named[0]
+        path = Path(os.path.realpath(text))
+        for entry in entries:
+            root = Path(entry.root)
+            if path == root or root in path.parents:
+                return entry
+        raise NoWorkspace(
+            f"{text} is in no workspace under audit",
+            hint="Run `loom-audit init` in the directory you want to put under audit.",
+        )
+
+    def attach(
+        self, path: str | Path, *, ignore: str | None, max_file_bytes: int | None
+    ) -> Attachment:
+        """The attachment of a directory, a new log when it has none yet."""
+        with self.lock.hold("attach"):
+            entries = self.workspaces()
+            real = os.path.realpath(path)
+            for entry in entries:
+                if entry.root == real:
+                    return self.attachment(entry.id)
+            root = check_root(
+                path, store_dir=self.settings.home, others=[entry.root for entry in entries]
+            )
+            if ignore is None:
+                ignore = _read_ignore(root)
+            fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
+            id = self.database.create_log()
+            self.database.event_log(id).append([Draft(fact, "", "outside")])
+        return self.attachment(id)
+
+    def attachment(self, id: str) -> Attachment:
+        """The directory of a log with everything that belongs to it. INVALID_PATH when gone."""
+        entry = self.find(id)
+        if not Path(entry.root).is_dir():
+            raise InvalidPath(
+                f"the workspace {entry.root} is gone",
+                hint="What was recorded is still there: `loom-audit replay POINT --to DIR`.",
+            )
+        return Attachment(
+            log=self.log(id),
+            blobs=self.blobs,
+            projections=self.projections(id),
+            workspace=DiskWorkspace(entry.root, exclude=(str(self.settings.home),)),
+            index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
+            lock=self.lock,
+            clock=SystemClock(),
+            scope=Scope(entry.ignore, entry.max_file_bytes),
+            room=self.room,
+            runner=self.runner,
+        )
+
+    def room(self) -> int:
+        """Free bytes where the store lives."""
+        return shutil.disk_usage(self.settings.home).free
+
+    def empty_workspace(self, path: str | Path) -> DiskWorkspace:
+        """A new or empty directory as a workspace to replay into."""
+        target = Path(path)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
+        target.mkdir(parents=True, exist_ok=True)
+        return DiskWorkspace(str(target))
+
+    def keep_head(self, head: TreeHead) -> None:
+        """Append a tree head to the log's file outside the store, durably."""
+        append_head(self.settings.heads, head)
+
+    def kept_heads(self, id: str) -> Sequence[TreeHead]:
+        return read_heads(self.settings.heads, id)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def open_store(url: str | None = None, settings: Settings | None = None) -> Store:
+    """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own."""
+    chosen = settings or read_settings(url)
+    chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = DiskLock(chosen.home / "locks")
+    return Store(chosen, open_database(chosen.url, lock=lock), lock, open_runner())
+
+
+def _read_ignore(root: str) -> str:
+    file = Path(root) / IGNORE_FILE
+    if file.is_symlink() or not file.is_file():
+        return ""
+    return file.read_text("utf-8", "replace")
