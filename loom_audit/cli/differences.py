@@ -1,0 +1,131 @@
+"""Diffs on the command line: of two points, of one call, or of the log against the disk."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_audit.cli.output import Output, Style
+from loom_audit.cli.records import change_record
+from loom_audit.errors import AuditError
+from loom_audit.model.display import size_text, visible_bytes, visible_path
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.textdiff import unified
+
+if TYPE_CHECKING:
+    from loom_audit.session import AuditedWorkspace
+
+MOST_BYTES = 4 * 1024 * 1024
+"""A file over this is listed and not compared line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One changed path with its text in git's format; `omitted` says why there is none."""
+
+    change: FileChange
+    text: bytes
+    omitted: str = ""
+
+
+def difference(at: "AuditedWorkspace", change: FileChange, *, disk: bool) -> Difference:
+    """The diff of one path; with `disk` the content after is read from the workspace."""
+    states = [state for state in (change.before, change.after) if state is not None]
+    biggest = max((state.size for state in states), default=0)
+    if biggest > MOST_BYTES:
+        return Difference(change, b"", f"{size_text(biggest)}, too large to compare here")
+    try:
+        old = _recorded(at, change.before)
+        new = _on_disk(at.root, change) if disk else _recorded(at, change.after)
+    except AuditError as error:
+        return Difference(change, b"", error.message)
+    text = unified(
+        change.path if change.before else None,
+        change.path if change.after else None,
+        old,
+        new,
+        state_old=change.before,
+        state_new=change.after,
+    )
+    return Difference(change, text)
+
+
+def print_differences(
+    at: "AuditedWorkspace",
+    output: Output,
+    changes: Iterable[FileChange],
+    *,
+    disk: bool = False,
+    raw: bool = False,
+) -> None:
+    """Print diffs: JSON objects, a patch as it is with `raw`, else escaped and coloured."""
+    for change in changes:
+        shown = difference(at, change, disk=disk)
+        if output.json:
+            text = shown.text.decode("utf-8", "surrogateescape")
+            record = change_record(change) | {"diff": text, "omitted": shown.omitted or None}
+            output.record(record)
+        elif raw:
+            output.raw(shown.text)
+        else:
+            print_difference(output, shown)
+
+
+def print_difference(output: Output, shown: Difference, indent: str = "") -> None:
+    """Print one diff for people."""
+    if shown.omitted:
+        output.line(indent, (visible_path(shown.change.path), "bold"), f": {shown.omitted}")
+    in_hunk = False
+    for line in shown.text.split(b"\n")[:-1]:
+        if line.startswith(b"diff --git "):
+            in_hunk = False
+        elif line.startswith(b"@@"):
+            in_hunk = True
+        output.marked(visible_bytes(line, multiline=True), _style(line, in_hunk), indent)
+
+
+def _style(line: bytes, in_hunk: bool) -> Style:
+    if not in_hunk:
+        return "bold"
+    first = line[:1]
+    return "green" if first == b"+" else "red" if first == b"-" else "cyan" if first == b"@" else ""
+
+
+def below(changes: Sequence[FileChange], paths: Sequence[str]) -> list[FileChange]:
+    """The changes at the paths or inside them; all when no paths are named."""
+    if not paths or "" in paths:
+        return list(changes)
+    prefixes = tuple(f"{path}/" for path in paths)
+    exact = set(paths)
+    return [c for c in changes if c.path in exact or c.path.startswith(prefixes)]
+
+
+def _recorded(at: "AuditedWorkspace", state: FileState | None) -> bytes | None:
+    if state is None or state.kind == "directory":
+        return None
+    return at.timeline.content(state)
+
+
+def _on_disk(root: str, change: FileChange) -> bytes | None:
+    """The content a status saw, read again for showing only and checked by its hash."""
+    state = change.after
+    if state is None or state.kind == "directory":
+        return None
+    path = os.path.join(os.fsencode(root), change.path.encode("utf-8", "surrogateescape"))
+    try:
+        content = os.readlink(path) if state.kind == "symlink" else _read(path)
+    except OSError as error:
+        raise AuditError(f"cannot be read: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != state.blob:
+        raise AuditError("changed while it was looked at")
+    return content
+
+
+def _read(path: bytes) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise AuditError("is not a file any more")
+        return stream.read(MOST_BYTES + 1)

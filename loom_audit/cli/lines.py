@@ -1,0 +1,244 @@
+"""What is printed for people: lines of pieces, made from the model's types."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from loom_audit.cli.output import Piece, Style
+from loom_audit.model.display import duration_text, one_line, size_text, visible_path
+from loom_audit.model.events import (
+    BaselineFinished,
+    Call,
+    CallDecided,
+    CallFinished,
+    CallRequested,
+    ChangeIntended,
+    CheckpointMarked,
+    Event,
+    FilesChanged,
+    PathsUntracked,
+    RecordedChange,
+    SessionEnded,
+    SessionStarted,
+    WorkspaceAttached,
+)
+from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.planning import Note, Plan
+
+Line = tuple[Piece, ...]
+
+_STATUS: Mapping[str, Style] = {"ok": "green", "open": "yellow", "interrupted": "yellow"}
+
+
+def local_time(at: datetime) -> str:
+    """Date and time where the reader is, to the second."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def mark(change: FileChange) -> tuple[str, Style]:
+    """One letter for what a change does: Added, Modified, Deleted, Type changed, Permissions."""
+    before, after = change.before, change.after
+    if before is None:
+        return "A", "green"
+    if after is None:
+        return "D", "red"
+    if before.kind != after.kind:
+        return "T", "yellow"
+    if before.blob == after.blob:
+        return "P", "yellow"
+    return "M", "yellow"
+
+
+def change_lines(
+    changes: Sequence[FileChange], moves: Iterable[Move] = (), *, indent: str = "  "
+) -> Iterator[Line]:
+    """A line per changed path; a deletion and a creation that are one move share theirs."""
+    sources = {move.target: move.source for move in moves}
+    by_path = {change.path: change for change in changes}
+    moved = {s for t, s in sources.items() if t in by_path and s in by_path}
+    for change in changes:
+        source = sources.get(change.path)
+        if change.path in moved and change.after is None:
+            continue
+        if source in moved and source is not None and change.before is None:
+            yield (indent, ("R", "cyan"), f" {visible_path(source)} -> {visible_path(change.path)}")
+            continue
+        yield (indent, mark(change), " ", visible_path(change.path), (_about(change), "dim"))
+
+
+def _about(change: FileChange) -> str:
+    before, after = change.before, change.after
+    if before and after and before.kind == after.kind:
+        if before.blob == after.blob:
+            return f"  (mode {before.mode:04o} -> {after.mode:04o})"
+        if before.mode != after.mode:
+            return f"  ({_delta(before, after)}, mode {before.mode:04o} -> {after.mode:04o})"
+        return f"  ({_delta(before, after)})"
+    if before and after:
+        return f"  ({before.kind} -> {after.kind})"
+    state = after or before
+    if state is None or state.kind == "directory":
+        return "/" if state else ""
+    return f"  ({size_text(state.size)})" if state.kind == "file" else "  (symlink)"
+
+
+def _delta(before: FileState, after: FileState) -> str:
+    return f"{size_text(before.size)} -> {size_text(after.size)}"
+
+
+def call_line(call: Call, *, width: int | None = None) -> Line:
+    """One call on one line, cut to the terminal's width when there is one."""
+    number = f"{call.seq:>6}" if call.seq is not None else "  open"
+    head = f"{number}  {local_time(call.at)}  "
+    status = f"{call.status:<11}"
+    tool = f" {one_line(call.tool, 16):<16}  "
+    what = call.summary or ", ".join(visible_path(path) for path in call.paths)
+    if call.error:
+        what = f"{what}: {call.error}" if what else call.error
+    notes = _notes(call)
+    room = 10_000 if width is None else width - len(head) - len(status) - len(tool) - len(notes)
+    return (
+        (number, "bold"),
+        f"  {local_time(call.at)}  ",
+        (status, _STATUS.get(call.status, "red")),
+        tool,
+        one_line(what, max(room, 20)),
+        (notes, "dim"),
+    )
+
+
+def _notes(call: Call) -> str:
+    notes = []
+    if call.changed:
+        notes.append("1 path" if call.changed == 1 else f"{call.changed} paths")
+    if call.coverage.level != "full":
+        notes.append(f"coverage {call.coverage.level}")
+    if call.reverts:
+        notes.append("takes back " + numbers(call.reverts))
+    if call.undone_by is not None:
+        notes.append(f"taken back by {call.undone_by}")
+    return f"  [{'; '.join(notes)}]" if notes else ""
+
+
+def numbers(seqs: Sequence[int], limit: int = 8) -> str:
+    """Call numbers as a list, shortened when there are many."""
+    shown = ", ".join(str(seq) for seq in seqs[:limit])
+    return shown if len(seqs) <= limit else f"{shown} and {len(seqs) - limit} more"
+
+
+def event_line(event: Event) -> Line:
+    """One fact on one line."""
+    return (
+        (f"{event.seq:>6}", "bold"),
+        f"  {local_time(event.at)}  ",
+        (f"{event.kind:<18} ", "cyan"),
+        one_line(fact_text(event), 200),
+        (f"  {event.actor}", "dim"),
+    )
+
+
+def fact_text(event: Event) -> str:
+    """What an event says, in a few words."""
+    match event.fact:
+        case WorkspaceAttached(root=root):
+            return root
+        case BaselineFinished(files=files, size=size):
+            return f"{files} files, {size_text(size)}"
+        case PathsUntracked(paths=paths):
+            return ", ".join(f"{visible_path(p.path)} ({p.reason})" for p in paths[:5])
+        case SessionStarted(agent=agent, title=title):
+            return f"{agent} {title}".strip()
+        case SessionEnded(status=status):
+            return status
+        case CallRequested(tool=tool, arguments=arguments):
+            return f"{tool} {json.dumps(arguments, ensure_ascii=False, default=str)}"
+        case CallDecided(tool=tool, decision=decision, by=by, reason=reason):
+            return f"{tool} {decision} by {by} {reason}".strip()
+        case ChangeIntended(changes=changes) | FilesChanged(changes=changes):
+            return _changes_text(event, changes)
+        case CallFinished(tool=tool, status=status, duration=duration):
+            return f"{tool} {status} in {duration_text(duration)}"
+        case CheckpointMarked(name=name, point=point):
+            return f"@{name} at {point}"
+    return ""
+
+
+def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
+    shown = ", ".join(f"{mark(c)[0]} {visible_path(c.path)}" for c in changes[:5])
+    more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
+    origin = getattr(event.fact, "origin", "")
+    return (f"{origin}: " if origin and origin != "tool" else "") + shown + more
+
+
+def history_line(recorded: RecordedChange, *, path: bool) -> Line:
+    """One change of a path's history: its event's number, and who did it."""
+    letter, style = mark(recorded.change)
+    who = recorded.actor if recorded.origin != "outside" else "outside"
+    return (
+        (f"{recorded.seq:>6}", "bold"),
+        f"  {local_time(recorded.at)}  ",
+        (letter, style),
+        f" {visible_path(recorded.change.path)}" if path else "",
+        (_about(recorded.change), "dim"),
+        f"  {one_line(who, 40)}",
+        (f"  {recorded.origin}", "dim"),
+    )
+
+
+def plan_lines(plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None) -> Iterator[Line]:
+    """A plan whole: what will change, what is left alone, what stops it, each with its reason.
+
+    `sessions` are the calls taken back by the session they belong to.
+    """
+    yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
+    for session, taken in (sessions or {}).items():
+        yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
+    if plan.changes:
+        yield ("will change:",)
+        yield from change_lines(plan.changes, plan.moves)
+    if plan.already:
+        yield ("already there:",)
+        yield from ((f"  {visible_path(path)}",) for path in plan.already)
+    for title, notes, style in (
+        ("kept because it came from outside or later:", plan.kept, "cyan"),
+        ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
+        ("cannot be undone:", plan.irreversible, "yellow"),
+    ):
+        if notes:
+            yield ((title, style),)  # type: ignore[misc]
+            yield from (note_line(note) for note in notes)
+    if not (plan.changes or plan.blocked):
+        yield ("nothing on disk will change",)
+
+
+def note_line(note: Note) -> Line:
+    calls = f" (call {numbers(note.calls)})" if note.calls else ""
+    name = visible_path(note.path)
+    return (f"  {name}: " if name else "  ", one_line(note.reason, 300), (calls, "dim"))
+
+
+def entry_line(path: str, state: FileState) -> Line:
+    """One path of a listing: kind and mode, size, name."""
+    kind = {"file": "-", "symlink": "l", "directory": "d"}[state.kind]
+    size = "" if state.kind == "directory" else str(state.size)
+    tail = "/" if state.kind == "directory" else ""
+    style: Style = "cyan" if state.kind != "file" else ""
+    return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))
+
+
+def value_lines(value: Any, indent: str = "  ") -> list[str]:
+    """A JSON value indented for reading; a text of several lines as it is."""
+    if isinstance(value, str):
+        return [indent + line for line in value.split("\n")]
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, item in value.items():
+            if isinstance(item, str) and "\n" in item.rstrip("\n"):
+                lines.append(f"{indent}{key}:")
+                lines += [f"{indent}  | {line}" for line in item.rstrip("\n").split("\n")]
+            else:
+                shown = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+                lines.append(f"{indent}{key}: {shown}")
+        return lines
+    return [indent + json.dumps(value, ensure_ascii=False, default=str)]

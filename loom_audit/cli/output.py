@@ -1,0 +1,140 @@
+"""Where everything printed goes through: text for people, or one JSON object per line.
+
+Nothing recorded reaches a terminal as it is: every piece of text is escaped here, at the last
+moment, so that a caller cannot forget it. JSON is pure ASCII.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+from loom_audit.errors import AuditError
+from loom_audit.model.display import visible
+
+Style = Literal["", "bold", "dim", "red", "green", "yellow", "cyan"]
+
+_SGR: Mapping[str, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+
+Piece = str | tuple[str, Style]
+"""A text, with the style it is shown in where colour is wanted."""
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """One line of ASCII JSON; a surrogate of a non-UTF-8 name stays as `\\udcXX`."""
+    return json.dumps(record, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
+
+
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to colour: only a terminal that is not dumb, and never with NO_COLOR set."""
+    return (
+        stream.isatty()
+        and not environment.get("NO_COLOR")
+        and environment.get("TERM", "") not in ("", "dumb")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Standard output and standard error of one invocation."""
+
+    json: bool
+    stdout: TextIO
+    stderr: TextIO
+    color: bool = False
+    color_errors: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal, None where output is not one: then nothing is cut."""
+        if not self.stdout.isatty():
+            return None
+        return max(shutil.get_terminal_size().columns, 40)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return not self.json and sys.stdin.isatty() and self.stderr.isatty()
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Print one JSON object on its line."""
+        self.stdout.write(to_json(record) + "\n")
+
+    def line(self, *pieces: Piece) -> None:
+        """Print one line of text; line breaks inside a piece are shown escaped."""
+        self.stdout.write("".join(_paint(piece, self.color) for piece in pieces).rstrip() + "\n")
+
+    def lines(self, lines: Iterable[tuple[Piece, ...]]) -> None:
+        """Print lines, each a tuple of pieces."""
+        for line in lines:
+            self.line(*line)
+
+    def text(self, text: str, *, indent: str = "") -> None:
+        """Print recorded text of several lines; its line breaks and tabs stay."""
+        for line in text.split("\n"):
+            self.stdout.write((indent + visible(line, multiline=True)).rstrip("\r") + "\n")
+
+    def marked(self, text: str, style: Style, indent: str = "") -> None:
+        """Print one line of recorded text whose tabs stay, in a style."""
+        shown = visible(text, multiline=True).replace("\n", "\\n")
+        if self.color and style:
+            shown = f"\x1b[{_SGR[style]}m{shown}\x1b[0m"
+        self.stdout.write(f"{indent}{shown}\n")
+
+    def raw(self, content: bytes) -> None:
+        """Write bytes as they are to standard output."""
+        self.stdout.flush()
+        buffer = getattr(self.stdout, "buffer", None)
+        if buffer is None:
+            self.stdout.write(content.decode("utf-8", "backslashreplace"))
+        else:
+            buffer.write(content)
+            buffer.flush()
+
+    def note(self, *pieces: Piece) -> None:
+        """Print one line for people on standard error; nothing with JSON."""
+        if not self.json:
+            self.stdout.flush()
+            text = "".join(_paint(piece, self.color_errors) for piece in pieces)
+            self.stderr.write(text.rstrip() + "\n")
+
+    def error(self, error: AuditError) -> None:
+        """Print an error with its hint on standard error, as one JSON object with JSON."""
+        self.stdout.flush()
+        if self.json:
+            self.stderr.write(to_json({"error": error.to_dict()}) + "\n")
+            return
+        self.note(("error: ", "red"), error.message)
+        if error.hint:
+            self.note(("hint: ", "yellow"), error.hint)
+
+
+def open_output(*, json: bool) -> Output:
+    """The output on the process's own streams, which then never fail on a character."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    return Output(
+        json,
+        sys.stdout,
+        sys.stderr,
+        wants_color(sys.stdout, os.environ),
+        wants_color(sys.stderr, os.environ),
+    )
+
+
+def _paint(piece: Piece, color: bool) -> str:
+    text, style = piece if isinstance(piece, tuple) else (piece, "")
+    shown = visible(text)
+    return f"\x1b[{_SGR[style]}m{shown}\x1b[0m" if color and style else shown

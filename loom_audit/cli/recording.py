@@ -1,0 +1,257 @@
+"""Commands that record: init, run, call, scope."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loom_audit.cli import exits
+from loom_audit.cli.options import Invocation, command, folder, workspace_path
+from loom_audit.cli.progress import progress
+from loom_audit.cli.records import call_record
+from loom_audit.errors import AuditError, AuditUnavailable, ExecutionFailed, InvalidArguments
+from loom_audit.model.display import size_text
+
+if TYPE_CHECKING:
+    from loom_audit.history.recorder import OpenCall
+    from loom_audit.ports import Completed
+    from loom_audit.session import AuditedWorkspace, Session
+
+AgentOption = Annotated[
+    str, typer.Option("--agent", metavar="NAME", help="Whose session this is, by name.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Put these commands on the application."""
+    section = "Record"
+    command(
+        app,
+        "init",
+        section=section,
+        examples=("loom-audit init", "loom-audit init ~/project --max-file-bytes 1073741824"),
+        codes={exits.FAILED: "", exits.UNAVAILABLE: ""},
+    )(init)
+    command(
+        app,
+        "run",
+        section=section,
+        examples=("loom-audit run -- make test", "loom-audit run --agent codex -- codex"),
+        codes={exits.OUR_FAILURE: "", 126: "cannot be run", 127: "command not found"}
+        | {exits.OK: "the command's own exit code, 128+N when it died of signal N"},
+        failure=exits.OUR_FAILURE,
+        passes_on=True,
+    )(run)
+    command(
+        app,
+        "call",
+        section=section,
+        examples=(
+            """loom-audit call write_file '{"path": "a.txt", "content": "hello"}'""",
+            'echo \'{"command": "ls"}\' | loom-audit call shell_execute -',
+        ),
+        codes={exits.FAILED: "the tool failed or was denied", exits.UNAVAILABLE: ""},
+    )(call)
+    command(
+        app,
+        "scope",
+        section=section,
+        examples=("loom-audit scope", "loom-audit scope accept"),
+        codes={exits.UNAVAILABLE: ""},
+    )(scope)
+
+
+def init(
+    at: Invocation,
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="The folder.")] = ".",
+    max_file_bytes: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Larger files are recorded by hash only."),
+    ] = None,
+    ignore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Rules in gitignore syntax, by default the folder's .loomignore."
+        ),
+    ] = None,
+) -> None:
+    """Put a folder under audit.
+
+    Records what is in it now; doing it again changes nothing. An interrupted first recording
+    goes on where it stopped.
+    """
+    rules = None if ignore is None else Path(ignore).read_text("utf-8")
+    with at.store() as store:
+        with progress(at.output) as report:
+            workspace = store.attach(
+                folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes
+            )
+        head = workspace.log.head()
+        tree = workspace.timeline.tree()
+        files = sum(1 for state in tree.values() if state.kind != "directory")
+        size = sum(state.size for state in tree.values())
+        if at.output.json:
+            at.output.record(
+                {
+                    "workspace": workspace.id,
+                    "root": workspace.root,
+                    "store": store.url,
+                    "head": head,
+                    "files": files,
+                    "size": size,
+                }
+            )
+            return
+        at.output.line((f"{workspace.root} is under audit", "green"))
+        at.output.line(f"{files} files, {size_text(size)}; workspace {workspace.id}, log at {head}")
+        at.output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
+
+
+def run(
+    at: Invocation,
+    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...")],
+    agent: AgentOption = "command-line",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="What the session is about.")] = "",
+) -> int:
+    """Run a command and record what it changed.
+
+    The terminal is passed through. It is one call of the tool `run` in a session of its own.
+    Signals are forwarded, and what the command leaves running is killed.
+    """
+    if words and words[0] == "--":
+        words = words[1:]
+    if not words:
+        raise InvalidArguments("no command given", hint="Write `loom-audit run -- COMMAND`.")
+    from loom_audit.session import person
+
+    with at.workspace() as workspace:
+        inside = _inside(workspace)
+        with workspace.session(agent, actor=person(), title=title) as session:
+            return _run(at, session, words, inside)
+
+
+def _inside(workspace: "AuditedWorkspace") -> str:
+    """The workspace path of the current directory; the workspace itself when outside it."""
+    here, root = os.path.realpath(Path.cwd()), os.path.realpath(workspace.root)
+    return workspace_path(workspace.root, ".") if here.startswith(root) else ""
+
+
+def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> int:
+    from uuid import uuid4
+
+    from loom_audit.ports import Command
+    from loom_audit.tools.values import as_json
+
+    runner = session.recorder.at.runner
+    if runner is None:
+        raise AuditUnavailable("no commands can be run here")
+    arguments = as_json({"argv": words, "cwd": inside}, "arguments")
+    opened = session.recorder.begin("run", arguments, "execute", call_id=uuid4().hex)
+    order = Command(tuple(words), cwd=inside, timeout=None, stdio="inherit")
+    try:
+        completed = opened.run(runner, order, final=True)
+    except ExecutionFailed as error:
+        opened.finish("error", _result(opened, error=error))
+        at.output.error(error)
+        return int(error.details.get("exit_code", exits.OUR_FAILURE))
+    except BaseException as error:
+        shown = error if isinstance(error, AuditError) else ExecutionFailed(repr(error))
+        opened.finish("cancelled", _result(opened, error=shown))
+        raise
+    status = "ok" if completed.exit_code == 0 else "error"
+    event = opened.finish(status, _result(opened, completed))  # type: ignore[arg-type]
+    if at.output.json:
+        found = session.recorder.at.projections.call(session.id, opened.call_id)
+        line = call_record(found, event.id) | {"exit_code": completed.exit_code}
+        at.output.stderr.write(json.dumps(line) + "\n")
+    elif opened.files_changed or opened.coverage.level != "full":
+        count = len(opened.files_changed)
+        gap = "" if opened.coverage.level == "full" else f", coverage {opened.coverage.level}: "
+        why = "; ".join(opened.coverage.reasons)
+        at.output.note((f"[loom-audit] call {event.seq}: {count} paths changed{gap}{why}", "dim"))
+    return completed.exit_code
+
+
+def _result(
+    opened: "OpenCall", completed: "Completed | None" = None, *, error: AuditError | None = None
+) -> dict[str, Any]:
+    code = completed.exit_code if completed else None
+    failed = code != 0
+    if error is None and failed:
+        error = ExecutionFailed(f"exit code {code}")
+    return {
+        "success": not failed,
+        "output": "",
+        "data": {"exit_code": code, "survivors": list(completed.survivors) if completed else []},
+        "files_changed": list(opened.files_changed),
+        "error": error.to_dict() if error else None,
+    }
+
+
+def call(
+    at: Invocation,
+    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    arguments: Annotated[
+        str, typer.Argument(metavar="JSON|-", help="The arguments, or - for standard input.")
+    ] = "{}",
+    agent: AgentOption = "command-line",
+) -> int:
+    """Call one bundled tool and print its result."""
+    text = sys.stdin.read() if arguments == "-" else arguments
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InvalidArguments(
+            f"the arguments are not JSON: {error}", hint="""Write '{"path": "a.txt"}'."""
+        ) from None
+    from loom_audit.session import person
+
+    with at.workspace() as workspace, workspace.session(agent, actor=person()) as session:
+        result = asyncio.run(session.call(tool, values))
+    if at.output.json:
+        at.output.record(result.to_dict())
+    elif result.success:
+        at.output.text(result.output.removesuffix("\n"))
+    else:
+        at.output.text(result.output.removesuffix("\n"))
+        if result.error is not None:
+            at.output.note(("error: ", "red"), result.error.message)
+    return exits.OK if result.success else exits.FAILED
+
+
+def scope(
+    at: Invocation,
+    action: Annotated[
+        str, typer.Argument(metavar="[accept]", help="Accept .loomignore as it is now.")
+    ] = "",
+) -> None:
+    """Show what is recorded, or accept .loomignore.
+
+    Until a person accepts it, a changed .loomignore changes nothing.
+    """
+    if action not in ("", "accept"):
+        raise InvalidArguments(f"unknown action {action}", hint="`loom-audit scope accept`")
+    with at.workspace() as workspace:
+        if action:
+            workspace.accept_scope()
+        rules = workspace.at.scope
+        if at.output.json:
+            at.output.record(
+                {
+                    "workspace": workspace.id,
+                    "accepted": bool(action),
+                    "ignore": rules.ignore,
+                    "max_file_bytes": rules.max_file_bytes,
+                    "heavy": sorted(rules.heavy),
+                }
+            )
+            return
+        at.output.line(("never: ", "bold"), ".git and the store")
+        at.output.line(("heavy folders left out: ", "bold"), ", ".join(sorted(rules.heavy)))
+        at.output.line(("by hash only: ", "bold"), f"over {size_text(rules.max_file_bytes)}")
+        at.output.line(("ignored by the accepted .loomignore:", "bold"))
+        at.output.text(rules.ignore.rstrip("\n") or "(nothing)", indent="  ")

@@ -1,0 +1,188 @@
+"""What is printed with --json: one plain dict for each thing. Field names are stable.
+
+Times are RFC 3339 in UTC with microseconds, modes octal text, durations microseconds; a path
+that is not UTF-8 carries surrogates. A field may be added, none is renamed or removed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from loom_audit.model.events import (
+    Call,
+    Checkpoint,
+    Coverage,
+    Event,
+    FilesChanged,
+    RecordedChange,
+    Session,
+    TreeHead,
+)
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.planning import Note, Plan
+
+Record = dict[str, Any]
+
+
+def time_text(at: datetime | None) -> str | None:
+    """RFC 3339 in UTC with microseconds."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def state_record(state: FileState | None) -> Record | None:
+    if state is None:
+        return None
+    return {
+        "kind": state.kind,
+        "blob": state.blob,
+        "mode": f"{state.mode:04o}",
+        "size": state.size,
+    }
+
+
+def change_record(change: FileChange) -> Record:
+    return {
+        "path": change.path,
+        "before": state_record(change.before),
+        "after": state_record(change.after),
+    }
+
+
+def call_record(call: Call, id: str) -> Record:
+    """A call, under its number; `id` is that of its finish, or of its request while open.
+
+    `paths` are the first 20 of the `changed` ones.
+    """
+    return {
+        "seq": call.seq,
+        "id": id,
+        "at": time_text(call.at),
+        "session": call.session,
+        "actor": call.actor,
+        "kind": "call.requested" if call.seq is None else "call.finished",
+        "tool": call.tool,
+        "call_id": call.call_id,
+        "status": call.status,
+        "coverage": call.coverage.level,
+        "coverage_reasons": list(call.coverage.reasons),
+        "paths": list(call.paths),
+        "changed": call.changed,
+        "reverts": list(call.reverts),
+        "undone_by": call.undone_by,
+        "requested": call.requested,
+        "effect": call.effect,
+        "summary": call.summary,
+        "error": call.error,
+        "duration_us": call.duration,
+        "sandbox": call.sandbox,
+    }
+
+
+def event_record(event: Event) -> Record:
+    """An event with its whole fact; the fields of a call are null where it has none."""
+    fact = event.fact
+    changes: Sequence[FileChange] = getattr(fact, "changes", ())
+    coverage = getattr(fact, "coverage", None)
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "at": time_text(event.at),
+        "session": event.session,
+        "actor": event.actor,
+        "kind": event.kind,
+        "tool": getattr(fact, "tool", None),
+        "call_id": getattr(fact, "call_id", None),
+        "status": getattr(fact, "status", None),
+        "coverage": coverage.level if isinstance(coverage, Coverage) else None,
+        "paths": [change.path for change in changes],
+        "reverts": list(getattr(fact, "reverts", ())),
+        "origin": fact.origin if isinstance(fact, FilesChanged) else None,
+        "occurred_at": time_text(event.occurred_at),
+        "source": event.source,
+        "parent": event.parent,
+        "leaf_hash": event.leaf_hash.hex(),
+        "fact": plain(fact),
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value of the model as JSON values: dataclasses as dicts, states as `state_record`."""
+    if isinstance(value, FileState):
+        return state_record(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value
+
+
+def session_record(session: Session) -> Record:
+    return {
+        "id": session.id,
+        "agent": session.agent,
+        "actor": session.actor,
+        "title": session.title,
+        "status": session.status,
+        "started": session.started,
+        "started_at": time_text(session.started_at),
+        "ended": session.ended,
+        "ended_at": time_text(session.ended_at),
+        "calls": session.calls,
+        "errors": session.errors,
+        "files": session.files,
+    }
+
+
+def history_record(recorded: RecordedChange) -> Record:
+    return {
+        "seq": recorded.seq,
+        "at": time_text(recorded.at),
+        "session": recorded.session,
+        "actor": recorded.actor,
+        "origin": recorded.origin,
+        "call_id": recorded.call_id,
+        "causes": list(recorded.causes),
+        **change_record(recorded.change),
+    }
+
+
+def checkpoint_record(checkpoint: Checkpoint) -> Record:
+    return {
+        "name": checkpoint.name,
+        "point": checkpoint.point,
+        "seq": checkpoint.seq,
+        "at": time_text(checkpoint.at),
+        "note": checkpoint.note,
+    }
+
+
+def tree_head_record(head: TreeHead) -> Record:
+    return {"log": head.log, "size": head.size, "root": head.root.hex()}
+
+
+def note_record(note: Note) -> Record:
+    return {"path": note.path, "reason": note.reason, "calls": list(note.calls)}
+
+
+def plan_record(plan: Plan) -> Record:
+    return {
+        "verb": plan.verb,
+        "head": plan.head,
+        "target": plan.target,
+        "reverts": list(plan.reverts),
+        "changes": [change_record(change) for change in plan.changes],
+        "moves": [{"source": move.source, "target": move.target} for move in plan.moves],
+        "already": list(plan.already),
+        "kept": [note_record(note) for note in plan.kept],
+        "blocked": [note_record(note) for note in plan.blocked],
+        "irreversible": [note_record(note) for note in plan.irreversible],
+    }
