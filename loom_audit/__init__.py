@@ -18,8 +18,9 @@ if TYPE_CHECKING:
         builtin_registry,
         open_store,
     )
+    from loom_audit.tools.function import tool
     from loom_audit.tools.registry import ToolRegistry
-    from loom_audit.tools.tool import Tool, ToolResult, tool
+    from loom_audit.tools.tool import Tool, ToolResult
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,7 @@ _HOMES = {
     "ToolResult": "tools.tool",
     "builtin_registry": "session",
     "open_store": "session",
-    "tool": "tools.tool",
+    "tool": "tools.function",
 }
 
 __all__ = [

@@ -4,6 +4,7 @@ import atexit
 import functools
 import getpass
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,11 +40,21 @@ from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.store import Store, WorkspaceEntry
 from loom_audit.store import open_store as open_parts
 from loom_audit.tools.approval import AllowAll, ApprovalGate
-from loom_audit.tools.builtin import builtin_tools
+from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.registry import ToolRegistry
 from loom_audit.tools.tool import ToolResult
 from loom_audit.tools.values import as_far_as_possible
+
+__all__ = [
+    "AuditStore",
+    "AuditedWorkspace",
+    "Connections",
+    "Session",
+    "Status",
+    "builtin_registry",
+    "open_store",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,14 +77,6 @@ def open_store(url: str | None = None) -> "AuditStore":
     Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked.
     """
     return AuditStore(open_parts(url))
-
-
-def builtin_registry() -> ToolRegistry:
-    """A registry with every bundled tool; calls are recorded into the default store."""
-    registry = ToolRegistry()
-    for tool in builtin_tools():
-        registry.register(tool)
-    return registry
 
 
 class AuditStore:
@@ -361,17 +364,19 @@ class Connections:
         self._open = ExitStack()
         self._store: AuditStore | None = None
         self._sessions: dict[str, Session] = {}
+        self._opening = threading.Lock()
         atexit.register(self.close)
 
     @contextmanager
     def __call__(self, path: Path) -> Iterator[Recorder]:
         """The recorder of the workspace at the path, which is attached when it is not yet."""
         key = str(path.absolute())
-        if key not in self._sessions:
-            if self._store is None:
-                self._store = self._open.enter_context(open_store())
-            session = self._store.attach(path).session("registry")
-            self._sessions[key] = self._open.enter_context(session)
+        with self._opening:
+            if key not in self._sessions:
+                if self._store is None:
+                    self._store = self._open.enter_context(open_store())
+                session = self._store.attach(path).session("registry")
+                self._sessions[key] = self._open.enter_context(session)
         yield self._sessions[key].recorder
 
     def close(self) -> None:

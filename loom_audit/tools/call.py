@@ -22,7 +22,6 @@ from loom_audit.errors import (
     InvalidArguments,
     NotFound,
     NotSerializable,
-    TooLarge,
     ToolTimeout,
     UnknownTool,
 )
@@ -237,10 +236,10 @@ async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
     Not in the queue for threads: those waiting there may wait for the lock this call holds.
     """
     if opened is None:
-        return outcome.result
+        return _off_record(outcome.result)
     with anyio.CancelScope(shield=True):
         result = await in_thread(partial(_record, opened, outcome), certain=True)
-    return result
+    return result  # noqa: RET504 - mypy takes a scope for one that swallows errors
 
 
 def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
@@ -248,13 +247,23 @@ def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
     try:
         try:
             call.finish(status, result.to_record())
-        except (NotSerializable, TooLarge) as error:
-            _log.warning("call %s: its result cannot be recorded: %s", call.call_id, error)
-            result = _with_files(ToolResult.failure(error), call)
+        except (AuditUnavailable, Conflict):
+            raise
+        except Exception as error:  # noqa: BLE001 - a call must finish, be its result what it may
+            flaw = error if isinstance(error, AuditError) else _bug(call.tool, error)
+            result = _with_files(ToolResult.failure(flaw), call)
             call.finish("error", result.to_record())
     except AuditError as error:
         _log.error("call %s: its finish cannot be recorded: %s", call.call_id, error)
-        return _with_files(ToolResult.failure(_unrecorded(error, outcome, call)), call)
+        return _with_files(ToolResult.failure(_unrecorded(error, call)), call)
+    return result
+
+
+def _off_record(result: ToolResult) -> ToolResult:
+    try:
+        result.to_record()
+    except NotSerializable as error:
+        return ToolResult.failure(error)
     return result
 
 
@@ -262,11 +271,9 @@ def _with_files(result: ToolResult, call: OpenCall) -> ToolResult:
     return replace(result, files_changed=sorted(call.files_changed))
 
 
-def _unrecorded(error: AuditError, outcome: _Outcome, call: OpenCall) -> AuditError:
+def _unrecorded(error: AuditError, call: OpenCall) -> AuditError:
     """What the caller is told when the finish cannot be stored."""
-    if not isinstance(error, AuditUnavailable):
-        return error
-    if call.files_changed:
+    if isinstance(error, AuditUnavailable) and call.files_changed:
         return AuditUnavailable(
             "The change was made, but its finish could not be recorded: " + error.message,
             hint="Run `loom-audit recover` when the store can be written again.",

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
@@ -20,7 +21,7 @@ from loom_audit.tools.context import in_thread
 from loom_audit.tools.tool import Dialect, Tool, ToolResult
 
 CONNECT_GROUP = "loom_audit.connect"
-"""Entry point group whose `default` makes what finds a workspace's recorder in the default store."""
+"""Entry point group whose `default` makes what finds recorders in the default store."""
 
 TOOLS_GROUP = "loom_audit.tools"
 """Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
@@ -45,6 +46,7 @@ class ToolRegistry:
         self._connect = connect
         self._gate = gate or AllowAll()
         self._runner = runner
+        self._finding = threading.Lock()
 
     def register(self, tool: Tool) -> None:
         """Add a tool. Conflict when the name is taken, InvalidArguments for a bad tool."""
@@ -101,14 +103,15 @@ class ToolRegistry:
             return ToolResult.failure(error)
 
     def _connection(self) -> Connect:
-        if self._connect is None:
-            found = [*entry_points(group=CONNECT_GROUP, name="default")]
-            if not found:
-                raise AuditUnavailable(
-                    "No store is known that could record this call",
-                    hint="Install the package, or pass ToolRegistry(connect=…).",
-                )
-            self._connect = found[0].load()()
+        with self._finding:
+            if self._connect is None:
+                found = [*entry_points(group=CONNECT_GROUP, name="default")]
+                if not found:
+                    raise AuditUnavailable(
+                        "No store is known that could record this call",
+                        hint="Install the package, or pass ToolRegistry(connect=…).",
+                    )
+                self._connect = found[0].load()()
         return self._connect
 
 
@@ -137,7 +140,7 @@ def installed_tools() -> list[Tool]:
     for point in entry_points(group=TOOLS_GROUP):
         try:
             offered = point.load()
-            if callable(offered):
+            if not isinstance(offered, Tool) and callable(offered):
                 offered = offered()
             tools += [offered] if isinstance(offered, Tool) else [*offered]
         except Exception:  # noqa: BLE001 - another package may raise anything

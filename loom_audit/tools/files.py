@@ -1,0 +1,328 @@
+"""The tools that read and change files: bytes in, bytes out, newlines never translated."""
+
+from base64 import b64encode
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from loom_audit.tools.context import Entry, ToolContext
+from loom_audit.tools.text import (
+    Edited,
+    Part,
+    Replacing,
+    decode,
+    edited,
+    encode,
+    from_base64,
+    read_part,
+)
+from loom_audit.tools.tool import Arguments, Tool, ToolResult
+
+MEBIBYTE = 1024 * 1024
+MAX_ENTRIES = 5_000
+MAX_DEPTH = 10
+IGNORED = frozenset({".git", "node_modules", "__pycache__"})
+
+Path = Annotated[
+    str, Field(min_length=1, description="Path relative to the workspace, or absolute inside it")
+]
+Encoding = Literal["utf-8", "base64"]
+
+
+class ReadInput(Arguments):
+    path: Path
+    line_range: Annotated[
+        list[Annotated[int, Field(ge=1)]] | None,
+        Field(min_length=2, max_length=2, description="[first, last] line, from 1, both included"),
+    ] = None
+    max_bytes: Annotated[
+        int, Field(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
+    ] = MEBIBYTE
+    encoding: Annotated[
+        Encoding, Field(description="utf-8 (other bytes become U+FFFD), or base64 for exact bytes")
+    ] = "utf-8"
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ReadInput":
+        if self.line_range and self.line_range[0] > self.line_range[1]:
+            raise ValueError("line_range ends before it begins")
+        return self
+
+
+class ReadOutput(BaseModel):
+    path: str
+    content: str
+    contents: str
+    size: int
+    modified: str
+    truncated: bool
+    encoding: Encoding
+
+
+class ReadFile(Tool):
+    name = "read_file"
+    description = (
+        "Read a file, or a range of its lines. Text is UTF-8; use encoding base64 for binary "
+        "files. A long file is cut at max_bytes, and `truncated` says so."
+    )
+    input = ReadInput
+    output = ReadOutput
+    timeout_seconds = 10
+
+    async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
+        first, last = args.line_range or (1, None)
+        part: Part = await ctx.open(
+            args.path, lambda stream: read_part(stream, first, last, args.max_bytes)
+        )
+        entry = await ctx.stat(args.path)
+        if args.encoding == "base64":
+            content = b64encode(part.raw).decode("ascii")
+        else:
+            content = decode(part.raw, whole=not part.truncated)
+        output = content
+        if args.line_range and not part.raw:
+            output = f"[no such lines: {args.path} has {part.lines}]"
+        elif part.truncated:
+            output += f"\n[cut at {args.max_bytes} bytes of {entry.size}]"
+        data = {
+            "path": entry.path,
+            "content": content,
+            "contents": content,
+            "size": entry.size,
+            "modified": entry.modified.isoformat(),
+            "truncated": part.truncated,
+            "encoding": args.encoding,
+        }
+        return ToolResult(True, output, data)
+
+
+class WriteInput(Arguments):
+    path: Path
+    content: Annotated[str, Field(description="The whole new content")]
+    encoding: Annotated[Encoding, Field(description="How content is written here")] = "utf-8"
+    create_dirs: Annotated[
+        bool, Field(alias="createDirs", description="Create missing parent directories")
+    ] = True
+
+
+class WriteOutput(BaseModel):
+    path: str
+    size: int
+    created: bool
+
+
+class WriteFile(Tool):
+    name = "write_file"
+    description = "Create a file, or replace all of its content. What was there can be restored."
+    input = WriteInput
+    output = WriteOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: WriteInput, ctx: ToolContext) -> bool | str:
+        return f"overwrites {args.path}" if ctx.exists(args.path) else False
+
+    async def execute(self, args: WriteInput, ctx: ToolContext) -> ToolResult:
+        if args.encoding == "base64":
+            content = from_base64(args.content)
+        else:
+            content = encode(args.content, "content")
+        change = await ctx.write(args.path, content, parents=args.create_dirs, final=True)
+        created = change.before is None
+        verb = "Created" if created else "Wrote"
+        data = {"path": change.path, "size": len(content), "created": created}
+        return ToolResult(True, f"{verb} {change.path}: {len(content)} bytes", data)
+
+
+class Edit(Arguments):
+    old_str: Annotated[str, Field(description="What to replace; empty appends to the file")]
+    new_str: Annotated[str, Field(description="What to put there")]
+    replace_all: Annotated[bool, Field(description="Replace every occurrence")] = False
+
+
+class EditInput(Arguments):
+    path: Path
+    old_str: Annotated[
+        str | None,
+        Field(description="Text that stands in the file exactly once; empty appends"),
+    ] = None
+    new_str: Annotated[str | None, Field(description="What to put in its place")] = None
+    edits: Annotated[
+        list[Edit] | None,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="Several edits instead of old_str and new_str; each sees the result of "
+            "the one before; all or none are made",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "EditInput":
+        single = self.old_str is not None or self.new_str is not None
+        if single and self.edits is not None:
+            raise ValueError("give old_str and new_str, or edits, not both")
+        if self.edits is None and (self.old_str is None or self.new_str is None):
+            raise ValueError("old_str and new_str are both needed, or edits")
+        return self
+
+    def steps(self) -> list[Replacing]:
+        listed = self.edits or [Edit(old_str=self.old_str or "", new_str=self.new_str or "")]
+        return [
+            Replacing(encode(e.old_str, "old_str"), encode(e.new_str, "new_str"), e.replace_all)
+            for e in listed
+        ]
+
+
+class EditOutput(BaseModel):
+    path: str
+    edits_applied: int
+    original_bytes: int
+    new_bytes: int
+
+
+class EditFile(Tool):
+    name = "edit_file"
+    description = (
+        "Replace text in a file. old_str must stand in it exactly once, white space included. "
+        "An empty old_str appends, and creates the file if need be."
+    )
+    input = EditInput
+    output = EditOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
+        steps = args.steps()
+        made: list[Edited] = []
+
+        def transform(content: bytes | None) -> bytes:
+            made[:] = [edited(args.path, content, steps)]
+            return made[0].after
+
+        change = await ctx.edit(args.path, transform, final=True)
+        done = made[0]
+        count = f"{len(steps)} edit" + ("s" if len(steps) > 1 else "")
+        more = len(steps) - len(done.contexts)
+        shown = [*done.contexts, f"[{more} more edits not shown]"] if more else done.contexts
+        data = {
+            "path": change.path,
+            "edits_applied": len(steps),
+            "original_bytes": len(done.before or b""),
+            "new_bytes": len(done.after),
+        }
+        return ToolResult(True, f"Edited {change.path} ({count}):\n" + "\n---\n".join(shown), data)
+
+
+class DeleteInput(Arguments):
+    path: Path
+    recursive: Annotated[bool, Field(description="Delete a directory with all it holds")] = False
+
+
+class DeleteOutput(BaseModel):
+    deleted: list[str]
+
+
+class DeleteFile(Tool):
+    name = "delete_file"
+    description = "Delete a file, a symlink (not what it points to), or a directory."
+    input = DeleteInput
+    output = DeleteOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: DeleteInput, ctx: ToolContext) -> bool | str:
+        return f"deletes {args.path}"
+
+    async def execute(self, args: DeleteInput, ctx: ToolContext) -> ToolResult:
+        deleted = await ctx.delete(args.path, recursive=args.recursive, final=True)
+        return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
+
+
+class MoveInput(Arguments):
+    source: Annotated[str, Field(alias="from", min_length=1, description="What to move")]
+    target: Annotated[str, Field(alias="to", min_length=1, description="Its new path")]
+    overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
+
+
+class MoveFile(Tool):
+    name = "move_file"
+    description = "Move or rename a file, a symlink or a directory; parents are created."
+    input = MoveInput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: MoveInput, ctx: ToolContext) -> bool | str:
+        return f"overwrites {args.target}" if args.overwrite and ctx.exists(args.target) else False
+
+    async def execute(self, args: MoveInput, ctx: ToolContext) -> ToolResult:
+        await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)
+        data = {"from": args.source, "to": args.target}
+        return ToolResult(True, f"Moved {args.source} to {args.target}", data)
+
+
+class ListInput(Arguments):
+    path: Annotated[str, Field(description="A directory; by default the workspace")] = "."
+    recursive: Annotated[
+        bool | None,
+        Field(
+            description="true: all entries below it, false: its own entries; "
+            "when left out, a tree of two levels"
+        ),
+    ] = None
+    include_hidden: Annotated[
+        bool | None,
+        Field(alias="includeHidden", description="Whether to list names that begin with a dot"),
+    ] = None
+
+
+class ListDirectory(Tool):
+    name = "list_directory"
+    description = (
+        "List a directory: as a tree of two levels, or with `recursive` as entries with name, "
+        "type, size and time. Never goes into .git, node_modules or __pycache__."
+    )
+    input = ListInput
+    timeout_seconds = 10
+
+    async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
+        as_tree = args.recursive is None
+        depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
+        hidden = as_tree if args.include_hidden is None else args.include_hidden
+        top = await ctx.directory(args.path)
+
+        def shown(entry: Entry) -> bool:
+            if entry.name == ".git" or (as_tree and entry.name in IGNORED):
+                return False
+            return hidden or not entry.name.startswith(".")
+
+        def enter(entry: Entry, level: int) -> bool:
+            return level < depth and entry.name not in IGNORED and shown(entry)
+
+        found = [*await ctx.walk(args.path, enter=enter, limit=2 * MAX_ENTRIES)]
+        entries = [entry for entry in found if shown(entry)]
+        cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
+        del entries[MAX_ENTRIES:]
+        below = len(top) + 1 if top else 0
+        named = [(entry.path[below:], entry) for entry in entries]
+        lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
+        if cut:
+            lines.append(f"[more than {len(entries)} entries: the rest is left out]")
+        data: dict[str, Any] = {
+            "path": top,
+            "entries": [entry.to_dict(name) for name, entry in named],
+            "truncated": cut,
+        }
+        return ToolResult(True, "\n".join(lines) or "[empty]", data)
+
+
+def _tree(top: str, named: list[tuple[str, Entry]]) -> list[str]:
+    lines = [f"{top.rstrip('/') or '/'}/"]
+    for name, entry in named:
+        mark = {"directory": "/", "symlink": "@", "other": "?"}.get(entry.type, "")
+        lines.append("  " * (name.count("/") + 1) + entry.name + mark)
+    return lines
+
+
+def _line(name: str, entry: Entry) -> str:
+    return f"{entry.type:<9} {entry.size:>10} {entry.modified:%Y-%m-%dT%H:%M:%SZ} {name}"

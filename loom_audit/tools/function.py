@@ -1,0 +1,95 @@
+"""A Python function as a tool: its type hints are the schema, its docstring the description."""
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from pydantic import create_model
+from pydantic.fields import FieldInfo
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.events import Effect
+from loom_audit.tools.context import ToolContext
+from loom_audit.tools.tool import Arguments, Tool, ToolResult, parameters_of
+from loom_audit.tools.values import as_json
+
+
+class FunctionTool(Tool):
+    """A tool made by `@tool`; calling it calls the function."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str, description: str) -> None:
+        self.function = function
+        self.name = name
+        self.description = description
+        self._context, self.input = _input(function, name)
+        self.parameters = parameters_of(self.input)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
+        named = {field: getattr(args, field) for field in type(args).model_fields}
+        if self._context:
+            named[self._context] = ctx
+        if inspect.iscoroutinefunction(self.function):
+            value = await self.function(**named)
+        else:
+            value = await ctx.in_thread(lambda: self.function(**named))
+        if isinstance(value, ToolResult):
+            return value
+        if isinstance(value, str):
+            return ToolResult(True, value)
+        plain = as_json(value, "result")
+        text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
+        return ToolResult(True, text, plain if isinstance(plain, dict) else {"result": plain})
+
+
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "read",
+    timeout_seconds: float = 30,
+    needs_workspace: bool = False,
+) -> Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool. A parameter annotated `ToolContext` is given the call's context.
+
+    A plain `def` runs in a worker thread, and a timeout waits for its end. It may return a
+    ToolResult, a text, or any JSON value. With an effect other than read its request is on
+    record before it starts; files it changes are recorded when it changes them by the context.
+    InvalidArguments when a parameter has no type hint.
+    """
+
+    def decorate(function: Callable[..., Any]) -> FunctionTool:
+        made = FunctionTool(
+            function,
+            name=name or function.__name__,
+            description=description or inspect.getdoc(function) or "",
+        )
+        made.effect = effect
+        made.timeout_seconds = timeout_seconds
+        made.needs_workspace = needs_workspace
+        made.announced = effect != "read"
+        return made
+
+    return decorate
+
+
+def _input(function: Callable[..., Any], name: str) -> tuple[str, type[Arguments]]:
+    """The name of the parameter that takes the context ("" for none), and the others' model."""
+    hints = get_type_hints(function, include_extras=True)
+    context, fields = "", {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidArguments(f"{name} takes {parameter}, which no schema can describe")
+        hint = hints.get(parameter.name)
+        if hint is None:
+            raise InvalidArguments(f"the parameter {parameter.name} of {name} has no type hint")
+        if hint is ToolContext:
+            context = parameter.name
+            continue
+        empty = parameter.default is parameter.empty
+        fields[parameter.name] = (hint, FieldInfo() if empty else parameter.default)
+    model: type[Arguments] = create_model(name, __base__=Arguments, **fields)  # type: ignore[call-overload]
+    return context, model

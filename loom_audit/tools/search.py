@@ -1,0 +1,104 @@
+"""Search by regular expression, in a process of its own: a pattern may run for ever."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from loom_audit.errors import ExecutionFailed, InvalidArguments, ToolTimeout
+from loom_audit.model.scope import HEAVY
+from loom_audit.tools.context import ToolContext
+from loom_audit.tools.text import decode
+from loom_audit.tools.tool import Arguments, Tool, ToolResult
+
+MAX_MATCHES = 1_000
+MAX_TEXT = 300
+MAX_FILE = 16 * 1024 * 1024
+_PROGRAM = Path(__file__).with_name("search_program.py")
+
+
+class SearchInput(Arguments):
+    pattern: Annotated[
+        str,
+        Field(min_length=1, max_length=10_000, description="Regular expression, as of Python's re"),
+    ]
+    path: Annotated[str, Field(description="Directory or file to search")] = "."
+    file_pattern: Annotated[
+        str | None,
+        Field(
+            min_length=1, description="Glob for names like `*.py`, `*.{js,ts}`, or paths `src/**`"
+        ),
+    ] = None
+
+
+class SearchFiles(Tool):
+    name = "search_files"
+    description = (
+        "Search files line by line for a regular expression; gives `path:line: text`, sorted. "
+        "Skips binary files, files over 16 MiB, symlinks and folders like .git, node_modules "
+        "and .venv."
+    )
+    input = SearchInput
+    timeout_seconds = 30
+
+    async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
+        top = (await ctx.stat(args.path)).path
+        request = {
+            "pattern": args.pattern,
+            "path": top,
+            "glob": args.file_pattern,
+            "skip": sorted(HEAVY | {".git"}),
+            "max_matches": MAX_MATCHES,
+            "max_text": MAX_TEXT,
+            "max_file": MAX_FILE,
+        }
+        seconds = max(1.0, self.timeout_seconds - 5)
+        done = await ctx.compute(
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            _PROGRAM.read_text("utf-8"),
+            stdin=json.dumps(request).encode(),
+            timeout=seconds,
+            limit=4 * 1024 * 1024,
+        )
+        matches, end = _parse(done.stdout)
+        data: dict[str, Any] = {"matches": matches, "count": len(matches), **end}
+        text = "\n".join(f"{m['path']}:{m['line']}: {m['text']}" for m in matches)
+        if done.timed_out:
+            error = ToolTimeout(
+                f"The search was stopped after {seconds:g} seconds",
+                hint="Use a simpler pattern, or search a smaller directory.",
+            )
+            return ToolResult.failure(error, output=text, data={**data, "truncated": True})
+        if "invalid" in end:
+            raise InvalidArguments(
+                f"Invalid regular expression: {end['invalid']}",
+                details={"pattern": args.pattern[:500]},
+            )
+        if done.exit_code or "files" not in end:
+            raise ExecutionFailed(
+                f"The search failed: {decode(done.stderr)[-500:].strip() or done.exit_code}"
+            )
+        if end["truncated"]:
+            text += f"\n[more than {MAX_MATCHES} matches: the rest is left out]"
+        return ToolResult(True, text or "[no matches]", data)
+
+
+def _parse(stdout: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The matches, and what the program said at its end, from its lines of JSON."""
+    matches: list[dict[str, Any]] = []
+    end: dict[str, Any] = {}
+    for line in stdout.split(b"\n"):
+        try:
+            item = json.loads(line)
+        except ValueError:
+            continue  # the last line of a program that was killed
+        if "path" in item:
+            matches.append(item)
+        else:
+            end = item
+    return matches, end

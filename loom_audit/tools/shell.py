@@ -1,0 +1,92 @@
+"""Shell commands in the workspace, with every file they change on record."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
+from loom_audit.ports import Completed
+from loom_audit.tools.context import ToolContext
+from loom_audit.tools.text import decode
+from loom_audit.tools.tool import Arguments, Tool, ToolResult
+
+MAX_STREAM = 256 * 1024
+MAX_SECONDS = 300
+SCANNING = 600.0
+"""Seconds allowed for looking at a large workspace before and after the command."""
+
+
+class ShellInput(Arguments):
+    command: Annotated[str, Field(min_length=1, description="What `sh -c` shall run")]
+    cwd: Annotated[str, Field(description="Directory to run in, inside the workspace")] = "."
+    timeout: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
+    ] = None
+
+
+class ShellOutput(BaseModel):
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    truncated: bool
+    survivors: list[str]
+
+
+class ShellExecute(Tool):
+    name = "shell_execute"
+    description = (
+        "Run a shell command in the workspace. The command and everything it started is killed "
+        "at its end or its timeout; no process stays in the background."
+    )
+    input = ShellInput
+    output = ShellOutput
+    effect = "execute"
+    timeout_seconds = 60
+
+    def limit(self, args: ShellInput) -> float:
+        return self._seconds(args) + SCANNING
+
+    def _seconds(self, args: ShellInput) -> float:
+        return args.timeout or self.timeout_seconds
+
+    async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
+        if "\0" in args.command:
+            raise InvalidArguments("command holds a NUL character")
+        seconds = self._seconds(args)
+        done = await ctx.run(
+            "sh", "-c", args.command, cwd=args.cwd, timeout=seconds, limit=MAX_STREAM, final=True
+        )
+        data = {
+            "exit_code": None if done.timed_out else done.exit_code,
+            "stdout": decode(done.stdout),
+            "stderr": decode(done.stderr),
+            "timed_out": done.timed_out,
+            "truncated": done.truncated,
+            "survivors": [*done.survivors],
+        }
+        output = _shown(done)
+        error: AuditError | None = None
+        if done.timed_out:
+            error = ToolTimeout(f"The command was killed after {seconds:g} seconds")
+        elif done.exit_code:
+            error = ExecutionFailed(
+                f"The command failed with exit code {done.exit_code}",
+                details={"exit_code": done.exit_code},
+            )
+        if error is not None:
+            return ToolResult.failure(error, output=output, data=data)
+        return ToolResult(True, output, data)
+
+
+def _shown(done: Completed) -> str:
+    parts = [decode(done.stdout)] if done.stdout else []
+    if done.stderr:
+        parts.append("[stderr]\n" + decode(done.stderr))
+    if done.truncated:
+        total = done.stdout_bytes + done.stderr_bytes
+        parts.append(f"[cut: the command wrote {total} bytes]")
+    if done.survivors:
+        parts.append("[still alive at its end and killed: " + ", ".join(done.survivors[:10]) + "]")
+    return "\n".join(part.rstrip("\n") for part in parts) or "[no output]"
