@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed
+from loom_audit.sandbox import terminal
 from loom_audit.sandbox.streams import HeadAndTail
 
 # imported, not run as a script, so that its compiled form is used: 3 ms of 14
@@ -32,8 +32,6 @@ PATIENCE = 15.0
 """Seconds until a supervisor that was told to kill and does not answer is killed itself."""
 
 KILL = b"\0"
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGTSTP")
-FROM_KEYBOARD = ("SIGINT", "SIGQUIT", "SIGTSTP", "SIGWINCH")
 
 
 def own_environment() -> dict[str, str]:
@@ -83,11 +81,11 @@ class PlainRunner:
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
         """
         inherit = command.stdio == "inherit"
-        mode, owner, forwarded = _terminal() if inherit else ("g", 0, ())
+        mode, owner, forwarded = terminal.seat() if inherit else ("g", 0, ())
         order = _order(root, command, mode + ("w" if self._whole_tree else ""), owner)
         run = _launch(command)
         try:
-            with _forwarding(run.control, forwarded):
+            with terminal.forwarding(forwarded, lambda n: _send(run.control, bytes([n]))):
                 _send(run.control, order)
                 _attend(run, command.timeout, cancelled)
         finally:
@@ -286,7 +284,7 @@ def _hear(run: _Run) -> None:
                 stage, _, code = rest.decode().partition(" ")
                 run.failure, run.over = (stage, int(code)), True
             case b"stopped":
-                _stop_ourselves(int(rest))
+                terminal.stop_ourselves(int(rest))
                 _send(run.control, bytes([signal.SIGCONT]))
             case b"outlived":
                 run.survivors.append(os.fsdecode(rest))
@@ -348,68 +346,3 @@ def _exit_code(status: int | None) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
-
-
-# --- the terminal -------------------------------------------------------------------------
-
-
-def _terminal() -> tuple[str, int, tuple[str, ...]]:
-    """How the command sits at our terminal: mode letters, our group, signals to forward.
-
-    In the foreground with the terminal at both ends it gets the terminal for itself, so the
-    keyboard's signals reach it alone. In a pipeline it shares our group, because the others
-    need the terminal too: then the keyboard reaches it directly and is not forwarded.
-    """
-    group = os.getpgrp()
-    try:
-        tty = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        return "g", group, FORWARDED
-    try:
-        foreground = os.tcgetpgrp(tty) == group
-    finally:
-        os.close(tty)
-    if foreground and not (os.isatty(0) and os.isatty(1)):
-        return "", group, tuple(n for n in FORWARDED if n not in FROM_KEYBOARD)
-    return "gts", group, FORWARDED
-
-
-@contextlib.contextmanager
-def _forwarding(control: int, names: tuple[str, ...]) -> Iterator[None]:
-    """Hand signals that we get to the command; possible in the main thread only.
-
-    What was ignored stays ignored. In a pipeline Ctrl-C is the command's to answer.
-    """
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        _send(control, bytes([number]))
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        return None
-
-    previous = {}
-    try:
-        if names:
-            handlers = {n: forward if n in names else leave for n in FORWARDED if n != "SIGTSTP"}
-            if "SIGTSTP" in names:
-                handlers["SIGTSTP"] = forward
-            for name, handler in handlers.items():
-                number = signal.Signals[name]
-                if signal.getsignal(number) != signal.SIG_IGN:
-                    with contextlib.suppress(ValueError):
-                        previous[number] = signal.signal(number, handler)
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
-
-
-def _stop_ourselves(number: int) -> None:
-    """Stop as the command did, so that the shell takes its terminal back; until continued."""
-    stop = number if number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU) else signal.SIGTSTP
-    before = None
-    with contextlib.suppress(ValueError):
-        before = signal.signal(stop, signal.SIG_DFL)
-    os.killpg(os.getpgrp(), stop)
-    if before is not None:
-        signal.signal(stop, before)

@@ -218,7 +218,8 @@ class Supervisor:
             except OSError as error:
                 if error.errno == errno.ENOEXEC:  # a script without a first line: as sh does
                     posix.execve(b"/bin/sh", [b"sh", place, *argv[1:]], environment)
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                # a folder of PATH that we may not search says nothing about the program
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR) and posix.access(place, 0):
                     worst = error.errno or worst
         return worst
 
@@ -284,9 +285,11 @@ class Supervisor:
         return [(pid, name) for pid, name in named if name is not None]
 
     def wait_for_stragglers(self) -> None:
+        if not self.reaper:
+            return
         end = time.monotonic() + GRACE
         while self.reap() and time.monotonic() < end:
-            if self.reaper and not self.survivors():
+            if not self.survivors():
                 return
             time.sleep(0.004)
         for pid, name in self.survivors():
@@ -294,12 +297,15 @@ class Supervisor:
 
     def kill_all(self) -> None:
         """Stop every process first, so that none forks away, then kill; until none is left."""
-        if self.status is None or not self.reaper:
+        if not self.reaper:
+            self.kill_group()
+            return
+        if self.status is None:
             signal(-self.child if "g" in self.order.mode else self.child, _signal.SIGKILL)
         end = time.monotonic() + PATIENCE
         stopped: set[int] = set()
         while self.reap() and time.monotonic() < end:
-            found = set(processes(posix.getpid())) if self.reaper else set()
+            found = set(processes(posix.getpid()))
             if self.status is None:
                 found.add(self.child)
             fresh = found - stopped
@@ -313,6 +319,18 @@ class Supervisor:
             stopped.clear()
         for pid, name in self.survivors():
             self.say(b"unkillable %d %s" % (pid, name))
+
+    def kill_group(self) -> None:
+        """All that can be done without a subreaper: until the group is gone, or ours no more."""
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            self.reap()
+            try:
+                posix.kill(-self.child if "g" in self.order.mode else self.child, _signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                break
+            time.sleep(0.001)
+        self.reap()
 
     def run(self) -> None:
         self.listen()
