@@ -103,11 +103,16 @@ def observe(
             state = _state(at, path, stamp, before, keep=keep)
         except FileNotFound:
             continue
-        if at.workspace.stamp(path) == stamp:
+        if _rests(stamp, at.workspace.stamp(path)):
             return state, IndexEntry(stamp, state.blob)
         if attempt == 2:
             return state, IndexEntry(STALE, state.blob)
     return None, None
+
+
+def _rests(before: Stamp, after: Stamp | None) -> bool:
+    """Whether nothing moved between two looks; a racy stamp's ctime is no evidence."""
+    return after is not None and before._replace(ctime_ns=0) == after._replace(ctime_ns=0)
 
 
 def _state(
