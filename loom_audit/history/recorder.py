@@ -12,19 +12,12 @@ from typing import Any, Literal
 
 from loom_audit.errors import (
     Conflict,
-    FileNotFound,
-    InvalidPath,
     PermissionDenied,
 )
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import Found, attribute, outside, remember, scan
-from loom_audit.history.steps import (
-    Footing,
-    carry_out,
-    check_recoverable,
-    descendants,
-    missing_parents,
-)
+from loom_audit.history.edits import deleted, edited, linked, moved
+from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
     FULL,
     Call,
@@ -42,7 +35,7 @@ from loom_audit.model.events import (
     PathsUntracked,
     Status,
 )
-from loom_audit.model.files import FileChange, FileState, Move, find_moves
+from loom_audit.model.files import FileChange, Move, find_moves
 from loom_audit.ports import BlobStore, Command, Completed, IndexEntry, Runner, Workspace
 
 
@@ -170,45 +163,15 @@ class OpenCall:
         An error raised by `transform` passes through and nothing has changed. Conflict when
         somebody else writes the file in between: their version stands.
         """
-        self._may_write()
-        with self._exclusive(final):
-            footing = self._footing()
-            target = self._at.workspace.resolve(self._at.workspace.relative(path))
-            before = footing.look(target)
-            if not target or (before and before.kind == "directory"):
-                raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
-            old = self._at.workspace.read(target) if before else None
-            new = transform(old)
-            bits = mode if mode is not None else (before.mode if before else 0o644)
-            after = FileState(
-                "file",
-                self._at.blobs.put(new, similar_to=before.blob if before else None),
-                bits,
-                len(new),
-            )
-            change = FileChange(target, before, after)
-            above = missing_parents(footing, target, create=parents)
-            self._do(footing, [*above, change] if before != after else [])
+        with self._changing(final) as footing:
+            *above, change = edited(footing, path, transform, mode=mode, create=parents)
+            self._do(footing, [*above, change] if change.before != change.after else [])
             return change
 
     def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
         """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
-        self._may_write()
-        with self._exclusive(final):
-            footing = self._footing()
-            target = self._name(path)
-            state = footing.look(target)
-            if state is None:
-                raise FileNotFound(f"File not found: {path}")
-            changes = [FileChange(target, state, None)]
-            if state.kind == "directory":
-                inside = descendants(footing, target)
-                if inside and not recursive:
-                    raise InvalidPath(
-                        f"{path} is a directory that is not empty",
-                        hint="Pass recursive=true to delete it with all it holds.",
-                    )
-                changes += [FileChange(p, s, None) for p, s in inside.items()]
+        with self._changing(final) as footing:
+            changes = deleted(footing, path, recursive=recursive)
             self._do(footing, changes)
             return tuple(sorted(change.path for change in changes))
 
@@ -216,48 +179,17 @@ class OpenCall:
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
         """Rename a file, symlink or directory; the target's parents are created."""
-        self._may_write()
-        with self._exclusive(final):
-            footing = self._footing()
-            old, new = self._name(source), self._name(target)
-            state, there = footing.look(old), footing.look(new)
-            if state is None:
-                raise FileNotFound(f"File not found: {source}")
-            if new == old or new.startswith(old + "/"):
-                raise InvalidPath(f"Cannot move {source} to {target}: it is the same or inside")
-            if there and (not overwrite or "directory" in (there.kind, state.kind)):
-                raise Conflict(
-                    f"{target} already exists",
-                    hint="Pass overwrite=true to replace a file; directories are never replaced.",
-                )
-            inside = descendants(footing, old) if state.kind == "directory" else {}
-            moved = {old: state, **inside}
-            changes = [*missing_parents(footing, new, create=True)]
-            changes += [FileChange(p, s, None) for p, s in moved.items()]
-            changes += [
-                FileChange(new + p[len(old) :], there if p == old else None, s)
-                for p, s in moved.items()
-            ]
-            moves = tuple(
-                Move(p, new + p[len(old) :]) for p, s in moved.items() if s.kind != "directory"
-            )
+        with self._changing(final) as footing:
+            changes, moves = moved(footing, source, target, overwrite=overwrite)
             self._do(footing, changes, moves=moves)
             return tuple(changes)
 
     def link(self, path: str, to: str, *, final: bool = False) -> FileChange:
         """Make a symlink at the path, which must be absent."""
-        self._may_write()
-        with self._exclusive(final):
-            footing = self._footing()
-            target = self._name(path)
-            before = footing.look(target)
-            if before is not None:
-                raise Conflict(f"{path} already exists")
-            text = to.encode("utf-8", "surrogateescape")
-            after = FileState("symlink", self._at.blobs.put(text), 0o777, len(text))
-            change = FileChange(target, None, after)
-            self._do(footing, [*missing_parents(footing, target, create=True), change])
-            return change
+        with self._changing(final) as footing:
+            changes = linked(footing, path, to)
+            self._do(footing, changes)
+            return changes[-1]
 
     def apply(
         self,
@@ -269,10 +201,8 @@ class OpenCall:
         final: bool = False,
     ) -> None:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
-        self._may_write()
         self._reverts = reverts
-        with self._exclusive(final):
-            footing = self._footing()
+        with self._changing(final) as footing:
             for change in changes:
                 if footing.look(change.path) != change.before:
                     raise Conflict(
@@ -289,14 +219,11 @@ class OpenCall:
                 hint="Register the tool with effect write.",
             )
 
-    def _name(self, path: str) -> str:
-        """The workspace path of the thing itself: parents followed, a final symlink not."""
-        relative = self._at.workspace.relative(path)
-        if not relative:
-            raise InvalidPath("The workspace itself cannot be deleted or moved")
-        above, _, name = relative.rpartition("/")
-        resolved = self._at.workspace.resolve(above) if above else ""
-        return f"{resolved}/{name}" if resolved else name
+    @contextmanager
+    def _changing(self, final: bool) -> Iterator[Footing]:
+        self._may_write()
+        with self._exclusive(final):
+            yield Footing(self._at, self._entries)
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
@@ -308,9 +235,6 @@ class OpenCall:
                 self._settle(self._append([]))
             elif final:
                 self._held = stack.pop_all()
-
-    def _footing(self) -> Footing:
-        return Footing(self._at, self._entries)
 
     def _do(
         self,

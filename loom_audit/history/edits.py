@@ -1,0 +1,93 @@
+"""What a file operation would change, given what stands there now. Nothing is written here."""
+
+from collections.abc import Callable
+
+from loom_audit.errors import Conflict, FileNotFound, InvalidPath
+from loom_audit.history.steps import Footing, descendants, missing_parents
+from loom_audit.model.files import FileChange, FileState, Move
+
+Transform = Callable[[bytes | None], bytes]
+
+
+def edited(
+    footing: Footing, path: str, transform: Transform, *, mode: int | None, create: bool
+) -> list[FileChange]:
+    """The directories to make and, last, the change of the file itself."""
+    at = footing.at
+    target = at.workspace.resolve(at.workspace.relative(path))
+    before = footing.look(target)
+    if not target or (before and before.kind == "directory"):
+        raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
+    new = transform(at.workspace.read(target) if before else None)
+    bits = mode if mode is not None else (before.mode if before else 0o644)
+    blob = at.blobs.put(new, similar_to=before.blob if before else None)
+    change = FileChange(target, before, FileState("file", blob, bits, len(new)))
+    return [*missing_parents(footing, target, create=create), change]
+
+
+def deleted(footing: Footing, path: str, *, recursive: bool) -> list[FileChange]:
+    """The path and, `recursive`, everything below it."""
+    target = name_of(footing, path)
+    state = footing.look(target)
+    if state is None:
+        raise FileNotFound(f"File not found: {path}")
+    changes = [FileChange(target, state, None)]
+    if state.kind == "directory":
+        inside = descendants(footing, target)
+        if inside and not recursive:
+            raise InvalidPath(
+                f"{path} is a directory that is not empty",
+                hint="Pass recursive=true to delete it with all it holds.",
+            )
+        changes += [FileChange(below, there, None) for below, there in inside.items()]
+    return changes
+
+
+def moved(
+    footing: Footing, source: str, target: str, *, overwrite: bool
+) -> tuple[list[FileChange], tuple[Move, ...]]:
+    """Deletions at the old names, creations at the new, and the hint that says they are one."""
+    old, new = name_of(footing, source), name_of(footing, target)
+    state, there = footing.look(old), footing.look(new)
+    if state is None:
+        raise FileNotFound(f"File not found: {source}")
+    if new == old or new.startswith(old + "/"):
+        raise InvalidPath(f"Cannot move {source} to {target}: it is the same or inside")
+    if there and (not overwrite or "directory" in (there.kind, state.kind)):
+        raise Conflict(
+            f"{target} already exists",
+            hint="Pass overwrite=true to replace a file; directories are never replaced.",
+        )
+    inside = descendants(footing, old) if state.kind == "directory" else {}
+    going = {old: state, **inside}
+    changes = missing_parents(footing, new, create=True)
+    changes += [FileChange(path, was, None) for path, was in going.items()]
+    changes += [
+        FileChange(new + path[len(old) :], there if path == old else None, was)
+        for path, was in going.items()
+    ]
+    moves = tuple(
+        Move(path, new + path[len(old) :]) for path, was in going.items() if was.kind != "directory"
+    )
+    return changes, moves
+
+
+def linked(footing: Footing, path: str, to: str) -> list[FileChange]:
+    """The directories to make and, last, the symlink."""
+    target = name_of(footing, path)
+    if footing.look(target) is not None:
+        raise Conflict(f"{path} already exists")
+    text = to.encode("utf-8", "surrogateescape")
+    after = FileState("symlink", footing.at.blobs.put(text), 0o777, len(text))
+    return [*missing_parents(footing, target, create=True), FileChange(target, None, after)]
+
+
+def name_of(footing: Footing, path: str) -> str:
+    """The workspace path of the thing itself: parents followed, a final symlink not."""
+    workspace = footing.at.workspace
+    relative = workspace.relative(path)
+    if not relative:
+        raise InvalidPath("The workspace itself cannot be deleted or moved")
+    above, _, name = relative.rpartition("/")
+    resolved = workspace.resolve(above) if above else ""
+    return f"{resolved}/{name}" if resolved else name
