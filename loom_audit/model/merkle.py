@@ -53,22 +53,38 @@ class Frontier:
     size: int = 0
     hashes: list[bytes] = field(default_factory=list)
 
-    def append(self, leaf: bytes) -> list[Node]:
-        """Add a leaf hash; the nodes that it completes, lowest level first."""
+    def append(self, hashed: bytes, level: int = 0) -> list[Node]:
+        """Add a leaf hash, or the root of 2**level leaves; the nodes above that it completes.
+
+        Lowest level first. A subtree is added where one of its size may stand: `size` is a
+        multiple of 2**level.
+        """
         completed: list[Node] = []
-        index, level, current = self.size, 0, leaf
+        index, current = self.size >> level, hashed
+        self.size += 1 << level
         while index & 1:
             current = sha256(b"\x01" + self.hashes.pop() + current).digest()
             index >>= 1
             level += 1
             completed.append(Node(level, index, current))
         self.hashes.append(current)
-        self.size += 1
         return completed
 
     def root(self) -> bytes:
         """The root over the leaves so far."""
         return _fold(self.hashes)
+
+
+def subtree_root(hashes: Sequence[bytes]) -> bytes:
+    """The root over 2**n hashes, quicker than appending them one by one."""
+    row = list(hashes)
+    while len(row) > 1:
+        pairs = iter(row)
+        row = [
+            sha256(b"\x01" + left + right).digest()
+            for left, right in zip(pairs, pairs, strict=True)
+        ]
+    return row[0]
 
 
 def frontier_at(size: int, node: NodeAt) -> Frontier:

@@ -198,3 +198,16 @@ def test_a_frontier_read_back_goes_on_as_the_one_kept(first, more):
             assert merkle.frontier_at(first, lambda *at: nodes[at]) == kept
         nodes.update({(level, index): found for level, index, found in kept.append(hashed)})
     assert merkle.root_at(first + more, lambda *at: nodes[at]) == kept.root()
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_whole_subtrees_appended_give_the_same_tree_as_their_leaves(level):
+    width = 1 << level
+    one_by_one, by_subtree = merkle.Frontier(), merkle.Frontier()
+    for start in range(0, 128, width):
+        part = HASHES[start : start + width]
+        expected = [node for hashed in part for node in one_by_one.append(hashed)]
+        assert merkle.subtree_root(part) == naive_root(LEAVES[start : start + width])
+        completed = by_subtree.append(merkle.subtree_root(part), level)
+        assert completed == [node for node in expected if node.level > level]
+        assert by_subtree == one_by_one
