@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
-from loom_audit.model.files import BlobId, FileChange, Move, Tree
+from loom_audit.model.files import BlobId, FileChange, Move, Tree, find_moves
+from loom_audit.model.lineage import Lineage, PathStep, follow
+from loom_audit.model.rebase import Contents, Survivor, Weaver, rebase
+from loom_audit.model.settle import Entry, Settled, Verdict, settle
+
+__all__ = ["Choice", "Contents", "Note", "PathStep", "Plan", "Verb", "plan_taking_back"]
 
 Verb = Literal["undo", "redo", "revert", "rollback"]
 Choice = Literal["current", "old", "merge"]
@@ -61,27 +66,6 @@ class Plan:
     request: Request | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PathStep:
-    """One recorded change of one path; `taken` when it is to be taken back.
-
-    `call` is the number of the call that made it, None for the outside and the baseline.
-    """
-
-    seq: int
-    change: FileChange
-    taken: bool
-    call: int | None = None
-
-
-class Contents(Protocol):
-    """What a plan asks of the blob store."""
-
-    def get(self, blob: BlobId) -> bytes: ...
-
-    def __contains__(self, blob: BlobId) -> bool: ...
-
-
 def plan_taking_back(
     *,
     verb: Verb,
@@ -97,9 +81,104 @@ def plan_taking_back(
 ) -> Plan:
     """The plan that takes back the taken steps and keeps all others.
 
-    `steps` are the recorded changes in log order from the first taken one on, at least those
-    of every path a taken one touches (giving all of them lets the plan follow renames, name
-    the calls behind a folder that is not empty, and list outside edits of other paths as
-    kept); `tree` is the tree at `head`; `moves` are the rename hints by seq of their event.
+    `steps` are recorded changes in log order, from the first taken one on (for a rollback all
+    after the point), at least those of every path a taken one touches. Giving all lets the
+    plan follow renames, name the calls behind a folder that is not empty, and, in a rollback,
+    list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
+    seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
+    the scope are not known here. `changes` are ordered by path.
+
+    A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
+    brings back what was before the first taken change (in a rollback: at the point) whatever
+    came later, "merge" writes conflict markers where texts conflict.
     """
-    raise NotImplementedError
+    followed = follow(steps, moves or {}, tree, outside=verb == "rollback")
+    weaver = Weaver(blobs)
+    notes: dict[Lineage, tuple[Survivor, ...]] = {}
+    entries = []
+    for lineage in followed.lineages:
+        entry, notes[lineage] = _entry(lineage, _choice(lineage, choices or {}), weaver)
+        entries.append(entry)
+    settled = settle(entries, followed, tree, weaver, folds_case=folds_case)
+    changes = tuple(
+        FileChange(path, tree.get(path), state)
+        for path, state in sorted(settled.wanted.items())
+        if tree.get(path) != state
+    )
+    kept = [Note(folder.path, folder.reason, folder.calls) for folder in settled.folders]
+    for entry in settled.entries:
+        if entry.verdict == "wanted":
+            kept += [Note(entry.result.path, s.reason, s.calls) for s in notes[entry.lineage]]
+    needed = {change.after.blob for change in changes if change.after}
+    return Plan(
+        verb=verb,
+        head=head,
+        target=target,
+        changes=changes,
+        reverts=reverts,
+        moves=_moves(settled.entries, changes),
+        already=_already(settled, changes),
+        kept=tuple(sorted([*kept, *_notes(settled.entries, "kept")], key=_by_path)),
+        blocked=_notes(settled.entries, "blocked"),
+        irreversible=_notes(settled.entries, "irreversible"),
+        contents={blob: text for blob, text in weaver.made.items() if blob in needed},
+    )
+
+
+def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
+    return next((choices[path] for path in lineage.paths() if path in choices), None)
+
+
+def _entry(
+    lineage: Lineage, choice: Choice | None, weaver: Weaver
+) -> tuple[Entry, tuple[Survivor, ...]]:
+    """Where a lineage is to go, and the kept steps that show there."""
+    if choice == "current":
+        return Entry(lineage, lineage.now, "kept", "kept by choice"), ()
+    if choice == "old":
+        return Entry(lineage, lineage.start, forced=True), ()
+    rebased = rebase(lineage, weaver, markers=choice == "merge")
+    entry = Entry(lineage, rebased.result)
+    if rebased.clash is None:
+        return entry, rebased.survivors
+    if rebased.clash.missing:
+        return entry.staying("irreversible", "a content to merge was not kept", rebased.calls), ()
+    return entry.staying("blocked", rebased.clash.reason, rebased.calls), ()
+
+
+def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
+    """Renames among the changes: of files that were followed, then by equal content."""
+    gone = {change.path for change in changes if change.after is None}
+    moves = [
+        Move(entry.lineage.now.path, entry.result.path)
+        for entry in entries
+        if entry.result.state and entry.result.path != entry.lineage.now.path in gone
+    ]
+    known = {path for move in moves for path in (move.source, move.target)}
+    rest = [change for change in changes if change.path not in known]
+    return tuple(sorted([*moves, *find_moves(rest)], key=lambda move: move.source))
+
+
+def _already(settled: Settled, changes: Iterable[FileChange]) -> tuple[str, ...]:
+    """Paths that taken steps touched and that are as they should be."""
+    changed = {change.path for change in changes} | {folder.path for folder in settled.folders}
+    return tuple(
+        sorted(
+            {
+                entry.path
+                for entry in settled.entries
+                if entry.verdict == "wanted"
+                and entry.lineage.is_taken
+                and entry.path not in changed
+            }
+        )
+    )
+
+
+def _notes(entries: Iterable[Entry], verdict: Verdict) -> tuple[Note, ...]:
+    notes = (Note(e.path, e.reason, e.calls) for e in entries if e.verdict == verdict)
+    return tuple(sorted(notes, key=_by_path))
+
+
+def _by_path(note: Note) -> str:
+    return note.path

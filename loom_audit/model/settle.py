@@ -1,0 +1,243 @@
+"""Wanted files fitted into one tree: parents, folders that are not empty, names in the way."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from loom_audit.model.files import FileState, Tree, parents
+from loom_audit.model.lineage import Followed, Lineage, Place
+from loom_audit.model.rebase import Weaver
+
+Verdict = Literal["wanted", "kept", "blocked", "irreversible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A lineage with where it is to go; unless wanted it stays where it is, for the reason.
+
+    `forced` was chosen by a person and may take the place of what is not in the plan.
+    """
+
+    lineage: Lineage
+    result: Place
+    verdict: Verdict = "wanted"
+    reason: str = ""
+    calls: tuple[int, ...] = ()
+    forced: bool = False
+
+    @property
+    def path(self) -> str:
+        """The path to list it under: where it is, else where it would be."""
+        return self.lineage.now.path if self.lineage.now.state else self.result.path
+
+    def staying(self, verdict: Verdict, reason: str, calls: Iterable[int | None] = ()) -> "Entry":
+        known = tuple(sorted({call for call in calls if call is not None}))
+        return replace(self, result=self.lineage.now, verdict=verdict, reason=reason, calls=known)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFolder:
+    path: str
+    reason: str
+    calls: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Settled:
+    """The entries as they fit, the state wanted at each path, and the folders that stay."""
+
+    entries: list[Entry]
+    wanted: dict[str, FileState | None] = field(default_factory=dict)
+    folders: list[KeptFolder] = field(default_factory=list)
+
+
+def settle(
+    entries: Iterable[Entry],
+    followed: Followed,
+    tree: Tree,
+    weaver: Weaver,
+    *,
+    folds_case: bool = False,
+) -> Settled:
+    """Fit the entries into the tree; what cannot be placed stays and says why.
+
+    Each round stops what does not fit and starts again, as what stays can be in the way of
+    others, until all fit.
+    """
+    fitting = _Fitting(list(entries), followed, tree, weaver, folds_case)
+    while fitting.round():
+        pass
+    return Settled(fitting.entries, fitting.wanted, list(fitting.folders.values()))
+
+
+class _Fitting:
+    """One run of `settle`: its inputs, and what each round computes."""
+
+    def __init__(
+        self,
+        entries: list[Entry],
+        followed: Followed,
+        tree: Tree,
+        weaver: Weaver,
+        folds_case: bool,
+    ) -> None:
+        self.entries = entries
+        self.followed = followed
+        self.tree = tree
+        self.weaver = weaver
+        self.folds_case = folds_case
+        self.folders: dict[str, KeptFolder] = {}
+        self.wanted: dict[str, FileState | None] = {}
+        self.after: dict[str, FileState] = {}
+        self.owners: dict[str, list[int]] = {}
+
+    def round(self) -> bool:
+        """Place everything; whether something had to be stopped."""
+        stopped: dict[int, Entry] = {}
+        self._place()
+        below = self._below()
+        for n, entry in enumerate(self.entries):
+            if entry.verdict == "wanted":
+                other = self._misfit(n, entry, below) or self._loss(entry)
+                if other is not None:
+                    stopped[n] = other
+        if self.folds_case:
+            for n in self._colliding():
+                stopped.setdefault(
+                    n, self.entries[n].staying("blocked", "its name differs from another's by case")
+                )
+        found = len(self.folders)
+        if not stopped:
+            self._keep_folders(below)
+        for n, entry in stopped.items():
+            self.entries[n] = entry
+        return bool(stopped) or len(self.folders) > found
+
+    def _place(self) -> None:
+        """Compute the tree as it would be: `wanted`, `after`, and who owns each path."""
+        self.wanted = dict.fromkeys(self.followed.holders)
+        self.owners = {}
+        for n, entry in enumerate(self.entries):
+            if entry.result.state is not None:
+                self.owners.setdefault(entry.result.path, []).append(n)
+                self.wanted[entry.result.path] = entry.result.state
+        for path in self.folders:
+            self.wanted[path] = self.tree[path]
+        for path in [path for path, state in self.wanted.items() if state is not None]:
+            for above in parents(path):
+                if self.wanted.get(above, self.tree.get(above)) is None:
+                    mode = self.followed.folders.get(above, 0o755)
+                    if above not in self.followed.holders:
+                        self.wanted[above] = FileState("directory", None, mode, 0)
+        self.after = dict(self.tree)
+        for path, state in self.wanted.items():
+            if state is None:
+                self.after.pop(path, None)
+            else:
+                self.after[path] = state
+
+    def _below(self) -> Mapping[str, list[str]]:
+        """What would remain below each path that is not to be a folder any more."""
+        below: dict[str, list[str]] = {
+            path: []
+            for path, state in self.wanted.items()
+            if state is None or state.kind != "directory"
+        }
+        if any(self._is_folder(self.tree.get(path)) for path in below):
+            for path in self.after:
+                for above in _above(path):
+                    if above in below:
+                        below[above].append(path)
+        return below
+
+    def _misfit(self, n: int, entry: Entry, below: Mapping[str, list[str]]) -> Entry | None:
+        path, state = entry.result.path, entry.result.state
+        if state is None:
+            return None
+        for rival in (self.entries[m] for m in self.owners[path] if m != n):
+            if rival.result.state != state:
+                calls = [leg.call for leg in rival.lineage.legs]
+                return entry.staying("blocked", f"another file is to be at {path}", calls)
+        occupant = self.tree.get(path)
+        if path not in self.followed.holders and occupant not in (None, state) and not entry.forced:
+            return self._in_the_way(entry, path)
+        for above in parents(path):
+            if self._is_folder(self.after.get(above)):
+                continue
+            if above in self.after:
+                return self._in_the_way(entry, above)
+        inside = below.get(path)
+        if inside and state.kind != "directory":
+            return entry.staying("blocked", *self._contents(inside))
+        return None
+
+    def _in_the_way(self, entry: Entry, path: str) -> Entry:
+        call = self.followed.writers.get(path)
+        by = f", put there by call {call}" if call is not None else ""
+        return entry.staying("blocked", f"{path} is in the way{by}", [call])
+
+    def _loss(self, entry: Entry) -> Entry | None:
+        """Contents that are nowhere: one that is wanted, or one that would be overwritten."""
+        calls = entry.lineage.calls(taken=True)
+        now, result = entry.lineage.now, entry.result
+        if now == result:
+            return None
+        if result.state is not None and not self.weaver.has(result.state.blob):
+            return entry.staying("irreversible", "its content was not kept", calls)
+        for path in dict.fromkeys((now.path, result.path)):
+            there, then = self.tree.get(path), self.wanted.get(path)
+            if there is None or there == then or entry.forced or self.weaver.has(there.blob):
+                continue
+            return entry.staying(
+                "irreversible", "what is there now was not kept and would be lost", calls
+            )
+        return None
+
+    def _keep_folders(self, below: Mapping[str, list[str]]) -> None:
+        for path, inside in below.items():
+            state = self.wanted[path]
+            if state is not None or not self._is_folder(self.tree.get(path)):
+                continue
+            if inside:
+                self.folders[path] = KeptFolder(path, *self._contents(inside))
+
+    def _contents(self, inside: list[str]) -> tuple[str, tuple[int, ...]]:
+        inside = sorted(inside)
+        writers = (self.followed.writers.get(path) for path in inside)
+        calls = tuple(sorted({call for call in writers if call is not None}))
+        more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
+        by = f", by call{'s' * (len(calls) > 1)} {', '.join(map(str, calls))}" if calls else ""
+        return f"not empty: holds {inside[0]}{more}{by}", calls
+
+    def _colliding(self) -> Iterator[int]:
+        """Entries whose path, or a folder made for it, would be one file with another path."""
+        fresh = {path for path in self.after if path not in self.tree}
+        if not fresh:
+            return
+        names: dict[str, set[str]] = {}
+        for path in self.after:
+            names.setdefault(_folded(path), set()).add(path)
+        taken = {path for path in fresh if len(names[_folded(path)]) > 1}
+        for n, entry in enumerate(self.entries):
+            path = entry.result.path
+            if (
+                entry.verdict == "wanted"
+                and entry.result.state is not None
+                and not taken.isdisjoint((path, *parents(path)))
+            ):
+                yield n
+
+    @staticmethod
+    def _is_folder(state: FileState | None) -> bool:
+        return state is not None and state.kind == "directory"
+
+
+def _above(path: str) -> Iterator[str]:
+    while (cut := path.rfind("/")) >= 0:
+        path = path[:cut]
+        yield path
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
