@@ -58,7 +58,7 @@ def diff(
     at: Invocation,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[A] [B] [PATH]...", help="Up to two points, then paths."),
+        typer.Argument(metavar="POINT|PATH", help="Up to two points, then paths."),
     ] = None,
     call: Annotated[
         int | None, typer.Option("--call", metavar="SEQ", help="What this call changed.")
@@ -149,7 +149,7 @@ def _write_out(at: Invocation, workspace: "AuditedWorkspace", state: "FileState"
 
 def ls(
     at: Invocation,
-    path: Annotated[str, typer.Argument(metavar="[PATH]")] = ".",
+    path: Annotated[str, typer.Argument(metavar="PATH")] = ".",
     point: AtOption = "head",
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Everything below, too.")

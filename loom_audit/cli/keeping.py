@@ -36,7 +36,7 @@ def add(app: typer.Typer) -> None:
 
 def checkpoint(
     at: Invocation,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
     point: AtOption = "head",
     note: Annotated[str, typer.Option(metavar="TEXT", help="A text kept with it.")] = "",
 ) -> None:

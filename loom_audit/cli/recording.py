@@ -67,7 +67,7 @@ def add(app: typer.Typer) -> None:
 
 def init(
     at: Invocation,
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="The folder.")] = ".",
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder.")] = ".",
     max_file_bytes: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Larger files are recorded by hash only."),
@@ -113,7 +113,7 @@ def init(
 
 def run(
     at: Invocation,
-    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...")],
+    words: Annotated[list[str], typer.Argument(metavar="COMMAND")],
     agent: AgentOption = "command-line",
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the session is about.")] = "",
 ) -> int:
@@ -226,7 +226,7 @@ def call(
 def scope(
     at: Invocation,
     action: Annotated[
-        str, typer.Argument(metavar="[accept]", help="Accept .loomignore as it is now.")
+        str, typer.Argument(metavar="accept", help="Accept .loomignore as it is now.")
     ] = "",
 ) -> None:
     """Show what is recorded, or accept .loomignore.

@@ -99,7 +99,7 @@ def revert(
     at: Invocation,
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="TARGET...", help="Numbers of calls or events, or session:ID."),
+        typer.Argument(metavar="TARGET", help="Numbers of calls or events, or session:ID."),
     ],
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
@@ -131,7 +131,7 @@ def rollback(
         str, typer.Argument(metavar="POINT", help="42, head~3, a time, @name or session:ID.")
     ],
     paths: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATH]...", help="Only these, and below.")
+        list[str] | None, typer.Argument(metavar="PATH", help="Only these, and below.")
     ] = None,
     outside: Annotated[
         bool, typer.Option("--outside", help="Take back what came from outside, too.")

@@ -1,0 +1,57 @@
+"""The reference of all commands as Markdown, made from their help texts.
+
+`python -m loom_audit.cli.reference docs/cli.md` brings the file up to date.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from loom_audit.cli.application import SECTIONS, app
+from loom_audit.cli.options import PROGRAM
+
+MARK = "<!-- made from the help texts by loom_audit.cli.reference; do not edit below -->"
+
+
+def commands() -> Iterator[tuple[str, str, str]]:
+    """Section, name and help text of every command, in the order of the help."""
+    group: Any = typer.main.get_command(app)
+    with group.make_context(PROGRAM, ["head"], terminal_width=80) as root:
+        for title in SECTIONS:
+            for name, found in group.commands.items():
+                if found.rich_help_panel == title:
+                    yield from _with_children(root, title, name, found)
+
+
+def _with_children(root: Any, title: str, name: str, found: Any) -> Iterator[tuple[str, str, str]]:
+    context = found.context_class(found, info_name=name, parent=root, terminal_width=80)
+    yield title, name, found.get_help(context)
+    for child, below in getattr(found, "commands", {}).items():
+        inner = below.context_class(below, info_name=child, parent=context, terminal_width=80)
+        yield title, f"{name} {child}", below.get_help(inner)
+
+
+def reference() -> str:
+    """The generated part of docs/cli.md."""
+    parts = [MARK]
+    heading = ""
+    for title, name, text in commands():
+        if title != heading:
+            heading = title
+            parts.append(f"## {title}")
+        parts.append(f"### `{PROGRAM} {name}`\n\n```text\n{text.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Rewrite what stands below the mark in the file named on the command line."""
+    file = Path(sys.argv[1])
+    written = file.read_text("utf-8").partition(MARK)[0] if file.exists() else ""
+    file.write_text(written + reference(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

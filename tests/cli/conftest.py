@@ -1,0 +1,124 @@
+"""Runs `loom-audit` as people do: a process of its own, over a real store and workspace."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Shell:
+    """A person at a shell, in a workspace, with a store of their own."""
+
+    workspace: Path
+    home: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOOM_AUDIT_", "COV_"))}
+        return kept | {
+            "LOOM_AUDIT_HOME": str(self.home),
+            "PYTHONPATH": str(ROOT),
+            "LC_ALL": "C.UTF-8",
+            **self.extra,
+        }
+
+    def __call__(
+        self,
+        *arguments: str | bytes,
+        code: int | None = 0,
+        stdin: bytes = b"",
+        cwd: Path | None = None,
+    ) -> "Ran":
+        done = subprocess.run(
+            [sys.executable, "-m", "loom_audit", *arguments],
+            cwd=cwd or self.workspace,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            timeout=120,
+        )
+        ran = Ran(done.returncode, done.stdout, done.stderr)
+        if code is not None:
+            assert ran.code == code, f"{arguments}: exit {ran.code}\n{ran.text}\n{ran.errors}"
+        assert "Traceback" not in ran.errors, ran.errors
+        return ran
+
+    def records(self, *arguments: str, code: int | None = 0) -> list[dict[str, Any]]:
+        return self(*arguments, "--json", code=code).records
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool; its result."""
+        (result,) = self.records("call", tool, json.dumps(arguments))
+        assert result["success"], result
+        return result
+
+    def numbers(self) -> list[int]:
+        """The numbers of all calls, oldest first."""
+        found = self.records("log", "--oldest-first", "-n", "0")
+        return [record["seq"] for record in found]
+
+    def tree(self) -> dict[str, tuple[str, int, bytes]]:
+        """What is on disk, found by walking it ourselves: kind, mode, content."""
+        return walk(self.workspace)
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "surrogateescape")
+
+    @property
+    def errors(self) -> str:
+        return self.stderr.decode("utf-8", "surrogateescape")
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+def walk(root: Path) -> dict[str, tuple[str, int, bytes]]:
+    found: dict[str, tuple[str, int, bytes]] = {}
+    for folder, folders, files in os.walk(os.fsencode(root)):
+        for name in sorted([*folders, *files]):
+            path = os.path.join(folder, name)
+            stat = os.lstat(path)
+            key = os.path.relpath(path, os.fsencode(root)).decode("utf-8", "surrogateescape")
+            if os.path.islink(path):
+                found[key] = ("symlink", 0, os.readlink(path))
+            elif os.path.isdir(path):
+                found[key] = ("directory", stat.st_mode & 0o7777, b"")
+            else:
+                found[key] = ("file", stat.st_mode & 0o7777, Path(os.fsdecode(path)).read_bytes())
+    return found
+
+
+@pytest.fixture()
+def shell(tmp_path: Path) -> Shell:
+    """A workspace with two files, not yet under audit."""
+    workspace, home = tmp_path / "work", tmp_path / "home"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "a.txt").write_text("one\ntwo\nthree\n")
+    (workspace / "src" / "app.py").write_text("print('hello')\n")
+    return Shell(workspace, home)
+
+
+@pytest.fixture()
+def audited(shell: Shell) -> Shell:
+    """The same, under audit."""
+    shell("init")
+    return shell

@@ -1,0 +1,69 @@
+"""The help texts, and the reference made from them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loom_audit.cli.reference import MARK, commands, reference
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = list(commands())
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for _, name, text in COMMANDS])
+def test_every_command_says_what_it_does_shows_an_example_and_its_exit_codes(
+    name: str, text: str
+) -> None:
+    usage, sentence = text.split("\n\n")[:2]
+    assert usage.startswith(f"Usage: loom-audit {name}")
+    assert re.fullmatch(r"[A-Z].*\.", sentence.strip().replace("\n", " "))
+    assert f"loom-audit {name}" in text.split("Example", 1)[1]
+    assert re.search(r"Exit codes:\n +0  ", text)
+    for option in ("--store", "--workspace", "--json"):
+        assert option in text
+
+
+def test_every_command_of_the_program_is_in_a_section() -> None:
+    from loom_audit.cli.application import app
+
+    registered = {command.name for command in app.registered_commands}
+    registered |= {group.name for group in app.registered_groups}
+    assert registered <= {name for _, name, _ in COMMANDS}
+
+
+def test_no_first_sentence_is_cut_in_the_list_of_commands() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "loom_audit", "--help"],
+        cwd=ROOT,
+        env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "..." not in done.stdout.split("Options:")[1]
+
+
+def test_the_reference_is_what_the_help_says() -> None:
+    written = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    assert MARK in written
+    assert MARK + written.split(MARK)[1] == reference(), (
+        "bring it up to date: python -m loom_audit.cli.reference docs/cli.md"
+    )
+
+
+def test_help_imports_no_database_and_no_server() -> None:
+    code = (
+        "import sys\n"
+        "from loom_audit.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'sqlalchemy', 'sqlmodel', 'fastapi', 'pydantic', 'rich', 'uvicorn', 'alembic'}\n"
+        "print('loaded:', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "loaded: []"

@@ -1,0 +1,235 @@
+"""How arguments are read, and how a command ends."""
+
+import io
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_audit import errors
+from loom_audit.cli import exits
+from loom_audit.cli.options import (
+    Invocation,
+    Shared,
+    carry_out,
+    is_point,
+    point_text,
+    read_choices,
+    read_time,
+    wants_json,
+    workspace_path,
+)
+from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+def every_error() -> list[type[AuditError]]:
+    found = [value for value in vars(errors).values() if isinstance(value, type)]
+    return [one for one in found if issubclass(one, AuditError)]
+
+
+def test_every_error_has_an_exit_code_with_a_meaning() -> None:
+    for kind in every_error():
+        code = exits.exit_code(kind("no"))
+        assert code != exits.OK
+        assert exits.MEANINGS[code]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.ExecutionFailed, 1),
+        (errors.ApprovalDenied, 1),
+        (errors.InvalidArguments, 2),
+        (errors.InvalidPath, 2),
+        (errors.AuditUnavailable, 3),
+        (errors.NotFound, 4),
+        (errors.NoWorkspace, 4),
+        (errors.Conflict, 5),
+        (errors.Corrupt, 6),
+    ],
+)
+def test_an_error_ends_with_its_exit_code(kind: type[AuditError], code: int) -> None:
+    assert exits.exit_code(kind("no")) == code
+
+
+@pytest.mark.parametrize(
+    "text", ["42", "head", "head~3", "@name", "session:abc", "2026-01-02", "2026-01-02T03:04:05Z"]
+)
+def test_points_are_told_from_paths(text: str) -> None:
+    assert is_point(text)
+
+
+@pytest.mark.parametrize("text", ["src", "a.txt", "./42", "head/x", "2026.txt", "", "~/x", "4a"])
+def test_paths_are_told_from_points(text: str) -> None:
+    assert not is_point(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-01T00:00:00Z", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("2026-01-01T02:00:00+02:00", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("2h", NOW - timedelta(hours=2)),
+        ("30m", NOW - timedelta(minutes=30)),
+        ("1w", NOW - timedelta(weeks=1)),
+    ],
+)
+def test_times_are_read(text: str, expected: datetime) -> None:
+    assert read_time(text, NOW) == expected
+
+
+def test_a_date_without_a_zone_is_local() -> None:
+    assert read_time("2026-01-01") == datetime(2026, 1, 1).astimezone(UTC)
+    assert datetime.fromisoformat(point_text("2026-01-01")) == read_time("2026-01-01")
+
+
+@pytest.mark.parametrize("text", ["head~2", "42", "@2026-01-01", "session:x"])
+def test_points_that_are_no_times_stay_as_they_are(text: str) -> None:
+    assert point_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2h ago", "2026-13-01", "-1h"])
+def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        read_time(text)
+    assert caught.value.hint
+
+
+@pytest.fixture()
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    return str(tmp_path / "work")
+
+
+def test_a_path_typed_outside_the_workspace_is_taken_from_its_root(root: str) -> None:
+    assert workspace_path(root, "src/app.py") == "src/app.py"
+    assert workspace_path(root, "./src//x/../app.py") == "src/app.py"
+    assert workspace_path(root, ".") == ""
+    assert workspace_path(root, f"{root}/src") == "src"
+
+
+def test_a_path_typed_inside_the_workspace_is_relative_to_where_one_is(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(f"{root}/src")
+    assert workspace_path(root, "app.py") == "src/app.py"
+    assert workspace_path(root, "../a.txt") == "a.txt"
+    assert workspace_path(root, ".") == "src"
+    assert workspace_path(root, "..") == ""
+
+
+@pytest.mark.parametrize("text", ["..", "../x", "/etc/passwd", "src/../../x", "../work2"])
+def test_a_path_that_leads_out_is_refused(root: str, text: str) -> None:
+    with pytest.raises(InvalidPath):
+        workspace_path(root, text)
+
+
+def test_a_workspace_reached_through_a_symlink_gives_the_same_paths(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(root)
+    monkeypatch.chdir(tmp_path / "link" / "src")
+    assert workspace_path(root, "app.py") == "src/app.py"
+    assert workspace_path(str(tmp_path / "link"), f"{tmp_path}/link/src") == "src"
+
+
+@given(st.binary(min_size=1, max_size=20).filter(lambda b: b"/" not in b and b"\0" not in b))
+def test_any_name_on_disk_can_be_typed(name: bytes) -> None:
+    if name in (b".", b".."):
+        return
+    path = workspace_path("/nowhere/work", os.fsdecode(b"/nowhere/work/d/" + name))
+    assert path.encode("utf-8", "surrogateescape") == b"d/" + name
+
+
+def test_choices_are_read_per_path(root: str) -> None:
+    found = read_choices(root, ["a=b.txt=old", "src/app.py=merge", "x=current"])
+    assert found == {"a=b.txt": "old", "src/app.py": "merge", "x": "current"}
+
+
+@pytest.mark.parametrize("text", ["a.txt", "a.txt=", "a.txt=mine", "old"])
+def test_a_choice_that_is_none_is_refused(root: str, text: str) -> None:
+    with pytest.raises(InvalidArguments):
+        read_choices(root, [text])
+
+
+def test_json_is_wanted_only_by_our_own_arguments() -> None:
+    assert wants_json(["log", "--json"])
+    assert not wants_json(["run", "--", "tool", "--json"])
+
+
+def ended(
+    raised: BaseException, capsys: pytest.CaptureFixture[str], failure: int | None = None
+) -> tuple[int, str]:
+    def body(at: Invocation) -> None:
+        raise raised
+
+    code = carry_out(Shared(), body, {}, failure=failure)
+    return code, capsys.readouterr().err
+
+
+def test_an_error_is_printed_with_its_hint_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, text = ended(errors.NotFound("no such call", hint="look at the log"), capsys)
+    assert (code, text) == (4, "error: no such call\nhint: look at the log\n")
+
+
+def test_an_error_of_the_system_names_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = ended(FileNotFoundError(2, "No such file or directory", "x.txt"), capsys)
+    assert (code, text) == (1, "error: No such file or directory: x.txt\n")
+
+
+def test_a_defect_of_ours_is_one_line_and_says_how_to_see_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOOM_AUDIT_DEBUG", raising=False)
+    code, text = ended(RuntimeError("oops"), capsys)
+    assert code == 1
+    assert text.startswith("error: internal error: RuntimeError: oops\nhint: ")
+    assert "Traceback" not in text
+
+
+def test_a_traceback_is_shown_when_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_DEBUG", "1")
+    _, text = ended(RuntimeError("oops"), capsys)
+    assert "Traceback" in text
+
+
+def test_ctrl_c_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(KeyboardInterrupt(), capsys)[0] == 130
+
+
+def test_a_failure_of_ours_in_run_is_125_whatever_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(errors.NoWorkspace("none"), capsys, failure=125)[0] == 125
+    assert ended(RuntimeError("oops"), capsys, failure=125)[0] == 125
+
+
+def test_options_after_the_command_win_over_those_before_it() -> None:
+    before = Shared("a.db", "w1", json=False)
+    assert before.with_values({"store": "b.db", "workspace": None, "json": True}) == Shared(
+        "b.db", "w1", json=True
+    )
+
+
+def test_a_stream_that_is_not_utf8_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from loom_audit.cli.output import open_output
+
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    open_output(json=False).line("naïve → \N{PILE OF POO}")
+    stream.flush()
+    assert raw.getvalue() == b"na\\xefve \\u2192 \\U0001f4a9\n"
