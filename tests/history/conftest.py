@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit import AuditStore, AuditedWorkspace, Session, ToolResult, open_store
+from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
 
 
 @pytest.fixture

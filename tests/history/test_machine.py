@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from loom_audit import AuditError, Session, open_store
+from loom_audit import AuditError, Session
 from loom_audit.config import Settings
 from loom_audit.session import AuditStore
 from loom_audit.store import open_store as open_parts

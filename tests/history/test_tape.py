@@ -46,7 +46,13 @@ def apply_with_tools(session: Session, root: Path, release: Path) -> None:
             continue
         name = os.fsdecode(path)
         old = now.get(path)
-        if old and old[0] == "file" and old[2] != content and content.isascii() and len(old[2]) < 20_000:
+        if (
+            old
+            and old[0] == "file"
+            and old[2] != content
+            and content.isascii()
+            and len(old[2]) < 20_000
+        ):
             call(
                 "edit_file",
                 path=name,
@@ -58,7 +64,9 @@ def apply_with_tools(session: Session, root: Path, release: Path) -> None:
             coded = base64.b64encode(content).decode()
             call("write_file", path=name, content=coded, encoding="base64")
     modes = [
-        f"chmod {mode:o} '{os.fsdecode(path)}'" for path, (kind, mode, _) in wanted.items() if kind != "symlink"
+        f"chmod {mode:o} '{os.fsdecode(path)}'"
+        for path, (kind, mode, _) in wanted.items()
+        if kind != "symlink"
     ]
     script = root.parent / "modes.sh"
     script.write_text("\n".join(modes))
