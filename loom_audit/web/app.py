@@ -1,0 +1,117 @@
+"""The dashboard: `create_app` for a server of your own, `serve` for this machine."""
+
+import webbrowser
+from http import HTTPStatus
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.session import AuditStore
+from loom_audit.web import calls, checking, overview, points, undoing
+from loom_audit.web.assets import assets
+from loom_audit.web.guard import Guard
+from loom_audit.web.pages import STATUS, Pages
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PORT = 8642
+
+
+def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
+    """The application over an open store; it answers only to loopback host names with `port`."""
+    app = FastAPI(
+        title="loom-audit",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.state.store = store
+    app.state.pages = Pages()
+    for module in (overview, calls, points, undoing, checking):
+        app.include_router(module.router)
+    app.add_api_route("/healthz", healthz, methods=["GET"])
+    app.mount("/static", StaticFiles(directory=assets("static")), name="static")
+    app.add_exception_handler(AuditError, _audit_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _broken)
+    app.add_middleware(Guard, port=port, refuse=app.state.pages.refusal)
+    return app
+
+
+def serve(
+    store: AuditStore, port: int = PORT, open: bool = False, *, host: str = "127.0.0.1"
+) -> None:
+    """Serve the dashboard on loopback until interrupted; InvalidArguments for another address.
+
+    `open` shows it in the person's browser.
+    """
+    if host not in LOOPBACK:
+        raise InvalidArguments(
+            f"the dashboard is served on loopback only, not on {host}",
+            hint="It has no login. From elsewhere, use `ssh -L 8642:127.0.0.1:8642 HOST`.",
+        )
+    app = create_app(store, port=port)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=3,
+        )
+    )
+    if open:
+        webbrowser.open(f"http://127.0.0.1:{port}/")
+    server.run()
+
+
+def healthz() -> Response:
+    return PlainTextResponse("ok\n")
+
+
+def _audit_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, AuditError):
+        raise error
+    pages: Pages = request.app.state.pages
+    return pages.error(request, STATUS.get(error.code, 500), error)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    hint = {
+        404: "Addresses begin with /w/WORKSPACE/; the start page lists the workspaces.",
+        405: "This address does not take that method.",
+    }.get(status, "")
+    pages: Pages = request.app.state.pages
+    phrase = HTTPStatus(status).phrase
+    answer = pages.refusal(request, status, phrase.upper().replace(" ", "_"), phrase + ".", hint)
+    if isinstance(error, HTTPException) and error.headers:
+        answer.headers.update(error.headers)
+    return answer
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    pages: Pages = request.app.state.pages
+    return pages.refusal(
+        request, 400, "INVALID_ARGUMENTS", "The address is not valid.", "Check its numbers."
+    )
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    """The page for a defect of ours; the server logs the traceback."""
+    pages: Pages = request.app.state.pages
+    return pages.refusal(
+        request,
+        500,
+        "INTERNAL",
+        f"The dashboard failed on this page: {type(error).__name__}.",
+        "Nothing was changed by showing it. The terminal that runs it has the details.",
+    )

@@ -1,0 +1,188 @@
+"""The timeline of calls and the page of one call."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.history.timeline import CallDetail, Timeline
+from loom_audit.model.events import Call
+from loom_audit.ports import CallFilter
+from loom_audit.session import AuditedWorkspace
+from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
+from loom_audit.web.pages import Pages, wants_fragment
+from loom_audit.web.places import Here, Query, Render, number
+from loom_audit.web.urls import Fields, address, first, unquoted
+
+router = APIRouter()
+ROWS = 100
+VALUE_CHARACTERS = 20_000
+STATUSES = ("ok", "error", "denied", "timeout", "cancelled", "interrupted", "open")
+FILTERS = ("tool", "status", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of calls, newest first, with the seqs from which the neighbours start."""
+
+    calls: Sequence[Call]
+    older: int | None
+    newer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Arguments or a result as text; `length` counts the characters when it was cut."""
+
+    text: str
+    length: int | None = None
+
+
+@router.get("/w/{workspace}/calls")
+def timeline(request: Request, here: Here, query: Query, pages: Render) -> Response:
+    """All calls of the workspace."""
+    return _listing(request, here, query, pages, None)
+
+
+@router.get("/w/{workspace}/s/{session}")
+def session(request: Request, here: Here, session: str, query: Query, pages: Render) -> Response:
+    """The calls of one session."""
+    return _listing(request, here, query, pages, unquoted(session))
+
+
+@router.get("/w/{workspace}/c/{seq}")
+def call(request: Request, here: Here, seq: int, query: Query, pages: Render) -> Response:
+    """One call: what was asked and answered, its own diff, and taking it back."""
+    detail = here.timeline.call(seq)
+    wanted = first(query, "diff") or None
+    start = number(query, "from") or 0
+    shown, total = joined(detail.changes, detail.moves)
+    if wanted is not None and not any(change.path == wanted for change, _ in shown):
+        raise InvalidArguments(f"call {seq} did not change {wanted}")
+    views = view_changes(
+        detail.changes, here.timeline.content, moves=detail.moves, wanted=wanted, start=start
+    )
+    base = address("w", here.id, "c", detail.call.seq or detail.call.requested)
+    values: dict[str, Any] = {"workspace": here, "views": views, "total": total, "base": base}
+    if wants_fragment(request) and wanted is not None:
+        view = next(view for view in views if view.path == wanted)
+        return pages.fragment(
+            request,
+            "call.html",
+            "file",
+            **values,
+            view=view,
+            old=detail.call.requested,
+            new=detail.call.seq or "head",
+        )
+    older, newer = neighbours(here.timeline, detail.call)
+    return pages.page(
+        request,
+        "call.html",
+        **values,
+        detail=detail,
+        call=detail.call,
+        arguments=as_text(detail.arguments),
+        result=as_text(detail.result),
+        output=output_of(detail),
+        older=older,
+        newer=newer,
+        start=start,
+        next_start=start + FILES_PER_PAGE if start + FILES_PER_PAGE < total else None,
+        here="calls",
+    )
+
+
+def _listing(
+    request: Request, here: AuditedWorkspace, query: Fields, pages: Pages, session: str | None
+) -> Response:
+    status = first(query, "status")
+    if status and status not in STATUSES:
+        raise InvalidArguments(
+            f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUSES) + "."
+        )
+    filters = {name: first(query, name) for name in FILTERS}
+    listing = list_calls(here.timeline, query, session)
+    base = address("w", here.id, *(("s", session) if session else ("calls",)))
+    values: dict[str, Any] = {
+        "workspace": here,
+        "listing": listing,
+        "filters": filters,
+        "base": base,
+        "narrowed": any(filters.values()),
+    }
+    if wants_fragment(request):
+        older = number(query, "before") is not None and first(query, "more")
+        return pages.fragment(request, "calls.html", "rows" if older else "listing", **values)
+    return pages.page(
+        request,
+        "calls.html",
+        **values,
+        session=here.timeline.session(session) if session else None,
+        statuses=STATUSES,
+        here="calls",
+    )
+
+
+def list_calls(timeline: Timeline, query: Fields, session: str | None) -> Listing:
+    """A page of calls by `before` or `after` (seqs of requests) and the filters."""
+    before, after = number(query, "before"), number(query, "after")
+    wanted = CallFilter(
+        after=after or 0,
+        before=before,
+        session=session,
+        tool=first(query, "tool") or None,
+        status=first(query, "status") or None,
+        path=first(query, "path").strip("/") or None,
+        newest_first=after is None,
+        limit=ROWS + 1,
+    )
+    found = timeline.calls(wanted)
+    more, calls = len(found) > ROWS, list(found[:ROWS])
+    if after is not None:
+        calls.reverse()
+        return Listing(
+            calls, calls[-1].requested if calls else None, calls[0].requested if more else None
+        )
+    newer = calls[0].requested if calls and before is not None else None
+    return Listing(calls, calls[-1].requested if more else None, newer)
+
+
+def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
+    """The numbers of the calls of this session before and after a call."""
+    older = timeline.calls(CallFilter(before=call.requested, session=call.session, limit=1))
+    newer = timeline.calls(
+        CallFilter(after=call.requested, session=call.session, newest_first=False, limit=1)
+    )
+    return (
+        (older[0].seq or older[0].requested) if older else None,
+        (newer[0].seq or newer[0].requested) if newer else None,
+    )
+
+
+def output_of(detail: CallDetail) -> Value | None:
+    """The text a tool answered, where its result has one."""
+    result = detail.result
+    output = result.get("output") if isinstance(result, dict) else None
+    return cut(output) if isinstance(output, str) and output else None
+
+
+def as_text(value: Any) -> Value | None:
+    """A JSON value for reading: a flat text as itself, the rest indented."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return cut(value)
+    return cut(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def cut(text: str) -> Value:
+    if len(text) <= VALUE_CHARACTERS:
+        return Value(text)
+    half = VALUE_CHARACTERS // 2
+    middle = f"\n… {len(text) - VALUE_CHARACTERS:,} characters left out …\n"
+    return Value(text[:half] + middle + text[-half:], len(text))

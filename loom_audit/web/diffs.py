@@ -1,0 +1,223 @@
+"""One file's change as a page shows it, within limits a browser can bear.
+
+As on GitHub: up to 400 lines or 20 KiB of difference come with the page, more on request, and
+nothing over 20,000 lines or 1 MiB a version, which can be downloaded instead.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_audit.errors import AuditError
+from loom_audit.model.display import visible_bytes
+from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.textdiff import Diff, Line, diff_lines
+
+AUTO_LINES = 400
+AUTO_BYTES = 20 * 1024
+AUTO_SOURCE = 128 * 1024
+PAGE_SOURCE = 1024 * 1024
+MAX_LINES = 20_000
+MAX_BYTES = 1024 * 1024
+LINE_CHARACTERS = 2_000
+FILES_PER_PAGE = 100
+
+Content = Callable[[FileState], bytes]
+Body = Literal["rows", "later", "binary", "large", "missing", "none"]
+RowKind = Literal["add", "remove", "context", "gap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; `pieces` are texts with whether that stretch changed."""
+
+    kind: RowKind
+    old: int | None = None
+    new: int | None = None
+    pieces: tuple[tuple[str, bool], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """A change ready to show; `added` and `removed` are None where nothing was compared."""
+
+    change: FileChange
+    action: str
+    source: str | None
+    notes: tuple[str, ...]
+    body: Body
+    rows: tuple[Row, ...] = ()
+    added: int | None = None
+    removed: int | None = None
+    problem: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.change.path
+
+
+def view_changes(
+    changes: Sequence[FileChange],
+    content: Content,
+    *,
+    moves: Iterable[Move] = (),
+    wanted: str | None = None,
+    start: int = 0,
+) -> tuple[FileView, ...]:
+    """The views of one page of changes; `wanted` is the path whose diff was asked for."""
+    shown, _ = joined(changes, moves)
+    views: list[FileView] = []
+    spent = 0
+    for change, source in shown[start : start + FILES_PER_PAGE]:
+        auto = spent <= PAGE_SOURCE
+        views.append(
+            view_change(change, content, source=source, forced=change.path == wanted, auto=auto)
+        )
+        if views[-1].body == "rows":
+            spent += _size(change.before) + _size(change.after)
+    return tuple(views)
+
+
+def joined(
+    changes: Sequence[FileChange], moves: Iterable[Move]
+) -> tuple[list[tuple[FileChange, str | None]], int]:
+    """Changes with what they were moved from, and how many there are.
+
+    A rename's deletion is folded into its creation; folders are left out where a path in them
+    changed too, since that says the same.
+    """
+    by_path = {change.path: change for change in changes}
+    source_of = {
+        move.target: move.source
+        for move in moves
+        if move.source in by_path and move.target in by_path
+    }
+    gone = set(source_of.values())
+    above = {path.rsplit("/", n)[0] for path in by_path for n in range(1, path.count("/") + 1)}
+    kept: list[tuple[FileChange, str | None]] = []
+    for change in changes:
+        folder = "directory" in {state.kind for state in (change.before, change.after) if state}
+        whole = change.before is None or change.after is None
+        if change.path in gone or (folder and whole and change.path in above):
+            continue
+        source = source_of.get(change.path)
+        before = by_path[source].before if source else change.before
+        kept.append((FileChange(change.path, before, change.after), source))
+    return kept, len(kept)
+
+
+def view_change(
+    change: FileChange,
+    content: Content,
+    *,
+    source: str | None = None,
+    forced: bool = False,
+    auto: bool = True,
+) -> FileView:
+    """One change; `forced` shows what is over the automatic limits, never what is over all."""
+    action = _action(change, source)
+    notes = tuple(_notes(change))
+    states = [state for state in (change.before, change.after) if state is not None]
+    blobs = [state for state in states if state.kind != "directory"]
+
+    def view(body: Body, problem: str = "") -> FileView:
+        return FileView(change, action, source, notes, body, problem=problem)
+
+    if not blobs or _same_content(change):
+        return view("none")
+    if any(state.size > MAX_BYTES for state in blobs):
+        return view("large")
+    if not forced and (not auto or sum(state.size for state in blobs) > AUTO_SOURCE):
+        return view("later")
+    try:
+        old, new = (
+            content(state) if state is not None and state.kind != "directory" else None
+            for state in (change.before, change.after)
+        )
+    except AuditError as error:
+        return view("missing", error.message)
+    if max(side.count(b"\n") for side in (old, new) if side is not None) > MAX_LINES:
+        return view("large")
+    found = diff_lines(old, new, words=True)
+    if found.binary:
+        return view("binary")
+    rows = tuple(_rows(found))
+    size = sum(len(line.content) for hunk in found.hunks for line in hunk.lines)
+    if not forced and (len(rows) > AUTO_LINES or size > AUTO_BYTES):
+        return FileView(change, action, source, notes, "later", (), found.added, found.removed)
+    return FileView(change, action, source, notes, "rows", rows, found.added, found.removed)
+
+
+def _size(state: FileState | None) -> int:
+    return state.size if state else 0
+
+
+def _same_content(change: FileChange) -> bool:
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return _size(before) + _size(after) == 0
+    return (before.kind, before.blob) == (after.kind, after.blob)
+
+
+def _action(change: FileChange, source: str | None) -> str:
+    if source is not None:
+        return "moved"
+    if change.before is None:
+        return "created"
+    return "deleted" if change.after is None else "modified"
+
+
+def _notes(change: FileChange) -> Iterable[str]:
+    before, after = change.before, change.after
+    if before is None or after is None:
+        state = before or after
+        if state is not None and state.kind != "file":
+            yield state.kind
+        elif state is not None and state.size == 0:
+            yield "empty file"
+        if state is not None and state.kind == "file" and state.mode & 0o111:
+            yield f"executable {state.mode:04o}"
+        return
+    if before.kind != after.kind:
+        yield f"{before.kind} became {after.kind}"
+    elif before.mode != after.mode:
+        yield f"mode {before.mode:04o} → {after.mode:04o}"
+    if _same_content(change):
+        yield "content identical"
+
+
+def _rows(diff: Diff) -> Iterable[Row]:
+    for n, hunk in enumerate(diff.hunks):
+        if n or hunk.old_start > 1 or hunk.new_start > 1:
+            yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
+        for line in hunk.lines:
+            kind: RowKind = {"+": "add", "-": "remove", " ": "context"}[line.kind]  # type: ignore[assignment]
+            yield Row(kind, line.old, line.new, _pieces(line), _ending(line))
+
+
+def _pieces(line: Line) -> tuple[tuple[str, bool], ...]:
+    content = line.content.removesuffix(b"\n")
+    if content.endswith(b"\r"):
+        content = content.removesuffix(b"\r")
+    left = LINE_CHARACTERS
+    pieces: list[tuple[str, bool]] = []
+    at = 0
+    for start, end in (*line.spans, (len(content), len(content))):
+        for piece, changed in ((content[at:start], False), (content[start:end], True)):
+            if piece and left > 0:
+                pieces.append((visible_bytes(piece[: left * 4])[:left], changed))
+                left -= len(pieces[-1][0])
+        at = end
+    return tuple(pieces)
+
+
+def _ending(line: Line) -> str:
+    notes = []
+    if not line.content.endswith(b"\n"):
+        notes.append("no newline at end")
+    if line.content.endswith(b"\r\n"):
+        notes.append("CRLF")
+    if len(line.content) > LINE_CHARACTERS:
+        notes.append(f"cut, {len(line.content):,} bytes")
+    return ", ".join(notes)

@@ -1,0 +1,123 @@
+"""What stands before every route: who may ask, and the headers every answer carries.
+
+A dashboard on loopback is reachable by every page the person has open in a browser. So: a Host
+that is not ours is refused before routing (DNS rebinding), a request that changes something must
+come from our own pages (Sec-Fetch-Site and Origin, as Go's CrossOriginProtection and Datasette
+do), and no answer may run, frame or load anything that is not ours.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Refusal = Callable[[Request, int, str, str, str], Response]
+"""Makes the page for a refused request: (request, status, code, message, hint)."""
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+COMMON = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"vary", b"HX-Request, HX-Request-Type"),
+)
+
+
+def policy(nonce: str) -> str:
+    """The Content-Security-Policy of a page: our files only, scripts by nonce, Trusted Types."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types htmx"
+    )
+
+
+def hosts(port: int) -> frozenset[str]:
+    """The values of the Host header that name this server."""
+    names = ("127.0.0.1", "localhost", "[::1]")
+    found = {f"{name}:{port}" for name in names}
+    return frozenset(found | set(names)) if port == 80 else frozenset(found)
+
+
+class Guard:
+    """ASGI middleware; `refuse` renders the page of a refusal."""
+
+    def __init__(self, app: ASGIApp, *, port: int, refuse: Refusal) -> None:
+        self._app = app
+        self._hosts = hosts(port)
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        nonce = secrets.token_urlsafe(16)
+        scope.setdefault("state", {})["nonce"] = nonce
+        # Routes see the path as it was sent: each parameter is decoded once, as bytes, where it
+        # is used. Decoded here, a name that is not UTF-8 or holds %2F or a newline would be lost.
+        scope["path"] = scope["raw_path"].decode("ascii", "replace")
+        request = Request(scope, receive)
+        answer = self._refusal(request)
+        await (answer or self._app)(scope, receive, _with_headers(send, scope["path"], nonce))
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.getlist("host")
+        if len(host) != 1 or host[0].lower() not in self._hosts:
+            return self._refuse(
+                request,
+                421,
+                "MISDIRECTED",
+                "This server does not answer under that host name.",
+                "Open it by the address that `loom-audit serve` printed.",
+            )
+        if request.method not in SAFE and not self._is_ours(request):
+            return self._refuse(
+                request,
+                403,
+                "CROSS_SITE",
+                "Nothing was changed: the request did not come from this dashboard's own pages.",
+                "Go to the page in this dashboard and press the button there.",
+            )
+        return None
+
+    def _is_ours(self, request: Request) -> bool:
+        site = request.headers.getlist("sec-fetch-site")
+        origin = request.headers.getlist("origin")
+        if len(site) > 1 or len(origin) > 1 or not (site or origin):
+            return False
+        if site and site[0] not in ("same-origin", "none"):
+            return False
+        # Our Referrer-Policy makes browsers send "null" for our own forms; then the site decides.
+        if origin and not (site and origin[0] == "null"):
+            return origin[0].lower() == "http://" + request.headers["host"].lower()
+        return True
+
+
+def _with_headers(send: Send, path: str, nonce: str) -> Send:
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _add_headers(message, path, nonce)
+        await send(message)
+
+    return wrapped
+
+
+def _add_headers(message: MutableMapping[str, Any], path: str, nonce: str) -> None:
+    headers: list[tuple[bytes, bytes]] = list(message.get("headers", []))
+    present = {name.lower() for name, _ in headers}
+    static = path.startswith("/static/") and message["status"] == 200
+    extra: Iterable[tuple[bytes, bytes]] = (
+        *COMMON,
+        (b"content-security-policy", policy(nonce).encode()),
+        (b"cache-control", b"public, max-age=31536000, immutable" if static else b"no-store"),
+    )
+    headers += [(name, value) for name, value in extra if name not in present]
+    message["headers"] = headers

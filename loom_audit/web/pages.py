@@ -1,0 +1,154 @@
+"""From a template and values to an answer; every value is made harmless on its way out.
+
+Two nets, neither of which a template can forget: Jinja2's autoescape (no recorded text becomes
+markup) and `finalize` (no recorded text carries control characters, escape sequences or bidi
+marks unseen). Page and fragment are one template: a fragment is one of its blocks.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2_fragments import render_block
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from loom_audit.errors import AuditError
+from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
+from loom_audit.web.assets import assets, fingerprints
+from loom_audit.web.urls import address, encoded, quoted
+
+STATUS = {
+    "INVALID_PATH": 400,
+    "INVALID_ARGUMENTS": 400,
+    "FILE_NOT_FOUND": 404,
+    "NOT_FOUND": 404,
+    "NO_WORKSPACE": 404,
+    "UNKNOWN_TOOL": 404,
+    "PERMISSION_DENIED": 403,
+    "APPROVAL_DENIED": 403,
+    "BLOCKED_COMMAND": 403,
+    "CONFLICT": 409,
+    "TOO_LARGE": 413,
+    "AUDIT_UNAVAILABLE": 503,
+    "TIMEOUT": 504,
+}
+
+
+class Pages:
+    """Renders the templates of one running dashboard."""
+
+    def __init__(self) -> None:
+        self._static = fingerprints(assets("static"))
+        self._environment = Environment(
+            loader=FileSystemLoader(assets("templates")),
+            autoescape=True,
+            finalize=_harmless,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals.update(
+            static=self._static_address, address=address, encoded=encoded, quoted=quoted
+        )
+        self._environment.filters.update(
+            when=when,
+            stamp=stamp,
+            size=size_text,
+            count=count,
+            took=duration_text,
+            mode=mode,
+            plain=plain,
+            path=visible_path,
+            one_line=one_line,
+        )
+
+    def page(
+        self, request: Request, template: str, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """The whole page."""
+        text = self._environment.get_template(template).render(_common(request, values))
+        return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+
+    def fragment(
+        self, request: Request, template: str, block: str, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """One block of the page, for htmx to swap in."""
+        text = render_block(self._environment, template, block, _common(request, values))
+        return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+
+    def error(self, request: Request, status: int, error: AuditError) -> Response:
+        """The one page for everything that goes wrong."""
+        return self.refusal(
+            request, status, error.code, error.message, error.hint, details=error.details
+        )
+
+    def refusal(
+        self,
+        request: Request,
+        status: int,
+        code: str,
+        message: str,
+        hint: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        links: tuple[tuple[str, str], ...] = (),
+        workspace: Any = None,
+    ) -> Response:
+        values = {
+            "number": status,
+            "phrase": HTTPStatus(status).phrase,
+            "workspace": workspace,
+            "code": code,
+            "message": message,
+            "hint": hint,
+            "details": details or {},
+            "links": links,
+        }
+        if wants_fragment(request):
+            return self.fragment(request, "error.html", "problem", status, **values)
+        return self.page(request, "error.html", status, **values)
+
+    def _static_address(self, name: str) -> str:
+        return f"/static/{name}?v={self._static[name]}"
+
+
+def wants_fragment(request: Request) -> bool:
+    """Whether htmx asks for a part of the page; never when it restores history."""
+    headers = request.headers
+    return headers.get("hx-request") == "true" and "hx-history-restore-request" not in headers
+
+
+def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"nonce": request.state.nonce, "workspace": None, "here": "", **values}
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value, multiline=True)
+    return value
+
+
+def plain(text: str) -> bool:
+    """Whether a text goes through a form field and comes back the same."""
+    return visible_path(text) == text
+
+
+def when(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def stamp(at: datetime) -> str:
+    """RFC 3339 with milliseconds, which is what HTML's `datetime` attribute takes."""
+    return at.isoformat(timespec="milliseconds")
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def mode(bits: int) -> str:
+    return f"{bits:04o}"

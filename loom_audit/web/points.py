@@ -1,0 +1,269 @@
+"""The workspace at a point: folders, files, downloads; two points compared; a path's history."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
+from loom_audit.model.display import visible_bytes
+from loom_audit.model.files import FileState, Tree
+from loom_audit.session import AuditedWorkspace
+from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
+from loom_audit.web.pages import Pages, wants_fragment
+from loom_audit.web.places import Here, Query, Render, number
+from loom_audit.web.urls import address, first, quoted, unquoted
+
+router = APIRouter()
+SHOWN_BYTES = 256 * 1024
+SHOWN_LINES = 5_000
+LINE_CHARACTERS = 2_000
+DUMPED_BYTES = 256
+ENTRIES = 2_000
+HISTORY_ROWS = 100
+PIECE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a folder: `inside` counts the files below a folder."""
+
+    name: str
+    path: str
+    state: FileState
+    inside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """A file's content ready to show: lines, or for binary content a dump of its beginning."""
+
+    lines: tuple[str, ...] = ()
+    dump: tuple[tuple[str, str, str], ...] = ()
+    cut: bool = False
+    problem: str = ""
+    hint: str = ""
+
+
+@router.get("/w/{workspace}/at")
+def choose(here: Here, query: Query) -> Response:
+    """Where the form that asks for a point leads."""
+    point = first(query, "point").strip() or "head"
+    here.timeline.point(point)
+    return RedirectResponse(address("w", here.id, "at", point, path=first(query, "path")), 303)
+
+
+@router.get("/w/{workspace}/at/{point}")
+def slash(here: Here, point: str) -> Response:
+    return RedirectResponse(address("w", here.id, "at", unquoted(point), path=""), 308)
+
+
+@router.get("/w/{workspace}/at/{point}/{path:path}")
+def at(
+    request: Request, here: Here, point: str, path: str, query: Query, pages: Render
+) -> Response:
+    """A folder or a file as it was."""
+    name, path = unquoted(point), unquoted(path).strip("/")
+    seq = here.timeline.point(name)
+    values: dict[str, Any] = {
+        "workspace": here,
+        "here": "files",
+        "point": name,
+        "seq": seq,
+        "path": path,
+        "crumbs": crumbs(path),
+        "head": here.timeline.point("head"),
+    }
+    state = here.timeline.state(path, seq) if path else None
+    if path and state is None:
+        return _absent(request, here, pages, path, name, seq)
+    if state is None or state.kind == "directory":
+        entries = folder(here.timeline.tree(seq), path)
+        start = number(query, "from") or 0
+        return pages.page(
+            request,
+            "folder.html",
+            **values,
+            entries=entries[start : start + ENTRIES],
+            total=len(entries),
+            start=start,
+            next_start=start + ENTRIES if start + ENTRIES < len(entries) else None,
+        )
+    return pages.page(request, "file.html", **values, state=state, text=read_text(here, state))
+
+
+@router.get("/w/{workspace}/raw/{point}/{path:path}")
+def raw(here: Here, point: str, path: str) -> Response:
+    """The bytes as they were, for saving: never shown, never sniffed, never run."""
+    path = unquoted(path)
+    state = here.timeline.state(path, here.timeline.point(unquoted(point)))
+    if state is None or state.blob is None:
+        raise FileNotFound(f"no file {path} at {unquoted(point)}")
+    if state.blob not in here.blobs:
+        here.timeline.content(state)
+    name = quoted(path.rsplit("/", 1)[-1])
+    return StreamingResponse(
+        _stream(here, state),
+        media_type="application/octet-stream",
+        headers={
+            "content-disposition": f"attachment; filename*=UTF-8''{name}",
+            "content-length": str(here.blobs.size(state.blob)),
+            "content-security-policy": "sandbox; default-src 'none'",
+        },
+    )
+
+
+@router.get("/w/{workspace}/compare")
+def choose_two(here: Here, query: Query) -> Response:
+    """Where the form that asks for two points leads; by default what the last session changed."""
+    sessions = here.timeline.sessions(limit=1)
+    start = str(sessions[0].started) if sessions else "0"
+    old, new = first(query, "a").strip() or start, first(query, "b").strip() or "head"
+    return RedirectResponse(address("w", here.id, "compare", f"{old}..{new}"), 303)
+
+
+@router.get("/w/{workspace}/compare/{points}")
+def compare(request: Request, here: Here, points: str, query: Query, pages: Render) -> Response:
+    """What differs between two points."""
+    old_name, dots, new_name = unquoted(points).partition("..")
+    if not (dots and old_name and new_name):
+        raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
+    old, new = here.timeline.point(old_name), here.timeline.point(new_name)
+    changes = here.timeline.diff(old, new)
+    start, wanted = number(query, "from") or 0, first(query, "diff") or None
+    views = view_changes(changes, here.timeline.content, wanted=wanted, start=start)
+    base = address("w", here.id, "compare", f"{old_name}..{new_name}")
+    values: dict[str, Any] = {"workspace": here, "base": base, "old": old, "new": new}
+    if wants_fragment(request) and wanted is not None:
+        view = next((view for view in views if view.path == wanted), None)
+        if view is None:
+            raise InvalidArguments(f"{wanted} is the same at both points")
+        return pages.fragment(request, "compare.html", "file", **values, view=view)
+    total = joined(changes, ())[1]
+    return pages.page(
+        request,
+        "compare.html",
+        **values,
+        old_name=old_name,
+        new_name=new_name,
+        views=views,
+        total=total,
+        start=start,
+        next_start=start + FILES_PER_PAGE if start + FILES_PER_PAGE < total else None,
+        here="compare",
+    )
+
+
+@router.get("/w/{workspace}/history/{path:path}")
+def history(request: Request, here: Here, path: str, query: Query, pages: Render) -> Response:
+    """Every recorded change of a path, and below it when it is a folder; newest first."""
+    path = unquoted(path).strip("/")
+    before = number(query, "before")
+    rows = here.timeline.history(path, below=True, before=before, limit=HISTORY_ROWS + 1)
+    if not rows and before is None:
+        raise FileNotFound(
+            f"nothing on record about {path}",
+            hint="Only paths in the workspace's scope are recorded; names are case-sensitive.",
+        )
+    more = len(rows) > HISTORY_ROWS
+    return pages.page(
+        request,
+        "history.html",
+        workspace=here,
+        path=path,
+        crumbs=crumbs(path),
+        rows=rows[:HISTORY_ROWS],
+        before=before,
+        older=rows[HISTORY_ROWS - 1].seq if more else None,
+        here="files",
+    )
+
+
+def folder(tree: Tree, path: str) -> list[Entry]:
+    """What is in a folder of the tree: folders first, then by name."""
+    prefix = path + "/" if path else ""
+    inside: Counter[str] = Counter()
+    found: list[tuple[str, FileState]] = []
+    for name, state in tree.items():
+        if not name.startswith(prefix):
+            continue
+        child, slash, _ = name[len(prefix) :].partition("/")
+        if not slash:
+            found.append((child, state))
+        elif state.kind != "directory":
+            inside[child] += 1
+    entries = [Entry(name, prefix + name, state, inside[name]) for name, state in found]
+    return sorted(entries, key=lambda entry: (entry.state.kind != "directory", entry.name))
+
+
+def crumbs(path: str) -> tuple[tuple[str, str], ...]:
+    """Each part of a path with the path up to it."""
+    parts = path.split("/") if path else []
+    return tuple((part, "/".join(parts[: n + 1])) for n, part in enumerate(parts))
+
+
+def read_text(here: AuditedWorkspace, state: FileState) -> FileText:
+    """The beginning of a file as lines, or its first bytes as a dump when it is binary."""
+    if state.blob is None:
+        return FileText()
+    try:
+        if state.blob not in here.blobs:
+            here.timeline.content(state)
+        with here.blobs.open(state.blob) as stream:
+            content = stream.read(SHOWN_BYTES + 1)
+    except AuditError as error:
+        return FileText(problem=error.message, hint=error.hint)
+    if b"\0" in content[:8192]:
+        return FileText(dump=tuple(dump(content[:DUMPED_BYTES])), cut=state.size > DUMPED_BYTES)
+    lines = content[:SHOWN_BYTES].split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    cut = len(content) > SHOWN_BYTES or len(lines) > SHOWN_LINES
+    return FileText(tuple(_line(line) for line in lines[:SHOWN_LINES]), cut=cut)
+
+
+def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
+    """Rows of offset, hexadecimal bytes and printable characters, 16 bytes each."""
+    for at in range(0, len(content), 16):
+        row = content[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
+        yield f"{at:08x}", row.hex(" "), text
+
+
+def _line(line: bytes) -> str:
+    text = visible_bytes(line[: LINE_CHARACTERS * 4].removesuffix(b"\r"))
+    return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
+
+
+def _stream(here: AuditedWorkspace, state: FileState) -> Iterator[bytes]:
+    if state.blob is None:
+        return
+    with here.blobs.open(state.blob) as stream:
+        while piece := stream.read(PIECE):
+            yield piece
+
+
+def _absent(
+    request: Request, here: AuditedWorkspace, pages: Pages, path: str, point: str, seq: int
+) -> Response:
+    """The page for a path that was not there, with where it was."""
+    links = [("The workspace at this point", address("w", here.id, "at", point, path=""))]
+    past = here.timeline.history(path, below=True, limit=1000)
+    own = [one for one in past if one.change.path == path and one.change.after is not None]
+    if past:
+        links.append(("Its history", address("w", here.id, "history", path=path)))
+    if nearest := min(own, key=lambda one: abs(one.seq - seq), default=None):
+        there = address("w", here.id, "at", nearest.seq, path=path)
+        links.append((f"As it was at #{nearest.seq}", there))
+    return pages.refusal(
+        request,
+        404,
+        "FILE_NOT_FOUND",
+        f"{path} was not in the workspace at {point}.",
+        "It was there at other times." if own else "Nothing is on record about that name.",
+        links=tuple(links),
+        workspace=here,
+    )
