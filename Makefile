@@ -1,0 +1,56 @@
+# make run    the demo: a recorded agent session and its dashboard
+# make check  what CI runs
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	&& echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test test-deep check bench lock fmt clean
+
+run: $(VENV)/installed
+	$(BIN)/loom-audit demo
+
+test: $(VENV)/installed $(VENV)/needs
+	$(PYTEST)
+
+# deep tests: faults at every system call, long fuzzing; SAMPLE=20 takes that many of them
+test-deep: $(VENV)/installed $(VENV)/needs
+	$(PYTEST) -m deep $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--sample-seed $(SEED))
+
+check: $(VENV)/installed $(VENV)/needs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST)
+
+bench: $(VENV)/installed
+	$(BIN)/python -m benchmarks
+
+fmt: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/python
+	$(BIN)/python .ci/lock.py > .ci/requirements.new
+	mv .ci/requirements.new .ci/requirements.lock
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/python:
+	@test -n "$(PYTHON)" || { echo "loom-audit needs Python 3.11 or newer" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/installed: $(VENV)/python .ci/requirements.lock pyproject.toml
+	$(BIN)/python -m pip install --quiet -r .ci/requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/needs: .ci/needs $(VENV)/python
+	.ci/needs
+	touch $@

@@ -1,0 +1,104 @@
+"""What an installed wheel holds; built with hatchling itself, so that no network is needed."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def build(source: Path, kind: str, into: Path) -> Path:
+    """Through the PEP 517 hooks that an installer calls."""
+    script = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(into)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return into / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def files(*parts: str) -> set[str]:
+    folder = ROOT.joinpath(*parts)
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_every_module_template_static_file_and_migration(wheel: Path) -> None:
+    expected = {f"loom_audit/{name}" for name in files("loom_audit")}
+    expected |= {f"loom_audit/_assets/templates/{name}" for name in files("templates")}
+    expected |= {f"loom_audit/_assets/static/{name}" for name in files("static")}
+    assert names(wheel) == expected
+    assert "loom_audit/py.typed" in expected
+    assert any(name.startswith("loom_audit/migrations/versions/") for name in expected)
+
+
+def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {Path(name).name: name for name in archive.namelist() if ".dist-info/" in name}
+        assert "LICENSE" in inside
+        entry_points = archive.read(inside["entry_points.txt"]).decode()
+        metadata = archive.read(inside["METADATA"]).decode()
+    assert "loom-audit = loom_audit.cli:main" in entry_points
+    assert "License-Expression: MIT" in metadata
+
+
+def test_a_wheel_built_from_the_source_distribution_is_the_same(
+    wheel: Path, tmp_path: Path
+) -> None:
+    sdist = build(ROOT, "sdist", tmp_path)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    assert names(build(source, "wheel", tmp_path)) == names(wheel)
+
+
+def test_an_installed_wheel_runs_its_command(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "a.txt").write_text("one\n")
+
+    def loom_audit(*arguments: str) -> str:
+        script = "import sys, loom_audit.cli as c; assert 'site' in c.__file__; sys.exit(c.main())"
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            cwd=workspace,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    loom_audit("init")
+    assert "a.txt" in loom_audit("ls", "--at", "head")
+
+
+def test_every_pin_of_the_lock_is_plain() -> None:
+    lines = (ROOT / ".ci" / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert len(pins) > 40
+    assert [line for line in pins if "==" not in line or "://" in line or line[0] == "-"] == []
