@@ -17,12 +17,13 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
 from loom_audit.model.payloads import Salts, plain_json, unwrap_text, wrap_text
 
+Side = Literal["before", "after"]
 KEY_BYTES = 64
 _ERASED_KEY = bytes(KEY_BYTES)
 _TAGS: Mapping[str, str] = {"file": "f", "symlink": "l"}
@@ -79,29 +80,56 @@ def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
     return Manifest(changes, moves, body)
 
 
-def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, str]]:
-    """Each content whose key does not open its commitment, as (code, message).
+class Content(NamedTuple):
+    """A content that a manifest names: `digest` is its SHA-256, None when it was erased."""
 
-    Codes: `keys.mismatch`, `keys.erased`, `keys.length`. ValueError when malformed.
+    path: str
+    side: Side
+    size: int
+    digest: bytes | None
+    proven: bool
+
+
+def contents_of(manifest: bytes, keys: bytes | None) -> Iterator[Content]:
+    """The contents in the manifest's order, each proven when its key opens its commitment.
+
+    ValueError when malformed.
     """
     rest = keys or b""
     position = 0
-    for path, *states in json.loads(manifest)["changes"]:
-        for state, side in zip(states, ("before", "after"), strict=True):
+    for path, before, after in json.loads(manifest)["changes"]:
+        sides: tuple[tuple[Side, Any], ...] = (("before", before), ("after", after))
+        for side, state in sides:
             if state is None or state[0] == "d":
                 continue
             key = rest[position : position + KEY_BYTES]
             position += KEY_BYTES
-            shown = ascii(unwrap_text(path))
+            name = path if isinstance(path, str) else unwrap_text(path)
             if not key or key == _ERASED_KEY:
-                yield "keys.erased", f"the content of {shown} {side} the change was erased"
-            elif sha256(key[:32] + b"content" + key[32:]).digest() != _commitment(state[3]):
-                yield (
-                    "keys.mismatch",
-                    f"the content of {shown} {side} the change is not the one on record",
-                )
+                yield Content(name, side, state[2], None, False)
+            else:
+                digest = key[32:]
+                commitment = sha256(key[:32] + b"content" + digest).digest()
+                proven = commitment == _commitment(state[3])
+                yield Content(name, side, state[2], digest, proven)
     if len(rest) not in (0, position):
-        yield "keys.length", f"the manifest has {position} bytes of keys, {len(rest)} are stored"
+        raise ValueError(f"{position} bytes of keys are due, {len(rest)} are stored")
+
+
+def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, str]]:
+    """Each content whose key does not open its commitment, as (code, message).
+
+    Codes: `keys.mismatch`, `keys.erased`, `keys.length`.
+    """
+    try:
+        for content in contents_of(manifest, keys):
+            shown = f"the content of {content.path!a} {content.side} the change"
+            if content.digest is None:
+                yield "keys.erased", f"{shown} was erased"
+            elif not content.proven:
+                yield "keys.mismatch", f"{shown} is not the one on record"
+    except ValueError as error:
+        yield "keys.length", f"the keys of the manifest do not fit it: {error}"
 
 
 def key_blobs(keys: bytes) -> Iterator[BlobId]:

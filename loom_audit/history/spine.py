@@ -1,0 +1,230 @@
+"""The order of events and the Merkle tree over them, recomputed leaf by leaf.
+
+What is wrong is located as closely as the evidence allows: a leaf by its own hash, an event
+exchanged together with its hash by what the next one says came before it, anything rewritten
+further by the stored node over its 256 events, and by the heads kept elsewhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Literal
+
+from loom_audit.model.events import TreeHead
+from loom_audit.model.merkle import Frontier, subtree_root
+from loom_audit.ports import Evidence, StoredEvent
+
+Grade = Literal["tampered", "incomplete", "unreadable"]
+
+_MAX_GAP = 1 << 20
+_UNKNOWN = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and the event it is about, where there is one.
+
+    `tampered`: what is stored is not what was recorded. `incomplete`: something was erased, so
+    it cannot be checked. `unreadable`: the database could not give it out.
+    """
+
+    seq: int | None
+    code: str
+    message: str
+    grade: Grade = "tampered"
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings so far, in the order in which they were made."""
+
+    found: list[Finding] = field(default_factory=list)
+
+    def add(self, seq: int | None, code: str, message: str, grade: Grade = "tampered") -> None:
+        self.found.append(Finding(seq, code, message, grade))
+
+
+class Spine:
+    """Follows a log from its first event to its last, one batch of rows after the other."""
+
+    def __init__(self, evidence: Evidence, heads: Iterable[TreeHead], findings: Findings) -> None:
+        self.frontier = Frontier()
+        self.anchored = 0
+        self.nodes_checked = 0
+        self._log = evidence.log
+        self._findings = findings
+        self._step = evidence.node_levels
+        self._width = 1 << self._step
+        self._nodes = {(level, index): hashed for level, index, hashed in evidence.nodes()}
+        self._doubtful: set[tuple[int, int]] = set()
+        self._heads = sorted(self._own(heads), key=lambda head: head.size)
+        self._heads_wrong = 0
+        self._next = 1
+        self._leaves: list[bytes | None] = []
+        self._prev: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """How many events there are, the missing ones between them included."""
+        return self._next - 1
+
+    def _own(self, heads: Iterable[TreeHead]) -> list[TreeHead]:
+        own = []
+        for head in heads:
+            if head.log == self._log:
+                own.append(head)
+            else:
+                self._findings.add(
+                    None,
+                    "head.log",
+                    f"a head kept elsewhere is of log {head.log}, this is {self._log}:"
+                    " the log was started over, or the head is another workspace's",
+                )
+        return own
+
+    # --- leaves ---------------------------------------------------------------------------
+
+    def add(self, rows: Sequence[StoredEvent]) -> None:
+        """Check the next rows: each leaf's hash, place and predecessor, whole tree nodes."""
+        name = f'"log":"{self._log}"'.encode()
+        leaves, width, prev, due = self._leaves, self._width, self._prev, self._next
+        for seq, _, _, leaf, stored in rows:
+            if seq != due:
+                self._next, self._prev = due, prev
+                if not self._skip_to(seq):
+                    continue
+                leaves, prev = self._leaves, None
+            if leaf is None:
+                self._findings.add(seq, "leaf.unreadable", f"event {seq} cannot be unpacked")
+            else:
+                if sha256(b"\x00" + leaf).digest() != stored:
+                    self._findings.add(
+                        seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
+                    )
+                if b',"seq":%d,' % seq not in leaf or name not in leaf:
+                    self._findings.add(
+                        seq, "event.place", f"event {seq} was recorded at another place"
+                    )
+                if prev is not None and b'"prev":"%b"' % prev.hex().encode() not in leaf:
+                    self._findings.add(
+                        seq - 1,
+                        "event.prev",
+                        f"event {seq} was recorded after another event {seq - 1} than this one",
+                    )
+            prev, due = stored, seq + 1
+            leaves.append(stored)
+            if len(leaves) == width:
+                self._close_node()
+                leaves = self._leaves
+        self._prev, self._next = prev, due
+
+    def _skip_to(self, seq: int) -> bool:
+        """Leave room for the events that are missing before `seq`."""
+        missing = seq - self._next
+        if not 0 < missing <= _MAX_GAP:
+            self._findings.add(seq, "event.place", f"there is an event {seq} out of order")
+            return False
+        which = f"events {self._next} to {seq - 1} are" if missing > 1 else f"event {seq - 1} is"
+        self._findings.add(self._next, "event.missing", f"{which} missing")
+        for _ in range(missing):
+            self._leaves.append(None)
+            if len(self._leaves) == self._width:
+                self._close_node()
+        self._next = seq
+        return True
+
+    # --- tree -----------------------------------------------------------------------------
+
+    def _close_node(self) -> None:
+        """All leaves under a node of the lowest stored level are there: check it."""
+        self._compare_heads()
+        leaves, self._leaves = self._leaves, []
+        key = self._step, self.frontier.size >> self._step
+        stored = self._nodes.get(key)
+        whole = [hashed for hashed in leaves if hashed is not None]
+        if len(whole) == len(leaves):
+            hashed = subtree_root(whole)
+            self._compare_node(key, hashed)
+        else:
+            # What the node says is all there is to go by, so that what follows can be checked
+            hashed = stored or _UNKNOWN
+            self._nodes.pop(key, None)
+            self._doubtful.add(key)
+        for level, index, above in self.frontier.append(hashed, self._step):
+            if level % self._step == 0:
+                self._compare_node((level, index), above)
+
+    def _compare_node(self, key: tuple[int, int], hashed: bytes) -> None:
+        level, index = key
+        self.nodes_checked += 1
+        stored = self._nodes.pop(key, None)
+        if stored == hashed:
+            return
+        below = range(index << self._step, (index + 1) << self._step)
+        known = any((level - self._step, child) in self._doubtful for child in below)
+        self._doubtful.add(key)
+        first, last = (index << level) + 1, (index + 1) << level
+        where = f"the node {index} of level {level}, over events {first} to {last},"
+        if stored is None:
+            self._findings.add(first, "tree.missing", f"{where} is missing")
+        elif not known:
+            self._findings.add(
+                first, "tree.node", f"{where} does not match: it or one of them was changed"
+            )
+
+    def _compare_heads(self) -> None:
+        """Compare the heads whose last event is among the leaves since the last node."""
+        start = self.frontier.size
+        end = start + len(self._leaves)
+        due = [head for head in self._heads if start < head.size <= end or head.size == 0]
+        if not due:
+            return
+        self._heads = [head for head in self._heads if head.size > end]
+        partial = Frontier(start, list(self.frontier.hashes))
+        for head in due:
+            for hashed in self._leaves[partial.size - start : max(0, head.size - start)]:
+                partial.append(hashed or _UNKNOWN)
+            expected = partial.root() if head.size else Frontier().root()
+            if head.root == expected:
+                self.anchored = max(self.anchored, head.size)
+            else:
+                self._report_head(head)
+
+    def _report_head(self, head: TreeHead) -> None:
+        self._heads_wrong += 1
+        if self._heads_wrong == 1:
+            after = f"after {self.anchored} " if self.anchored else ""
+            self._findings.add(
+                head.size,
+                "head.root",
+                f"the head kept elsewhere of {head.size} events does not match:"
+                f" an event {after}up to {head.size} was changed",
+            )
+
+    # --- the end --------------------------------------------------------------------------
+
+    def finish(self) -> bytes:
+        """Check what is left over and give the root over all events."""
+        self._compare_heads()
+        for hashed in self._leaves:
+            self.frontier.append(hashed or _UNKNOWN)
+        if self._heads_wrong > 1:
+            more = self._heads_wrong - 1
+            self._findings.add(None, "head.root", f"{more} later heads do not match either")
+        if self._heads:
+            size = self._heads[-1].size
+            self._findings.add(
+                self.size,
+                "log.short",
+                f"a head kept elsewhere is of {size} events, the log has {self.size}:"
+                f" the last {size - self.size} were removed",
+            )
+        if self._nodes:
+            level, index = max(self._nodes, key=lambda key: (key[1] + 1) << key[0])
+            self._findings.add(
+                self.size,
+                "tree.extra",
+                f"the tree has {len(self._nodes)} nodes too many, over events up to"
+                f" {(index + 1) << level}; the log ends at {self.size}",
+            )
+        return self.frontier.root()
