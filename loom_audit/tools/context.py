@@ -137,12 +137,12 @@ class ToolContext:
 
     # --- reading --------------------------------------------------------------------------
 
-    async def open(self, path: str, reader: Callable[[BinaryIO], T]) -> T:
+    async def open(self, path: str, reader: Callable[[BinaryIO, Entry], T]) -> T:
         """What `reader` makes of a regular file's content, read in the worker thread."""
 
         def step() -> T:
             with self._disk.open(self._path(path)) as stream:
-                return reader(stream)
+                return reader(stream, self._stat(path))
 
         return await in_thread(step)
 

@@ -1,7 +1,7 @@
 """The tools that read and change files: bytes in, bytes out, newlines never translated."""
 
 from base64 import b64encode
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -71,10 +71,11 @@ class ReadFile(Tool):
 
     async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
         first, last = args.line_range or (1, None)
-        part: Part = await ctx.open(
-            args.path, lambda stream: read_part(stream, first, last, args.max_bytes)
-        )
-        entry = await ctx.stat(args.path)
+
+        def reader(stream: BinaryIO, entry: Entry) -> tuple[Part, Entry]:
+            return read_part(stream, first, last, args.max_bytes), entry
+
+        part, entry = await ctx.open(args.path, reader)
         if args.encoding == "base64":
             content = b64encode(part.raw).decode("ascii")
         else:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from loom_audit.errors import ExecutionFailed, InvalidArguments, ToolTimeout
+from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.text import decode
@@ -44,10 +44,12 @@ class SearchFiles(Tool):
     timeout_seconds = 30
 
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
-        top = (await ctx.stat(args.path)).path
+        top = await ctx.stat(args.path)
+        if top.type not in ("file", "directory"):
+            raise InvalidPath(f"{args.path} is neither a file nor a directory")
         request = {
             "pattern": args.pattern,
-            "path": top,
+            "path": top.path,
             "glob": args.file_pattern,
             "skip": sorted(HEAVY | {".git"}),
             "max_matches": MAX_MATCHES,

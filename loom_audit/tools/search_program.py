@@ -10,6 +10,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,10 +39,8 @@ def main() -> None:
             continue
         files += 1
         before = matches
-        for number, line in enumerate(raw.split(b"\n"), 1):
-            text = line.decode("utf-8", "replace").removesuffix("\r")
-            if not text and number > 1 and number == raw.count(b"\n") + 1:
-                continue
+        for number, line in enumerate(BytesIO(raw), 1):
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
             if pattern.search(text):
                 if matches == request["max_matches"]:
                     truncated = True

@@ -1,0 +1,98 @@
+"""A real store, workspace and runner; calls go the whole way."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_audit.model.events import CallFinished, CallRequested, Event
+from loom_audit.ports import EventFilter
+from loom_audit.session import AuditedWorkspace, Session, open_store
+from loom_audit.tools.call import call_tool
+from loom_audit.tools.registry import ToolRegistry
+from loom_audit.tools.tool import ToolResult
+
+
+@dataclass
+class Bench:
+    """One session in one workspace, and the questions tests ask of it."""
+
+    root: Path
+    workspace: AuditedWorkspace
+    session: Session
+    registry: ToolRegistry
+
+    def call(self, tool: Any, arguments: Any, **options: Any) -> ToolResult:
+        async def one() -> ToolResult:
+            return await self.acall(tool, arguments, **options)
+
+        return anyio.run(one)
+
+    async def acall(
+        self, tool: Any, arguments: Any, *, gate: Any = None, **options: Any
+    ) -> ToolResult:
+        recorder = self.session.recorder
+        return await call_tool(
+            self.registry, gate or self.session.gate, recorder, tool, arguments, **options
+        )
+
+    def events(self, *kinds: str) -> list[Event]:
+        return [*self.workspace.log.read(EventFilter(kinds=kinds))]
+
+    def requested(self) -> list[CallRequested]:
+        return [e.fact for e in self.events("call.requested") if isinstance(e.fact, CallRequested)]
+
+    def finished(self) -> list[CallFinished]:
+        return [e.fact for e in self.events("call.finished") if isinstance(e.fact, CallFinished)]
+
+    def last(self) -> CallFinished:
+        return self.finished()[-1]
+
+    def tree(self) -> dict[str, bytes | str | None]:
+        """Everything on disk: a file's bytes, a symlink's target, None for a directory."""
+        found: dict[str, bytes | str | None] = {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
+            if path.is_symlink():
+                found[name] = str(path.readlink())
+            elif path.is_dir():
+                found[name] = None
+            elif path.is_file():
+                found[name] = path.read_bytes()
+            else:
+                found[name] = "special"
+        return found
+
+    def assert_every_call_has_one_finish(self) -> None:
+        asked = [fact.call_id for fact in self.requested()]
+        ended = [fact.call_id for fact in self.finished()]
+        assert sorted(asked) == sorted(ended) == sorted(set(asked))
+        assert not self.workspace.timeline.open_calls()
+
+    def assert_log_agrees_with_disk(self) -> None:
+        status = self.workspace.status()
+        assert (status.drift, status.open_calls) == ((), ())
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder))
+    monkeypatch.delenv("LOOM_AUDIT_STORE", raising=False)
+    return folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path, home: Path) -> Iterator[Bench]:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "src").mkdir()
+    (root / "src" / "main.py").write_text("import os\n\nprint('one')\nprint('two')\n")
+    (root / "notes.txt").write_bytes(b"first\r\nsecond\r\nthird")
+    with open_store() as store:
+        workspace = store.attach(root)
+        with workspace.session("tester") as session:
+            yield Bench(root, workspace, session, session.registry)

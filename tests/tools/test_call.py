@@ -1,0 +1,373 @@
+"""Every request gets exactly one finish, however the call ends."""
+
+import asyncio
+import threading
+import time
+
+import anyio
+import pytest
+
+from loom_audit.errors import AuditUnavailable, PermissionDenied
+from loom_audit.history.recorder import OpenCall
+from loom_audit.tools.approval import AllowAll, Decision, DenyAll
+from loom_audit.tools.call import call_tool
+from loom_audit.tools.tool import Tool, ToolResult
+
+
+class Probe(Tool):
+    """A tool that does what the test says."""
+
+    name = "probe"
+    description = "does what the test says"
+    effect = "write"
+    timeout_seconds = 20
+
+    def __init__(self, action):
+        self.action = action
+
+    async def execute(self, args, ctx):
+        return await self.action(ctx)
+
+
+@pytest.fixture
+def probe(bench):
+    def with_action(action, **attributes):
+        tool = Probe(action)
+        for name, value in attributes.items():
+            setattr(tool, name, value)
+        bench.registry.register(tool)
+        return bench
+
+    return with_action
+
+
+def test_a_bug_in_a_tool_is_a_result(probe, caplog):
+    async def fail(ctx):
+        raise ZeroDivisionError("one / zero")
+
+    bench = probe(fail)
+    result = bench.call("probe", {})
+    assert result.error.code == "EXECUTION_ERROR"
+    assert result.error.details["exception"] == "ZeroDivisionError"
+    assert "one / zero" in str(result.error) and "Traceback" in caplog.text
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_bug_after_a_write_leaves_the_write_on_record(probe):
+    async def fail(ctx):
+        await ctx.write("made", b"1")
+        raise KeyError("x")
+
+    bench = probe(fail)
+    result = bench.call("probe", {})
+    assert not result.success and result.files_changed == ["made"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+@pytest.mark.parametrize("value", [None, {"success": True}, "text"])
+def test_a_tool_that_returns_no_result(probe, value):
+    async def odd(ctx):
+        return value
+
+    bench = probe(odd)
+    assert bench.call("probe", {}).error.code == "EXECUTION_ERROR"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe):
+    async def odd(ctx):
+        await ctx.write("made", b"1", final=True)
+        return ToolResult(True, "fine", {"when": time})
+
+    bench = probe(odd)
+    result = bench.call("probe", {})
+    assert result.error.code == "SERIALIZATION" and result.files_changed == ["made"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_tool_that_takes_too_long_is_stopped(probe):
+    async def wait(ctx):
+        await ctx.write("made", b"1")
+        await anyio.sleep(60)
+
+    bench = probe(wait, timeout_seconds=0.3)
+    result = bench.call("probe", {})
+    assert result.error.code == "TIMEOUT" and result.files_changed == ["made"]
+    assert bench.last().status == "timeout"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_time_limit_of_the_tool_s_own_code_is_not_ours(probe):
+    async def wait(ctx):
+        raise TimeoutError("socket")
+
+    bench = probe(wait)
+    assert bench.call("probe", {}).error.code == "EXECUTION_ERROR"
+
+
+def test_a_step_under_way_at_the_timeout_ends_first(probe):
+    order = []
+
+    def step():
+        time.sleep(0.5)
+        order.append("step ended")
+
+    async def wait(ctx):
+        await ctx.in_thread(step)
+
+    bench = probe(wait, timeout_seconds=0.1)
+    assert bench.call("probe", {}).error.code == "TIMEOUT"
+    order.append("call ended")
+    assert order == ["step ended", "call ended"]
+
+
+def test_a_running_command_is_killed_when_the_call_is_cancelled(bench):
+    async def main():
+        with anyio.move_on_after(1.0) as scope:
+            await bench.acall("shell_execute", {"command": "echo 1 > made; sleep 600"})
+        assert scope.cancelled_caught
+
+    began = time.monotonic()
+    anyio.run(main)
+    assert time.monotonic() - began < 60
+    assert bench.last().status == "cancelled"
+    assert bench.last().result["files_changed"] == ["made"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe):
+    """`asyncio.wait_for` cancels the task itself, which no scope of anyio shields from."""
+    began, order = threading.Event(), []
+
+    def step():
+        began.set()
+        time.sleep(0.5)
+        order.append("step ended")
+
+    async def wait(ctx):
+        await ctx.in_thread(step)
+
+    bench = probe(wait)
+
+    async def main():
+        task = asyncio.ensure_future(bench.acall("probe", {}))
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        order.append("call ended")
+
+    asyncio.run(main())
+    assert order == ["step ended", "call ended"]
+    assert bench.last().status == "cancelled"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_call_left_running_at_the_loop_s_end_is_finished(probe):
+    began = threading.Event()
+
+    def step():
+        began.set()
+        time.sleep(0.3)
+
+    async def wait(ctx):
+        await ctx.write("made", b"1")
+        await ctx.in_thread(step)
+
+    bench = probe(wait)
+
+    async def main():
+        bench.kept = asyncio.ensure_future(bench.acall("probe", {}))
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert bench.last().status == "cancelled"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_cancelling_at_any_moment_leaves_one_finish_and_a_log_that_agrees(bench):
+    async def main():
+        for n in range(40):
+            with anyio.move_on_after(n * 0.001):
+                await bench.acall("write_file", {"path": f"f{n}", "content": str(n)})
+
+    anyio.run(main)
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_denied_call_does_nothing_and_says_by_whom(bench):
+    before = bench.tree()
+    result = bench.call("write_file", {"path": "x", "content": ""}, gate=DenyAll("write"))
+    assert result.error.code == "APPROVAL_DENIED" and bench.tree() == before
+    assert bench.last().status == "denied"
+    (decided,) = bench.events("call.decided")
+    assert (decided.fact.decision, decided.fact.by) == ("denied", "gate:deny-all")
+    assert bench.call("read_file", {"path": "notes.txt"}, gate=DenyAll("write")).success
+    bench.assert_every_call_has_one_finish()
+
+
+class Gate:
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def decide(self, tool, args, call_id, *, asked=""):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("trouble", [RuntimeError("no terminal"), PermissionDenied("not now")])
+def test_a_gate_in_trouble_denies(bench, trouble):
+    result = bench.call("write_file", {"path": "x", "content": ""}, gate=Gate(trouble))
+    assert result.error.code == "APPROVAL_DENIED" and str(trouble) in str(result.error)
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_gate_may_change_the_arguments_and_both_are_on_record(bench):
+    other = {"path": "safe", "content": "x"}
+    gate = Gate(Decision("allowed", "person:me", "elsewhere", other))
+    assert bench.call("write_file", {"path": "x", "content": "x"}, gate=gate).success
+    assert (bench.root / "safe").exists() and not (bench.root / "x").exists()
+    assert bench.requested()[0].arguments["path"] == "x"
+    assert bench.events("call.decided")[0].fact.arguments == other
+
+
+def test_a_gate_s_arguments_are_validated_like_the_caller_s(bench):
+    gate = Gate(Decision("allowed", "person:me", "", {"path": 1}))
+    result = bench.call("write_file", {"path": "x", "content": "x"}, gate=gate)
+    assert result.error.code == "INVALID_ARGUMENTS"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_tool_registered_to_read_cannot_write_or_run(probe):
+    refused = []
+
+    async def overreach(ctx):
+        for attempt in (
+            ctx.write("x", b""),
+            ctx.edit("notes.txt", lambda old: b""),
+            ctx.delete("notes.txt"),
+            ctx.move("notes.txt", "n"),
+            ctx.run("touch", "x"),
+        ):
+            try:
+                await attempt
+            except PermissionDenied:
+                refused.append(True)
+        return ToolResult(True)
+
+    bench = probe(overreach, effect="read")
+    before = bench.tree()
+    bench.call("probe", {})
+    assert len(refused) == 5 and bench.tree() == before
+
+
+def test_a_tool_registered_to_write_cannot_run_commands(probe):
+    async def overreach(ctx):
+        await ctx.run("touch", "x")
+
+    bench = probe(overreach)
+    assert bench.call("probe", {}).error.code == "PERMISSION_DENIED"
+
+
+def test_a_network_tool_is_on_record_before_it_starts(probe):
+    seen = []
+
+    async def look(ctx):
+        seen.extend(bench.requested())
+        return ToolResult(True)
+
+    bench = probe(look, effect="network")
+    assert bench.call("probe", {}).success and len(seen) == 1
+
+
+def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(bench, monkeypatch):
+    def full(*_, **__):
+        raise AuditUnavailable("the disk is full")
+
+    before = bench.tree()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bench.session.recorder.at.log), "append", full)
+        for tool, arguments in (
+            ("write_file", {"path": "x", "content": ""}),
+            ("delete_file", {"path": "notes.txt"}),
+            ("shell_execute", {"command": "touch x"}),
+            ("read_file", {"path": "notes.txt"}),
+        ):
+            result = bench.call(tool, arguments)
+            assert result.error.code == "AUDIT_UNAVAILABLE", tool
+            assert "the disk is full" in result.output and result.data is None
+        assert bench.tree() == before
+    assert bench.call("write_file", {"path": "x", "content": ""}).success
+
+
+def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(bench, monkeypatch):
+    def full(self, *_, **__):
+        self._held.close()
+        raise AuditUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenCall, "finish", full)
+        result = bench.call("write_file", {"path": "x", "content": ""})
+    assert result.error.code == "AUDIT_UNAVAILABLE" and result.files_changed == ["x"]
+    assert "The change was made" in result.output and "recover" in result.output
+
+
+def test_a_call_id_is_used_once(bench):
+    assert bench.call("write_file", {"path": "x", "content": "1"}, call_id="c1").success
+    again = bench.call("write_file", {"path": "x", "content": "2"}, call_id="c1")
+    assert again.error.code == "CONFLICT" and (bench.root / "x").read_text() == "1"
+    bench.assert_every_call_has_one_finish()
+
+
+@pytest.mark.parametrize("call_id", ["", "x" * 300, 7])
+def test_a_call_id_that_is_none_is_refused_on_record(bench, call_id):
+    result = bench.call("read_file", {"path": "notes.txt"}, call_id=call_id)
+    assert result.error.code == "INVALID_ARGUMENTS"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_200_calls_at_once(bench):
+    async def main():
+        results = []
+
+        async def one(n):
+            kind = n % 4
+            if kind == 0:
+                results.append(await bench.acall("read_file", {"path": "notes.txt"}))
+            elif kind == 3:
+                results.append(await bench.acall("read_file", {"path": "missing"}))
+            else:
+                path = f"d{n % 7}/f{n}"
+                results.append(await bench.acall("write_file", {"path": path, "content": str(n)}))
+
+        async with anyio.create_task_group() as group:
+            for n in range(200):
+                group.start_soon(one, n)
+        return results
+
+    results = anyio.run(main)
+    assert len(results) == 200
+    assert sum(result.success for result in results) == 150
+    for n in range(200):
+        if n % 4 in (1, 2):
+            assert (bench.root / f"d{n % 7}/f{n}").read_text() == str(n)
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+    seqs = [event.seq for event in bench.events()]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_without_a_workspace_a_tool_that_needs_one_says_so(bench):
+    async def main():
+        return await call_tool(bench.registry, AllowAll(), None, "read_file", {"path": "x"})
+
+    assert anyio.run(main).error.code == "NO_WORKSPACE"

@@ -1,0 +1,302 @@
+"""What the file tools do to a real directory, and what they say."""
+
+import base64
+import os
+from datetime import datetime
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loom_audit.errors import AuditError
+from loom_audit.tools.approval import Decision
+from loom_audit.tools.call import call_tool
+from loom_audit.tools.text import Replacing, edited
+
+slow = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def test_read_file_gives_content_size_time_and_path(bench):
+    result = bench.call("read_file", {"path": "src/main.py"})
+    text = (bench.root / "src/main.py").read_text()
+    assert result.success and result.output == text
+    data = result.data
+    assert data["path"] == "src/main.py"
+    assert data["content"] == data["contents"] == text
+    assert data["size"] == len(text) and data["truncated"] is False
+    modified = datetime.fromisoformat(data["modified"]).timestamp()
+    assert abs(modified - (bench.root / "src/main.py").stat().st_mtime) < 0.001
+
+
+def test_read_file_of_an_absolute_path_inside(bench):
+    result = bench.call("read_file", {"path": str(bench.root / "src/main.py")})
+    assert result.data["path"] == "src/main.py"
+
+
+def test_read_file_follows_a_symlink_inside(bench):
+    (bench.root / "link").symlink_to("src/main.py")
+    result = bench.call("read_file", {"path": "link"})
+    assert result.output.startswith("import os")
+
+
+def test_read_file_of_a_range_of_lines_keeps_their_ends(bench):
+    result = bench.call("read_file", {"path": "notes.txt", "line_range": [2, 3]})
+    assert result.data["content"] == "second\r\nthird"
+
+
+def test_read_file_of_lines_past_the_end_says_how_many_there_are(bench):
+    result = bench.call("read_file", {"path": "notes.txt", "line_range": [7, 9]})
+    assert result.success and result.data["content"] == ""
+    assert result.output == "[no such lines: notes.txt has 3]"
+
+
+def test_read_file_is_cut_at_max_bytes_between_characters(bench):
+    (bench.root / "é.txt").write_text("éééé")
+    result = bench.call("read_file", {"path": "é.txt", "max_bytes": 5})
+    assert result.data["content"] == "éé" and result.data["truncated"] is True
+    assert result.output == "éé\n[cut at 5 bytes of 8]"
+
+
+def test_read_file_of_a_binary_is_lossy_as_text_and_exact_as_base64(bench):
+    (bench.root / "b.bin").write_bytes(b"a\xff\0b")
+    assert bench.call("read_file", {"path": "b.bin"}).data["content"] == "a\ufffd\0b"
+    exact = bench.call("read_file", {"path": "b.bin", "encoding": "base64"})
+    assert base64.b64decode(exact.data["content"]) == b"a\xff\0b"
+
+
+def test_an_empty_file_reads_as_empty(bench):
+    (bench.root / "empty").touch()
+    assert bench.call("read_file", {"path": "empty"}).data["content"] == ""
+
+
+def test_a_name_that_is_not_utf_8_can_be_written_listed_read_and_deleted(bench):
+    name = os.fsdecode(b"caf\xe9.txt")
+    assert bench.call("write_file", {"path": name, "content": "x"}).success
+    assert (bench.root / name).read_bytes() == b"x"
+    listed = bench.call("list_directory", {"recursive": False})
+    assert name in [entry["name"] for entry in listed.data["entries"]]
+    assert bench.call("read_file", {"path": name}).output == "x"
+    assert bench.call("delete_file", {"path": name}).data == {"deleted": [name]}
+    bench.assert_log_agrees_with_disk()
+
+
+def test_write_file_creates_parents_and_counts_bytes(bench):
+    result = bench.call("write_file", {"path": "a/b/c.txt", "content": "é\r\n"})
+    assert result.success and result.data == {"path": "a/b/c.txt", "size": 4, "created": True}
+    assert (bench.root / "a/b/c.txt").read_bytes() == b"\xc3\xa9\r\n"
+    assert result.files_changed == ["a", "a/b", "a/b/c.txt"]
+    bench.assert_log_agrees_with_disk()
+
+
+def test_write_file_without_create_dirs_needs_the_directory(bench):
+    before = bench.tree()
+    result = bench.call("write_file", {"path": "a/b.txt", "content": "", "createDirs": False})
+    assert not result.success and result.error.code == "FILE_NOT_FOUND"
+    assert bench.tree() == before
+
+
+def test_write_file_keeps_the_permission_bits_of_what_it_replaces(bench):
+    (bench.root / "run.sh").write_text("old")
+    (bench.root / "run.sh").chmod(0o750)
+    assert bench.call("write_file", {"path": "run.sh", "content": "new"}).success
+    assert (bench.root / "run.sh").stat().st_mode & 0o7777 == 0o750
+
+
+def test_write_file_takes_base64(bench):
+    content = base64.b64encode(bytes(range(256))).decode()
+    arguments = {"path": "all.bin", "content": content, "encoding": "base64"}
+    assert bench.call("write_file", arguments).success
+    assert (bench.root / "all.bin").read_bytes() == bytes(range(256))
+
+
+@slow
+@given(content=st.text(max_size=300), name=st.text("abcé 🙂", min_size=1, max_size=20))
+def test_what_write_file_wrote_read_file_gives_back(bench, content, name):
+    path = "t/" + name.strip() + "_"
+    assert bench.call("write_file", {"path": path, "content": content}).success
+    assert (bench.root / path).read_bytes() == content.encode()
+    assert bench.call("read_file", {"path": path}).data["content"] == content
+
+
+@slow
+@given(content=st.binary(max_size=300))
+def test_base64_preserves_every_byte(bench, content):
+    text = base64.b64encode(content).decode()
+    bench.call("write_file", {"path": "b", "content": text, "encoding": "base64"})
+    read = bench.call("read_file", {"path": "b", "encoding": "base64"})
+    assert base64.b64decode(read.data["content"]) == content
+
+
+def test_edit_file_replaces_and_shows_the_lines_around(bench):
+    result = bench.call("edit_file", {"path": "src/main.py", "old_str": "'one'", "new_str": "'1'"})
+    assert result.success
+    assert result.output == (
+        "Edited src/main.py (1 edit):\n     1  import os\n     2  \n     3  print('1')\n"
+        "     4  print('two')"
+    )
+    assert result.data == {
+        "path": "src/main.py",
+        "edits_applied": 1,
+        "original_bytes": 37,
+        "new_bytes": 35,
+    }
+    assert result.files_changed == ["src/main.py"]
+
+
+def test_edits_see_each_other_and_are_written_once(bench):
+    edits = [
+        {"old_str": "one", "new_str": "two"},
+        {"old_str": "two", "new_str": "three", "replace_all": True},
+        {"old_str": "", "new_str": "# end\n"},
+    ]
+    result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
+    assert result.data["edits_applied"] == 3
+    text = (bench.root / "src/main.py").read_text()
+    assert text == "import os\n\nprint('three')\nprint('three')\n# end\n"
+    assert len(bench.events("files.changed")) == 2  # the baseline's and this one
+
+
+def test_edits_are_all_or_nothing(bench):
+    before = bench.tree()
+    edits = [{"old_str": "one", "new_str": "1"}, {"old_str": "nope", "new_str": ""}]
+    result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
+    assert result.error.code == "INVALID_ARGUMENTS" and bench.tree() == before
+
+
+def test_edit_file_creates_a_file_with_an_empty_old_str(bench):
+    result = bench.call("edit_file", {"path": "new/x.txt", "old_str": "", "new_str": "hello"})
+    assert result.success and (bench.root / "new/x.txt").read_text() == "hello"
+
+
+@slow
+@given(
+    content=st.binary(max_size=60),
+    pairs=st.lists(
+        st.tuples(st.text("ab\n\r", max_size=3), st.text("ab\n\r", max_size=3), st.booleans()),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(bench, content, pairs):
+    (bench.root / "e").write_bytes(content)
+    steps = [Replacing(old.encode(), new.encode(), every) for old, new, every in pairs]
+    try:
+        wanted = edited("e", content, steps).after
+    except AuditError:
+        wanted = None
+    edits = [{"old_str": o, "new_str": n, "replace_all": e} for o, n, e in pairs]
+    result = bench.call("edit_file", {"path": "e", "edits": edits})
+    assert result.success == (wanted is not None)
+    assert (bench.root / "e").read_bytes() == (content if wanted is None else wanted)
+
+
+def test_delete_file_deletes_a_link_and_not_its_target(bench):
+    (bench.root / "link").symlink_to("notes.txt")
+    assert bench.call("delete_file", {"path": "link"}).data == {"deleted": ["link"]}
+    assert (bench.root / "notes.txt").exists() and not (bench.root / "link").is_symlink()
+
+
+def test_delete_file_of_a_directory_lists_all_that_is_gone(bench):
+    result = bench.call("delete_file", {"path": "src", "recursive": True})
+    assert result.data == {"deleted": ["src", "src/main.py"]}
+    assert not (bench.root / "src").exists()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_move_file_moves_and_creates_parents(bench):
+    result = bench.call("move_file", {"from": "notes.txt", "to": "docs/n.txt"})
+    assert result.success and result.data == {"from": "notes.txt", "to": "docs/n.txt"}
+    assert (bench.root / "docs/n.txt").exists() and not (bench.root / "notes.txt").exists()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_move_file_overwrites_only_when_told(bench):
+    arguments = {"from": "notes.txt", "to": "src/main.py"}
+    assert bench.call("move_file", arguments).error.code == "CONFLICT"
+    assert bench.call("move_file", {**arguments, "overwrite": True}).success
+    assert (bench.root / "src/main.py").read_bytes().startswith(b"first")
+    bench.assert_log_agrees_with_disk()
+
+
+@pytest.fixture
+def forest(bench):
+    for name in ("src/deep/er/x.py", ".git/config", "node_modules/m/i.js", ".env", "__pycache__/a"):
+        path = bench.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (bench.root / "link").symlink_to("notes.txt")
+    return bench
+
+
+def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest):
+    result = forest.call("list_directory", {})
+    assert result.output.split("\n") == [
+        "./", "  .env", "  link@", "  notes.txt", "  src/", "    deep/", "    main.py"
+    ]  # fmt: skip
+
+
+def test_list_directory_gives_entries_of_one_level(forest):
+    result = forest.call("list_directory", {"path": "src", "recursive": False})
+    entries = {entry["name"]: entry for entry in result.data["entries"]}
+    assert {name: entry["type"] for name, entry in entries.items()} == {
+        "deep": "directory", "main.py": "file"
+    }  # fmt: skip
+    assert entries["main.py"]["size"] == 37
+    times = [datetime.fromisoformat(entry["modified"]) for entry in entries.values()]
+    assert all(time.year > 2000 for time in times)
+
+
+def test_list_directory_recursive_hides_dot_names_unless_asked(forest):
+    plain = forest.call("list_directory", {"recursive": True})
+    names = [entry["name"] for entry in plain.data["entries"]]
+    assert "src/deep/er/x.py" in names and "node_modules" in names
+    assert not [n for n in names if n.startswith((".", "node_modules/"))]
+    hidden = forest.call("list_directory", {"recursive": True, "includeHidden": True})
+    names = [entry["name"] for entry in hidden.data["entries"]]
+    assert ".env" in names and not [n for n in names if n.startswith(".git")]
+
+
+def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench):
+    reasons = []
+
+    class Ask:
+        async def decide(self, tool, args, call_id, *, asked=""):
+            reasons.append(asked)
+            return Decision("allowed", "person:me", "fine" if asked else "")
+
+    for tool, arguments in (
+        ("write_file", {"path": "new", "content": ""}),
+        ("write_file", {"path": "new", "content": "again"}),
+        ("move_file", {"from": "new", "to": "other"}),
+        ("move_file", {"from": "other", "to": "notes.txt", "overwrite": True}),
+        ("delete_file", {"path": "notes.txt"}),
+        ("read_file", {"path": "src/main.py"}),
+    ):
+        assert bench.call(tool, arguments, gate=Ask()).success
+    assert reasons == ["", "overwrites new", "", "overwrites notes.txt", "deletes notes.txt", ""]
+    assert len(bench.events("call.decided")) == 3
+
+
+def test_results_of_a_whole_session_undo_to_the_start(bench):
+    start, seq = bench.tree(), bench.workspace.log.head()
+
+    async def work():
+        for tool, arguments in (
+            ("write_file", {"path": "x/y", "content": "1"}),
+            ("edit_file", {"path": "notes.txt", "old_str": "second", "new_str": "2nd"}),
+            ("move_file", {"from": "src", "to": "lib"}),
+            ("delete_file", {"path": "notes.txt"}),
+        ):
+            recorder, session = bench.session.recorder, bench.session
+            result = await call_tool(bench.registry, session.gate, recorder, tool, arguments)
+            assert result.success, result.output
+
+    anyio.run(work)
+    assert bench.tree() != start
+    bench.workspace.carry_out(bench.workspace.plan_rollback(seq))
+    assert bench.tree() == start

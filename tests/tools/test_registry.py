@@ -1,0 +1,278 @@
+"""Tools, their schemas, and the registry that finds a store by itself."""
+
+import importlib.metadata
+import json
+import os
+
+import anyio
+import pytest
+from jsonschema import Draft202012Validator
+
+from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.session import Connections, open_store
+from loom_audit.tools import registry as registry_module
+from loom_audit.tools.builtin import builtin_registry, builtin_tools
+from loom_audit.tools.context import ToolContext
+from loom_audit.tools.function import tool
+from loom_audit.tools.registry import ToolRegistry
+from loom_audit.tools.tool import Tool, ToolError, ToolResult
+
+
+def execute(registry, *args, **options):
+    async def main():
+        return await registry.execute(*args, **options)
+
+    return anyio.run(main)
+
+
+def test_the_builtin_tools_are_those_of_the_specification():
+    limits = {tool.name: (tool.effect, tool.timeout_seconds) for tool in builtin_tools()}
+    assert limits == {
+        "read_file": ("read", 10),
+        "write_file": ("write", 10),
+        "edit_file": ("write", 10),
+        "delete_file": ("write", 10),
+        "move_file": ("write", 10),
+        "list_directory": ("read", 10),
+        "search_files": ("read", 30),
+        "shell_execute": ("execute", 60),
+    }
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
+def test_schemas_are_valid_in_every_dialect(dialect):
+    for schema in builtin_registry().all_schemas(dialect):
+        inner = schema["function"] if dialect == "openai" else schema
+        key = {"anthropic": "input_schema", "mcp": "inputSchema"}.get(dialect, "parameters")
+        assert inner["name"] and inner["description"]
+        parameters = inner[key]
+        Draft202012Validator.check_schema(parameters)
+        assert parameters["type"] == "object" and parameters["additionalProperties"] is False
+        assert "title" not in json.dumps(parameters)
+        if "outputSchema" in inner:
+            Draft202012Validator.check_schema(inner["outputSchema"])
+
+
+def test_a_schema_is_a_copy():
+    (reader, *_) = builtin_tools()
+    reader.schema()["function"]["parameters"].clear()
+    assert reader.schema()["function"]["parameters"]["required"] == ["path"]
+
+
+def test_move_file_s_arguments_are_from_and_to():
+    move = next(tool for tool in builtin_tools() if tool.name == "move_file")
+    assert [*move.parameters["properties"]] == ["from", "to", "overwrite"]
+
+
+class Echo(Tool):
+    """A tool as the specification writes them: properties and a raw schema."""
+
+    @property
+    def name(self):
+        return "echo"
+
+    description = "says it again"
+    needs_workspace = False
+
+    @property
+    def parameters(self):
+        return {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+    async def execute(self, args, ctx):
+        return ToolResult(True, args["text"])
+
+
+def test_register_get_and_list():
+    registry = ToolRegistry()
+    echo = Echo()
+    registry.register(echo)
+    assert registry.get("echo") is echo and registry.get("other") is None
+    assert registry.list() == [echo]
+    with pytest.raises(Conflict):
+        registry.register(Echo())
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a.b", 7, None])
+def test_a_bad_name_is_refused(name):
+    class Bad(Echo):
+        pass
+
+    Bad.name = name
+    with pytest.raises(InvalidArguments):
+        ToolRegistry().register(Bad())
+
+
+@pytest.mark.parametrize("schema", [{"type": "array"}, {"type": 7}, {}])
+def test_a_bad_schema_is_refused(schema):
+    class Bad(Echo):
+        pass
+
+    Bad.parameters = schema
+    with pytest.raises(InvalidArguments):
+        ToolRegistry().register(Bad())
+
+
+def test_a_tool_that_needs_no_workspace_runs_without_one():
+    registry = ToolRegistry()
+    registry.register(Echo())
+    assert execute(registry, "echo", {"text": "hi"}).output == "hi"
+    assert execute(registry, "echo", {"text": 1}).error.code == "INVALID_ARGUMENTS"
+    assert execute(registry, "ecko", {}).error.code == "UNKNOWN_TOOL"
+
+
+def test_without_a_workspace_the_file_tools_say_so():
+    for name, arguments in (
+        ("read_file", {"path": "x"}),
+        ("write_file", {"path": "x", "content": ""}),
+        ("list_directory", {}),
+        ("search_files", {"pattern": "x"}),
+        ("shell_execute", {"command": "true"}),
+    ):
+        result = execute(builtin_registry(), name, arguments)
+        assert result.error.code == "NO_WORKSPACE"
+        assert json.loads(result.to_json())["error"]["code"] == "NO_WORKSPACE"
+
+
+def test_execute_records_into_the_default_store(tmp_path, home):
+    root = tmp_path / "w"
+    root.mkdir()
+    connections = Connections()
+    registry = builtin_registry(connections)
+    try:
+        assert execute(registry, "write_file", {"path": "x", "content": "1"}, root).success
+        assert execute(registry, "read_file", {"path": "x"}, str(root)).output == "1"
+        assert execute(registry, "nope", {}, root).error.code == "UNKNOWN_TOOL"
+    finally:
+        connections.close()
+    with open_store() as store:
+        calls = store.workspace(root).timeline.calls()
+        assert [call.tool for call in calls] == ["nope", "read_file", "write_file"]
+
+
+def test_many_at_once_in_one_workspace_share_one_session(tmp_path, home):
+    root = tmp_path / "w"
+    root.mkdir()
+    connections = Connections()
+    registry = builtin_registry(connections)
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            for n in range(20):
+                arguments = {"path": f"f{n}", "content": str(n)}
+                group.start_soon(registry.execute, "write_file", arguments, root)
+
+    try:
+        anyio.run(main)
+    finally:
+        connections.close()
+    assert len([*root.iterdir()]) == 20
+    with open_store() as store:
+        assert len(store.workspace(root).timeline.sessions()) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/nonexistent/dir", os.devnull])
+def test_a_directory_that_can_be_no_workspace_is_an_error_result(home, path):
+    connections = Connections()
+    try:
+        result = execute(builtin_registry(connections), "read_file", {"path": "x"}, path)
+    finally:
+        connections.close()
+    assert not result.success and result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND")
+
+
+def test_the_store_is_found_through_the_entry_point(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry_module, "entry_points", lambda **_: ())
+    result = execute(builtin_registry(), "read_file", {"path": "x"}, tmp_path)
+    assert result.error.code == "AUDIT_UNAVAILABLE" and result.error.hint
+
+
+def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatch, caplog):
+    class Point:
+        def __init__(self, value, loaded):
+            self.value, self.loaded = value, loaded
+
+        def load(self):
+            if isinstance(self.loaded, Exception):
+                raise self.loaded
+            return self.loaded
+
+    def twice():
+        return [Echo()]
+
+    points = [
+        Point("a", Echo),
+        Point("b", ImportError("no module named b")),
+        Point("c", twice),
+        Point("d", Echo()),
+    ]
+    monkeypatch.setattr(registry_module, "entry_points", lambda **_: points)
+    registry = builtin_registry()
+    assert [tool.name for tool in registry.list()][8:] == ["echo"]
+    assert "the tools of b cannot be loaded" in caplog.text
+    assert "a tool named echo is registered already" in caplog.text
+
+
+def test_a_function_is_a_tool_by_its_hints():
+    @tool()
+    def add(a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+    registry = ToolRegistry()
+    registry.register(add)
+    assert add.schema("anthropic") == {
+        "name": "add",
+        "description": "Add two numbers.",
+        "input_schema": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 2}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    }
+    result = execute(registry, "add", {"a": 3})
+    assert result.data == {"result": 5} and result.output == "5" and add(1, 1) == 2
+    assert execute(registry, "add", {"a": "3"}).error.code == "INVALID_ARGUMENTS"
+
+
+def test_an_async_function_is_given_the_context_and_writes_on_record(bench):
+    @tool(effect="write", needs_workspace=True)
+    async def stamp(ctx: ToolContext, path: str) -> dict[str, str]:
+        """Write a stamp."""
+        await ctx.write(path, b"stamped")
+        return {"path": path}
+
+    bench.registry.register(stamp)
+    result = bench.call("stamp", {"path": "s"})
+    assert result.data == {"path": "s"} and result.files_changed == ["s"]
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_function_without_hints_is_no_tool():
+    with pytest.raises(InvalidArguments):
+
+        @tool()
+        def bad(a):
+            return a
+
+
+def test_views_of_a_result():
+    error = ToolError("TIMEOUT", "too slow", {"seconds": 3})
+    failed = ToolResult(False, "Error: too slow", {"part": 1}, error=error)
+    assert (failed.ok, failed.value, str(failed.error)) == (False, None, "too slow")
+    done = ToolResult(True, "x", {"n": 1}, ["a"])
+    assert (done.ok, done.value) == (True, {"n": 1})
+    assert json.loads(failed.to_json()) == {
+        "success": False,
+        "output": "Error: too slow",
+        "data": {"part": 1},
+        "files_changed": [],
+        "error": {"code": "TIMEOUT", "message": "too slow", "details": {"seconds": 3}},
+    }
+
+
+def test_the_entry_point_of_the_package_names_what_makes_connections():
+    points = [*importlib.metadata.entry_points(group="loom_audit.connect", name="default")]
+    if not points:
+        pytest.skip("the package is not installed here, only on the path")
+    assert points[0].load() is Connections

@@ -1,0 +1,121 @@
+"""Search against the same search written in three lines, and what stops it."""
+
+import re
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loom_audit.tools.search import SearchFiles
+from loom_audit.tools.search_program import matcher
+
+
+def test_matches_are_listed_by_path_and_line(bench):
+    result = bench.call("search_files", {"pattern": r"pr\w+\("})
+    assert result.output == "src/main.py:3: print('one')\nsrc/main.py:4: print('two')"
+    assert result.data["matches"][0] == {"path": "src/main.py", "line": 3, "text": "print('one')"}
+    assert result.data["count"] == 2 and result.data["truncated"] is False
+
+
+def test_no_match_is_a_success_that_says_so(bench):
+    result = bench.call("search_files", {"pattern": "nowhere"})
+    assert result.success and result.output == "[no matches]" and result.data["files"] == 2
+
+
+def test_line_ends_are_not_part_of_a_line(bench):
+    result = bench.call("search_files", {"pattern": "d$", "path": "notes.txt"})
+    assert [m["line"] for m in result.data["matches"]] == [2, 3]
+
+
+def test_a_directory_a_file_and_an_absolute_path_can_be_searched(bench):
+    for path in ("src", "src/main.py", str(bench.root / "src"), "src/"):
+        result = bench.call("search_files", {"pattern": "import", "path": path})
+        assert result.output == "src/main.py:1: import os"
+
+
+def test_links_binaries_and_heavy_folders_are_skipped(bench):
+    (bench.root / "link").symlink_to("src/main.py")
+    (bench.root / "out").symlink_to("/etc")
+    (bench.root / "b.bin").write_bytes(b"\0import")
+    (bench.root / "node_modules").mkdir()
+    (bench.root / "node_modules/i.js").write_text("import")
+    result = bench.call("search_files", {"pattern": "import|root"})
+    assert [m["path"] for m in result.data["matches"]] == ["src/main.py"]
+    assert result.data["skipped"] == 1
+
+
+def test_search_is_bounded_and_says_so(bench):
+    (bench.root / "many").write_text("x\n" * 3000)
+    (bench.root / "long").write_text("x" * 10**6)
+    result = bench.call("search_files", {"pattern": "x"})
+    assert result.data["count"] == 1000 and result.data["truncated"] is True
+    assert "[more than 1000 matches" in bench.last().result["output"]
+    assert max(len(m["text"]) for m in result.data["matches"]) == 300
+
+
+def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(bench, monkeypatch):
+    monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)
+    (bench.root / "a").write_text("aaaa\n")
+    (bench.root / "b").write_text("a" * 60 + "!\n")
+    result = bench.call("search_files", {"pattern": r"^(a+)+$"})
+    assert result.error.code == "TIMEOUT"
+    assert [m["path"] for m in result.data["matches"]] == ["a"]
+    assert bench.last().status == "timeout"
+    bench.assert_every_call_has_one_finish()
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "fits"),
+    [
+        ("*.py", "a/b.py", True),
+        ("*.py", "a.pyc", False),
+        ("*.{js,ts}", "x/y.ts", True),
+        ("*.{js,ts}", "x/y.tsx", False),
+        ("src/*.py", "src/a.py", True),
+        ("src/*.py", "src/a/b.py", False),
+        ("src/**", "src/a/b.py", True),
+        ("**/b.py", "b.py", True),
+        ("src/**/b.py", "src/b.py", True),
+        ("[ab].c", "x/a.c", True),
+        ("[!ab].c", "a.c", False),
+        ("./src/a?.py", "src/a1.py", True),
+        ("a[.txt", "a[.txt", True),
+    ],
+)
+def test_globs(glob, path, fits):
+    assert matcher(glob)(path) is fits
+
+
+def test_a_file_pattern_limits_the_search(bench):
+    result = bench.call("search_files", {"pattern": "s", "file_pattern": "*.txt"})
+    assert {m["path"] for m in result.data["matches"]} == {"notes.txt"}
+
+
+names = st.text("ab.", min_size=1, max_size=4).filter(lambda n: n.strip("."))
+texts = st.text("ab \n\r", max_size=30)
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    files=st.dictionaries(names, texts, max_size=5),
+    pattern=st.sampled_from(["a+b", "^a", "b$", " ", "."]),
+)
+def test_search_finds_what_a_plain_loop_finds(bench, files, pattern):
+    folder = bench.root / f"s{time.monotonic_ns()}"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode())
+    wanted = []
+    for name in sorted(files):
+        lines = files[name].split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        for number, line in enumerate(lines, 1):
+            line = line[:-1] if line.endswith("\r") else line
+            if re.search(pattern, line):
+                wanted.append((f"{folder.name}/{name}", number, line))
+    found = bench.call("search_files", {"pattern": pattern, "path": folder.name}).data["matches"]
+    assert [(m["path"], m["line"], m["text"]) for m in found] == wanted

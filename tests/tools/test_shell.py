@@ -1,0 +1,74 @@
+"""Commands: what they print, what they change, and how they end."""
+
+import os
+import subprocess
+
+
+def test_both_streams_and_the_changed_files_are_given(bench):
+    result = bench.call(
+        "shell_execute", {"command": "echo out; echo err >&2; echo 1 > new; rm notes.txt"}
+    )
+    assert result.success and result.output == "out\n[stderr]\nerr"
+    assert result.data == {
+        "exit_code": 0, "stdout": "out\n", "stderr": "err\n", "timed_out": False,
+        "truncated": False, "survivors": [],
+    }  # fmt: skip
+    assert result.files_changed == ["new", "notes.txt"]
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_failing_command_is_no_success_and_keeps_its_output(bench):
+    result = bench.call("shell_execute", {"command": "echo partly; exit 3"})
+    assert not result.success and result.error.code == "EXECUTION_ERROR"
+    assert result.data["exit_code"] == 3 and result.data["stdout"] == "partly\n"
+    assert result.output == "Error: The command failed with exit code 3\npartly"
+    assert bench.last().status == "error"
+
+
+def test_a_command_that_says_nothing(bench):
+    assert bench.call("shell_execute", {"command": "true"}).output == "[no output]"
+
+
+def test_it_runs_in_the_named_directory(bench):
+    result = bench.call("shell_execute", {"command": "pwd; ls", "cwd": "src"})
+    assert result.output == f"{bench.root}/src\nmain.py"
+
+
+def test_a_command_is_stopped_at_its_timeout_and_what_it_did_is_on_record(bench):
+    command = "echo begun; echo x > made; sleep 600"
+    result = bench.call("shell_execute", {"command": command, "timeout": 1})
+    assert result.error.code == "TIMEOUT" and result.data["timed_out"] is True
+    assert result.data["stdout"] == "begun\n" and result.data["exit_code"] is None
+    assert result.files_changed == ["made"]
+    assert bench.last().status == "timeout"
+    bench.assert_log_agrees_with_disk()
+
+
+def test_nothing_it_started_outlives_it(bench):
+    mark = f"3{os.getpid()}"
+    command = f"setsid sleep {mark} & (sleep {mark} &) ; sleep {mark}"
+    bench.call("shell_execute", {"command": command, "timeout": 1})
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert f"sleep {mark}" not in listing.stdout.replace(command, "")
+
+
+def test_output_without_end_is_bounded_and_says_so(bench):
+    result = bench.call("shell_execute", {"command": "yes | head -c 3000000; echo end"})
+    assert result.success and result.data["truncated"] is True
+    assert len(result.data["stdout"]) < 300_000 and result.data["stdout"].endswith("end\n")
+    assert len(result.output.encode()) <= 10 * 1024
+    assert len(bench.last().result["output"]) > 200_000
+
+
+def test_bytes_that_are_no_text_are_shown_lossy(bench):
+    result = bench.call("shell_execute", {"command": r"printf 'a\377b'"})
+    assert result.data["stdout"] == "a\ufffdb"
+
+
+def test_the_environment_of_the_call_is_added_and_the_store_is_not_told(bench):
+    result = bench.call(
+        "shell_execute",
+        {"command": 'echo "$MINE $LOOM_AUDIT_HOME"; command -v ls'},
+        environment={"MINE": "yes"},
+    )
+    assert result.output.startswith("yes \n/")

@@ -1,0 +1,166 @@
+"""Ranges, edits and cutting against models that are naive and obviously right."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.tools.text import Replacing, context, decode, edited, encode, read_part
+from loom_audit.tools.tool import MAX_OUTPUT, ToolResult, cut
+
+raw = st.lists(
+    st.sampled_from([b"a", b"bb", b"\n", b"\r\n", "é".encode(), b"\xff", b"\0", "🙂".encode()]),
+    max_size=60,
+).map(b"".join)
+short = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\xff"]), max_size=4).map(b"".join)
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    return [part + b"\n" for part in content.split(b"\n")[:-1]] + (
+        [content.split(b"\n")[-1]] if content.split(b"\n")[-1] else []
+    )
+
+
+@given(raw, st.integers(1, 20), st.integers(0, 20), st.integers(1, 100))
+def test_a_range_is_what_cutting_a_list_of_lines_gives(content, first, more, limit):
+    last = first + more
+    part = read_part(io.BytesIO(content), first, last, limit)
+    wanted = b"".join(lines_of(content)[first - 1 : last])
+    assert part.raw == wanted[:limit]
+    assert part.truncated == (len(wanted) > limit)
+
+
+@given(raw)
+def test_a_file_read_whole_is_the_file_and_its_lines_are_counted(content):
+    part = read_part(io.BytesIO(content), 1, None, 10**6)
+    assert (part.raw, part.truncated, part.lines) == (content, False, len(lines_of(content)))
+
+
+def test_a_range_is_found_across_chunks_of_the_stream():
+    content = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(1, 500))
+    part = read_part(io.BytesIO(content), 300, 301, 10**6)
+    assert part.raw == b"".join(lines_of(content)[299:301])
+
+
+def test_an_endless_line_is_not_read_beyond_the_limit():
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def read(self, size=-1):
+            self.given += size
+            assert self.given < 10**6
+            return b"x" * size
+
+    assert read_part(Endless(), 1, 1, 1000).truncated
+
+
+def naive_edit(content: bytes | None, steps: list[Replacing]) -> bytes | None:
+    """The rules word by word; None where they call for an error."""
+    for step in steps:
+        if not step.old:
+            content = (content or b"") + step.new
+            continue
+        if content is None:
+            return None
+        places = [n for n in range(len(content)) if content[n : n + len(step.old)] == step.old]
+        if not places or (len(places) > 1 and not step.everywhere):
+            return None
+        content = (
+            step.new.join(content.split(step.old))
+            if step.everywhere
+            else content[: places[0]] + step.new + content[places[0] + len(step.old) :]
+        )
+    return content
+
+
+steps = st.lists(st.builds(Replacing, short, short, st.booleans()), min_size=1, max_size=5)
+
+
+@given(st.none() | raw, steps)
+def test_edits_do_what_the_rules_say(content, steps):
+    wanted = naive_edit(content, steps)
+    if wanted is None:
+        with pytest.raises((InvalidArguments, FileNotFound)):
+            edited("f", content, steps)
+    else:
+        assert edited("f", content, steps).after == wanted
+
+
+def test_an_edit_keeps_bytes_that_are_not_utf_8_and_newlines_as_they_are():
+    content = b"\xff\xfe one\r\ntwo\nthree\r"
+    done = edited("f", content, [Replacing(b"two", "zwö".encode())])
+    assert done.after == b"\xff\xfe one\r\nzw\xc3\xb6\nthree\r"
+
+
+def test_overlapping_occurrences_count_as_several():
+    with pytest.raises(InvalidArguments, match="found 2 times"):
+        edited("f", b"aaa", [Replacing(b"aa", b"b")])
+
+
+def test_a_missing_old_str_says_that_line_ends_differ():
+    with pytest.raises(InvalidArguments) as caught:
+        edited("f", b"one\r\ntwo\r\n", [Replacing(b"one\ntwo", b"x")])
+    assert "CRLF" in caught.value.hint
+
+
+def test_an_error_names_which_edit_of_several_failed():
+    with pytest.raises(InvalidArguments, match=r"edit 2 of 2: old_str not found in f: 'nope'"):
+        edited("f", b"one", [Replacing(b"one", b"1"), Replacing(b"nope", b"")])
+
+
+def test_context_shows_numbered_lines_around_the_change():
+    content = b"".join(b"line %d\n" % n for n in range(1, 21))
+    done = edited("f", content, [Replacing(b"line 10\n", b"ten\n10\n")])
+    assert done.contexts == (
+        "     7  line 7\n     8  line 8\n     9  line 9\n    10  ten\n    11  10\n"
+        "    12  line 11\n    13  line 12\n    14  line 13",
+    )
+
+
+@given(raw, st.integers(0, 80), st.integers(0, 30))
+def test_context_of_any_place_is_short_and_starts_with_a_number(content, start, length):
+    start = min(start, len(content))
+    shown = context(content, start, min(len(content), start + length))
+    assert len(shown) < 6000
+    for line in shown.split("\n") if shown else []:
+        assert line.strip()[0].isdigit() or "…" in line
+
+
+@given(raw, st.integers(0, 100))
+def test_a_part_decodes_to_the_start_of_the_whole(content, end):
+    text = decode(content[:end], whole=False)
+    assert decode(content).startswith(text)
+
+
+def test_a_lone_surrogate_is_no_content():
+    with pytest.raises(InvalidArguments, match="lone surrogate at 1"):
+        encode("a\udcff", "content")
+
+
+@given(st.text(alphabet=st.characters(), max_size=400), st.integers(100, 300))
+def test_a_cut_text_fits_keeps_both_ends_and_says_so(text, limit):
+    shown = cut(text, limit)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    assert len(shown.encode("utf-8", "surrogatepass")) <= limit
+    if size <= limit:
+        assert shown == text
+    else:
+        head, tail = (
+            shown.split(f" of {size} bytes left out …]\n")[0].rsplit("\n[… ", 1)[0],
+            (shown.rsplit(f" of {size} bytes left out …]\n", 1)[1]),
+        )
+        assert text.startswith(head) and text.endswith(tail)
+        assert len(head) > 3 and len(tail) > 3
+
+
+def test_a_long_output_is_cut_for_the_model_and_kept_for_the_log():
+    text = "".join(f"line {n}\n" for n in range(10_000))
+    result = ToolResult(True, text)
+    assert len(result.output.encode()) <= MAX_OUTPUT
+    assert result.output.startswith("line 0\n") and result.output.endswith("line 9999\n")
+    assert "bytes left out" in result.output
+    assert result.to_record()["output"] == text
+    assert json.loads(result.to_json())["output"] == result.output
