@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from loom_audit.cli import exits
 from loom_audit.cli.options import Invocation, command
-from loom_audit.cli.records import tree_head_record
+from loom_audit.cli.output import Style
+from loom_audit.cli.records import plain, tree_head_record
 
 if TYPE_CHECKING:
     pass
@@ -31,3 +33,27 @@ def head(at: Invocation) -> None:
             at.output.record(tree_head_record(found))
         else:
             at.output.line(head_line(found))
+
+
+def doctor(at: Invocation) -> int:
+    """Check this machine, the store and the workspaces.
+
+    SQLite's version and settings, permissions, free space, scope rules, the clock. Changes
+    nothing, and goes on after every problem.
+    """
+    from loom_audit.cli.checks import check_all
+    from loom_audit.config import read_settings
+
+    styles: dict[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}
+    problems = 0
+    for check in check_all(read_settings(at.shared.store)):
+        problems += check.verdict == "problem"
+        if at.output.json:
+            at.output.record(plain(check))
+            continue
+        at.output.line(
+            (f"{check.verdict:<8}", styles[check.verdict]), f"{check.name}: ", check.text
+        )
+        if check.hint and check.verdict != "ok":
+            at.output.line("        ", (f"-> {check.hint}", "dim"))
+    return exits.FAILED if problems else exits.OK

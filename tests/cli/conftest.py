@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,7 +106,7 @@ def walk(root: Path) -> dict[str, tuple[str, int, bytes]]:
     return found
 
 
-@pytest.fixture()
+@pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """A workspace with two files, not yet under audit."""
     workspace, home = tmp_path / "work", tmp_path / "home"
@@ -117,7 +116,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(workspace, home)
 
 
-@pytest.fixture()
+@pytest.fixture
 def audited(shell: Shell) -> Shell:
     """The same, under audit."""
     shell("init")

@@ -100,7 +100,7 @@ def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     assert caught.value.hint
 
 
-@pytest.fixture()
+@pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "work" / "src").mkdir(parents=True)
     (tmp_path / "other").mkdir()

@@ -1,0 +1,249 @@
+"""What `doctor` looks at: this machine, the store, and each workspace. Changes nothing."""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from loom_audit.config import Settings
+from loom_audit.errors import AuditError
+from loom_audit.model.display import size_text
+from loom_audit.model.scope import IGNORE_FILE
+from loom_audit.ports import EventFilter
+from loom_audit.session import AuditedWorkspace, open_store
+
+Verdict = Literal["ok", "warning", "problem"]
+
+_TIME = "%Y-%m-%d %H:%M:%SZ"
+ROOM_WARNING = 1024**3
+ROOM_PROBLEM = 64 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: what was found, and what to do about it."""
+
+    name: str
+    verdict: Verdict
+    text: str
+    hint: str = ""
+
+
+def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check]:
+    """Everything, in the order in which one thing leans on another."""
+    here = now or datetime.now(UTC)
+    yield _python()
+    yield _sqlite()
+    yield _sandbox()
+    yield from _folders(settings)
+    yield _room(settings)
+    file = database_file(settings.url)
+    if file is not None and file.exists():
+        yield from _database(file)
+        yield from _workspaces(settings, here)
+    else:
+        yield Check("store", "warning", f"{settings.url} is not there yet", "`loom-audit init`")
+    yield _heads(settings)
+
+
+def database_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for any other database."""
+    prefix = "sqlite:///"
+    return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", "ok", f"Python {found} on {sys.platform}")
+
+
+def _sqlite() -> Check:
+    from loom_audit.sql.engine import SAFE_SQLITE, driver
+
+    module: Any = driver()
+    text = f"SQLite {module.sqlite_version} ({module.__name__})"
+    if module.sqlite_version_info < SAFE_SQLITE:
+        safe = ".".join(map(str, SAFE_SQLITE))
+        return Check(
+            "sqlite",
+            "warning",
+            f"{text}: before {safe} concurrent checkpoints can corrupt a database",
+            "Install pysqlite3, or a Python with a newer SQLite; ours are under one lock.",
+        )
+    return Check("sqlite", "ok", text)
+
+
+def _sandbox() -> Check:
+    from loom_audit.sandbox import open_runner, probe
+
+    runner = open_runner()
+    try:
+        probe(runner)
+    except AuditError as error:
+        return Check("sandbox", "problem", f"{runner.name}: {error.message}", "No command can run.")
+    unconfined = " (commands are not confined)" if runner.name == "plain" else ""
+    return Check("sandbox", "ok", f"{runner.name} works{unconfined}")
+
+
+def _folders(settings: Settings) -> Iterator[Check]:
+    for name, folder in (("data folder", settings.home), ("locks", settings.home / "locks")):
+        if folder.exists():
+            yield _private(name, folder, 0o700)
+    file = database_file(settings.url)
+    for suffix in ("", "-wal", "-shm"):
+        if file is not None and Path(f"{file}{suffix}").exists():
+            yield _private(f"store{suffix}", Path(f"{file}{suffix}"), 0o600)
+
+
+def _private(name: str, path: Path, wanted: int) -> Check:
+    found = path.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    label = f"{path} is {mode:04o}"
+    if found.st_uid != os.getuid():
+        return Check(name, "problem", f"{path} belongs to user {found.st_uid}", "chown it.")
+    if mode & 0o077:
+        return Check(name, "problem", f"{label}: others can read it", f"chmod {wanted:o} '{path}'")
+    if not os.access(path, os.R_OK | os.W_OK):
+        return Check(name, "problem", f"{label}: not writable", f"chmod {wanted:o} '{path}'")
+    return Check(name, "ok", label)
+
+
+def _room(settings: Settings) -> Check:
+    above = next(p for p in (settings.home, *settings.home.parents) if p.exists())
+    free = shutil.disk_usage(above).free
+    text = f"{size_text(free)} free where the store lies"
+    if free < ROOM_PROBLEM:
+        return Check("space", "problem", text, "Free some: a full disk stops every recorded call.")
+    if free < ROOM_WARNING:
+        return Check("space", "warning", text, "Free some before it stops every recorded call.")
+    return Check("space", "ok", text)
+
+
+def _database(file: Path) -> Iterator[Check]:
+    from loom_audit.sql.engine import connect
+    from loom_audit.sql.schema import REVISION, triggers
+
+    try:
+        with closing(connect(str(file), "ro")) as raw:
+            journal = raw.execute("PRAGMA journal_mode").fetchone()[0]
+            rows = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+            there = dict(rows.fetchall())
+            revision = raw.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+    except Exception as error:  # noqa: BLE001 - any error of any driver is what we came to report
+        yield Check("store", "problem", f"cannot be read: {error}", "`loom-audit salvage --to DIR`")
+        return
+    yield _is("store journal", journal == "wal", f"journal mode {journal}", "It must be WAL.")
+    newer = f"revision {revision}, newest known {REVISION}"
+    yield _is("store revision", revision == REVISION, newer, "`loom-audit db upgrade`")
+    missing = [name for name, sql in triggers().items() if there.get(name) != sql]
+    text = f"{len(triggers()) - len(missing)} of {len(triggers())} append-only triggers"
+    yield _is("store triggers", not missing, text, "Somebody altered the store: verify it.")
+    yield from _settings(file)
+
+
+def _settings(file: Path) -> Iterator[Check]:
+    """The settings our own writer connection runs with."""
+    from loom_audit.sql.engine import connect
+
+    wanted = {"synchronous": 2, "foreign_keys": 1, "recursive_triggers": 1, "trusted_schema": 0}
+    try:
+        with closing(connect(str(file), "rw")) as raw:
+            found = {name: raw.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
+    except Exception as error:  # noqa: BLE001 - any error of any driver is what we came to report
+        yield Check("store settings", "problem", f"cannot be written: {error}", "Check its rights.")
+        return
+    text = ", ".join(f"{name}={value}" for name, value in found.items())
+    yield _is("store settings", found == wanted, text, "They must be 2, 1, 1, 0.")
+
+
+def _is(name: str, good: bool, text: str, hint: str) -> Check:
+    return Check(name, "ok", text) if good else Check(name, "problem", text, hint)
+
+
+def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
+    try:
+        with open_store(settings.url) as store:
+            for entry in store.workspaces():
+                name = f"workspace {entry.root}"
+                if not Path(entry.root).is_dir():
+                    yield Check(name, "warning", "is gone", "`loom-audit replay` rebuilds it.")
+                    continue
+                found = partial(_workspace, store.workspace(entry.id), now)
+                yield from _guarded(name, found)
+    except AuditError as error:
+        yield Check("store", "problem", error.message, error.hint)
+
+
+def _guarded(name: str, checks: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+    try:
+        return checks()
+    except AuditError as error:
+        return [Check(name, "problem", error.message, error.hint)]
+
+
+def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
+    name = f"workspace {workspace.root}"
+    checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
+    waiting = workspace.status().interrupted
+    if waiting:
+        text = f"{len(waiting)} interrupted calls"
+        checks.append(Check(name, "warning", text, "`loom-audit recover`"))
+    return checks
+
+
+def _baseline(workspace: AuditedWorkspace, name: str) -> Check:
+    head = workspace.log.head()
+    kinds = ("baseline.finished",)
+    done = next(iter(workspace.timeline.events(EventFilter(kinds=kinds, limit=1))), None)
+    if done is None:
+        return Check(name, "warning", "the baseline is not finished", "`loom-audit init` goes on.")
+    return Check(name, "ok", f"log at {head}, baseline at {done.seq}")
+
+
+def _clock(workspace: AuditedWorkspace, name: str, now: datetime) -> Check:
+    newest = EventFilter(newest_first=True, limit=1)
+    last = next(iter(workspace.timeline.events(newest)), None)
+    if last is not None and last.at > now + timedelta(seconds=2):
+        return Check(
+            name,
+            "problem",
+            f"the clock says {now:{_TIME}}, the last event is of {last.at:{_TIME}}",
+            "Set the clock: points given as a time would name the wrong events.",
+        )
+    return Check(name, "ok", "the clock is not behind the log")
+
+
+def _scope(workspace: AuditedWorkspace, name: str) -> Check:
+    file = Path(workspace.root) / IGNORE_FILE
+    text = file.read_text("utf-8", "replace") if file.is_file() and not file.is_symlink() else ""
+    if text != workspace.at.scope.ignore:
+        return Check(
+            name,
+            "warning",
+            f"{IGNORE_FILE} is not the one that was accepted, which is still in force",
+            "`loom-audit scope accept` when it is right.",
+        )
+    rules = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return Check(name, "ok", f"{rules} rules in {IGNORE_FILE}, accepted")
+
+
+def _heads(settings: Settings) -> Check:
+    if not settings.heads.exists():
+        return Check("tree heads", "ok", f"none kept yet in {settings.heads}")
+    inside = settings.home in settings.heads.parents
+    text = f"{len(list(settings.heads.glob('*.heads')))} files in {settings.heads}"
+    if inside:
+        return Check(
+            "tree heads",
+            "warning",
+            f"{text}, beside the store",
+            "Who can replace the store can replace them: keep a copy elsewhere.",
+        )
+    return Check("tree heads", "ok", text)
