@@ -1,0 +1,238 @@
+"""The change index as one file per workspace, appended to and now and then written anew.
+
+The file is a magic line, eight random bytes that tell one file from its successor, and then
+batches: `length crc32` and a body of columns: kinds, stamps, hashes, NUL-separated paths. A
+batch that is cut short or does not match its checksum ends what is read; what is behind it was
+a cache of stamps, so the paths are hashed again and nothing is lost. Never synced.
+"""
+
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Lock as Mutex
+
+from loom_audit.disk.paths import in_our_words
+from loom_audit.model.files import BlobId
+from loom_audit.ports import IndexEntry, Stamp
+
+MAGIC = b"loom-audit index 1\n"
+_START = len(MAGIC) + 8
+_BATCH = struct.Struct("<QI")
+_HEAD = struct.Struct("<QI")
+_STAMP = struct.Struct("<IQqqQ")
+_ROW_BYTES = 1 + _STAMP.size + 32
+_GONE, _BLOB, _NO_BLOB = 0, 1, 2
+_NO_STAMP, _NO_HASH = bytes(_STAMP.size), bytes(32)
+_SMALL = 1 << 20
+"""Bytes of a file that is never written anew, however many of its rows are outdated."""
+
+_BITS = (1 << 64) - 1
+
+
+class DiskChangeIndex:
+    """A `ports.ChangeIndex` in one file. What is not an index is taken for an empty one."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = os.fspath(path)
+        self._mutex = Mutex()
+        self._entries: dict[str, IndexEntry] = {}
+        self._head = 0
+        self._read = 0
+        self._live = 0
+        self._start = b""
+        self._seen = (0, 0, 0)
+
+    def load(self) -> dict[str, IndexEntry]:
+        with self._mutex:
+            self._refresh()
+            return dict(self._entries)
+
+    def get(self, path: str) -> IndexEntry | None:
+        with self._mutex:
+            self._refresh()
+            return self._entries.get(path)
+
+    def head(self) -> int:
+        with self._mutex:
+            self._refresh()
+            return self._head
+
+    def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
+        with self._mutex, in_our_words(self._path), self._open_for_writing() as descriptor:
+            self._refresh()
+            changed = {
+                path: entry for path, entry in entries.items() if self._entries.get(path) != entry
+            }
+            if not changed and head == self._head:
+                return
+            batch = _encode(changed, head)
+            end = self._read + len(batch)
+            if end > _SMALL and end > 3 * (self._live + len(batch)):
+                self._adopt(changed, head)
+                self._write_anew()
+                return
+            os.ftruncate(descriptor, self._read)
+            _write(descriptor, batch, self._read)
+            self._adopt(changed, head)
+            self._read = end
+            self._seen = _identity(os.fstat(descriptor))
+
+    def clear(self) -> None:
+        with self._mutex, in_our_words(self._path), self._open_for_writing():
+            self._forget()
+            self._write_anew()
+
+    # --- the file -------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._entries = {}
+        self._head = self._read = self._live = 0
+        self._start, self._seen = b"", (0, 0, 0)
+
+    def _adopt(self, changed: Mapping[str, IndexEntry | None], head: int) -> None:
+        self._head = head
+        for path, entry in changed.items():
+            size = _ROW_BYTES + 1 + len(path)
+            if self._entries.pop(path, None) is not None:
+                self._live -= size
+            if entry is not None:
+                self._entries[path] = entry
+                self._live += size
+
+    def _refresh(self) -> None:
+        """Read what other processes have added, or all when the file is another one."""
+        try:
+            seen = os.stat(self._path)
+            now = _identity(seen)
+            if now == self._seen:
+                return
+            with open(self._path, "rb") as file:
+                start = file.read(_START)
+                if start != self._start or seen.st_size < self._read:
+                    self._forget()
+                    self._start = start
+                if start.startswith(MAGIC) and len(start) == _START:
+                    file.seek(max(self._read, _START))
+                    self._read = max(self._read, _START) + self._take_in(file.read())
+            self._seen = now
+        except OSError:
+            self._forget()
+
+    def _take_in(self, data: bytes) -> int:
+        """Apply the whole batches at the beginning of the data; returns their length."""
+        at = 0
+        while at + _BATCH.size <= len(data):
+            length, crc = _BATCH.unpack_from(data, at)
+            start = at + _BATCH.size
+            if length > len(data) - start or length < _HEAD.size:
+                break
+            body = memoryview(data)[start : start + length]
+            if zlib.crc32(body) != crc:
+                break
+            self._adopt(*_decode(body))
+            at = start + length
+        return at
+
+    @contextmanager
+    def _open_for_writing(self) -> Iterator[int]:
+        """The file, locked against other writers, with its magic line."""
+        os.makedirs(os.path.dirname(self._path) or ".", mode=0o700, exist_ok=True)
+        while True:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                seen = os.fstat(descriptor)
+                try:
+                    present = os.stat(self._path).st_ino == seen.st_ino
+                except FileNotFoundError:
+                    present = False
+                if not present:
+                    continue
+                start = os.pread(descriptor, _START, 0)
+                if not start.startswith(MAGIC) or len(start) < _START:
+                    os.ftruncate(descriptor, 0)
+                    _write(descriptor, MAGIC + os.urandom(8), 0)
+                yield descriptor
+                return
+            finally:
+                os.close(descriptor)
+
+    def _write_anew(self) -> None:
+        """One batch with all there is, renamed over the old file."""
+        temporary = f"{self._path}.{os.getpid()}"
+        batch = _encode(self._entries, self._head) if self._entries or self._head else b""
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        start = MAGIC + os.urandom(8)
+        try:
+            _write(descriptor, start + batch, 0)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, self._path)
+        self._start, self._read = start, _START + len(batch)
+
+
+def _identity(seen: os.stat_result) -> tuple[int, int, int]:
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
+    kinds, stamps, hashes = bytearray(), bytearray(), bytearray()
+    for entry in entries.values():
+        if entry is None:
+            kinds.append(_GONE)
+            stamps += _NO_STAMP
+            hashes += _NO_HASH
+            continue
+        (mode, size, mtime, ctime, inode), blob = entry
+        kinds.append(_NO_BLOB if blob is None else _BLOB)
+        stamps += _STAMP.pack(mode, size, mtime, ctime, inode & _BITS)
+        hashes += _NO_HASH if blob is None else bytes.fromhex(blob)
+    paths = "\0".join(entries).encode("utf-8", "surrogateescape")
+    body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, paths))
+    return _BATCH.pack(len(body), zlib.crc32(body)) + body
+
+
+def _decode(body: memoryview) -> tuple[dict[str, IndexEntry | None], int]:
+    """A batch's entries and its head."""
+    head, count = _HEAD.unpack_from(body)
+    if not count:
+        return {}, head
+    stamps_at = _HEAD.size + count
+    hashes_at = stamps_at + count * _STAMP.size
+    paths_at = hashes_at + count * 32
+    kinds = body[_HEAD.size : stamps_at]
+    text = body[hashes_at:paths_at].hex()
+    blobs = [
+        BlobId(text[n * 64 : n * 64 + 64]) if kind == _BLOB else None
+        for n, kind in enumerate(kinds)
+    ]
+    # tuple.__new__ on C iterators: a Python call for each of 100,000 entries takes too long.
+    stamps = map(partial(tuple.__new__, Stamp), _STAMP.iter_unpack(body[stamps_at:hashes_at]))
+    paths = str(body[paths_at:], "utf-8", "surrogateescape").split("\0")
+    entries: dict[str, IndexEntry | None] = dict(
+        zip(
+            paths,
+            map(partial(tuple.__new__, IndexEntry), zip(stamps, blobs, strict=True)),
+            strict=True,
+        )
+    )
+    for path, kind in zip(paths, kinds, strict=True):
+        if kind == _GONE:
+            entries[path] = None
+    return entries, head

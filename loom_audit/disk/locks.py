@@ -1,0 +1,145 @@
+"""Locks by name: flock(2) on a file each, released by the system when the holder dies."""
+
+import fcntl
+import hashlib
+import itertools
+import os
+import random
+import re
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from loom_audit.disk.paths import in_our_words
+from loom_audit.errors import Conflict
+
+_FIRST_WAIT = 0.001
+_LONGEST_WAIT = 0.05
+_LOOKS = 5
+"""How often a lock is tried that is taken "at once": `is_held` in another process holds it
+for an instant."""
+
+
+class DiskLock:
+    """A `ports.Lock` on files in one folder, mode 0700, its files 0600.
+
+    Each hold opens its file anew, so that threads exclude each other as processes do. The
+    descriptors are closed on exec; a forked child that does not exec closes its copies, so
+    that it neither keeps nor releases what its parent holds. Files are never deleted:
+    whoever waits on a deleted one would hold nothing.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = os.fspath(folder)
+        self._held: dict[int, int] = {}
+        self._tokens = itertools.count()
+        with in_our_words(self._folder):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            if os.stat(self._folder).st_uid == os.geteuid():
+                Path(self._folder).chmod(0o700)
+        _close_in_children(weakref.ref(self))
+
+    def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
+        return self._hold(name, timeout)
+
+    @contextmanager
+    def _hold(self, name: str, timeout: float) -> Iterator[None]:
+        token = self._take(name, timeout)
+        try:
+            yield
+        finally:
+            self._release(token)
+
+    def keep(self, name: str) -> Callable[[], None]:
+        token = self._take(name, None)
+        return lambda: self._release(token)
+
+    def is_held(self, name: str) -> bool:
+        path = self._file(name)
+        with in_our_words(path):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                return False
+            try:
+                # Shared, so that two who look do not take each other for holders.
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+            return False
+
+    def _file(self, name: str) -> str:
+        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100]
+        if plain != name or name.startswith("."):
+            plain += "-" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return os.path.join(self._folder, f"{plain}.lock")
+
+    def _take(self, name: str, timeout: float | None) -> int:
+        """Take it, waiting up to `timeout` seconds; None means at once."""
+        path = self._file(name)
+        with in_our_words(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                self._wait(descriptor, name, timeout)
+                os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        token = next(self._tokens)
+        self._held[token] = descriptor
+        return token
+
+    def _wait(self, descriptor: int, name: str, timeout: float | None) -> None:
+        end = time.monotonic() + (timeout or 0)
+        wait, looks = _FIRST_WAIT, 0
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                looks += 1
+            left = end - time.monotonic()
+            if left <= 0 and (timeout is not None or looks >= _LOOKS):
+                raise self._conflict(descriptor, name, timeout)
+            # Uneven waits, so that two who wait do not look in step.
+            pause = wait * random.uniform(0.5, 1.0)
+            time.sleep(pause if timeout is None else min(pause, max(left, 0)))
+            wait = min(wait * 1.5, _LONGEST_WAIT)
+
+    def _conflict(self, descriptor: int, name: str, timeout: float | None) -> Conflict:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        who = f"process {holder}" if holder.isdigit() else "somebody"
+        waited = f" after {timeout:g} s" if timeout else ""
+        return Conflict(
+            f"the lock {name} is still held by {who}{waited}",
+            hint="wait for it to finish, or end that process",
+            details={"lock": name, "holder": int(holder) if holder.isdigit() else None},
+        )
+
+    def _release(self, token: int) -> None:
+        descriptor = self._held.pop(token, None)
+        if descriptor is not None:
+            with suppress(OSError):
+                # Unlocked by name, since a child forked without exec may still have a copy.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def close_copies(self) -> None:
+        """In a forked child: close what the parent holds, which stays locked there."""
+        held, self._held = self._held, {}
+        for descriptor in held.values():
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+def _close_in_children(lock: weakref.ref[DiskLock]) -> None:
+    def close() -> None:
+        found = lock()
+        if found is not None:
+            found.close_copies()
+
+    os.register_at_fork(after_in_child=close)

@@ -1,0 +1,186 @@
+"""Many paths in two phases: all that is new is written and flushed, then all trades places.
+
+ext4 flushes at each rename over an existing file, so files written and renamed one by one are
+no safer and much slower than two flushes of the filesystem.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
+from loom_audit.disk.displaced import ModeChanged, Put, Replaced, remove
+from loom_audit.disk.exchange import Spot, spot
+from loom_audit.disk.paths import failed, shown, split
+from loom_audit.disk.replace import put_at, replace, stage
+from loom_audit.errors import AuditError, InvalidPath
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.ports import Displaced, Replacement
+
+_ROOM = 256
+_USABLE = 0o700
+
+
+def replace_all(
+    beneath: Beneath, steps: Sequence[Replacement], done: dict[int, Displaced]
+) -> Sequence[Displaced]:
+    """Carry out the steps; `done` is filled as they are, by their number."""
+    batch = _Batch(Directories(beneath, _ROOM), steps, done)
+    try:
+        try:
+            batch.check()
+            batch.write()
+            sync_filesystem(beneath)
+            batch.carry_out()
+        finally:
+            batch.tidy()
+            sync_filesystem(beneath)
+    except OSError as error:
+        raise batch.explained(failed(error, batch.path)) from error
+    except AuditError as error:
+        raise batch.explained(error) from error.__cause__
+    return [done[number] for number in range(len(steps))]
+
+
+def _same_content(change: FileChange) -> bool:
+    before, after = change.before, change.after
+    return bool(
+        before and after and before.kind == after.kind == "file" and before.blob == after.blob
+    )
+
+
+def _rank(change: FileChange) -> tuple[int, int]:
+    """Deletions of files, folders deepest first, then folders outermost first, then the rest."""
+    depth = change.path.count("/")
+    if change.after is None:
+        folder = change.before is not None and change.before.kind == "directory"
+        return (1, -depth) if folder else (0, 0)
+    return (2, depth) if change.after.kind == "directory" else (3, 0)
+
+
+@dataclass(slots=True)
+class _Batch:
+    folders: Directories
+    steps: Sequence[Replacement]
+    done: dict[int, Displaced]
+    path: str = ""
+    staged: dict[int, tuple[Spot, Put]] = field(default_factory=dict)
+    unsteady: set[str] = field(default_factory=set)
+    opened: dict[str, int] = field(default_factory=dict)
+    homes: dict[str, str] = field(default_factory=dict)
+    visited: set[str] = field(default_factory=set)
+
+    def explained(self, error: AuditError) -> AuditError:
+        error.details["path"] = shown(self.path)
+        error.details["done"] = len(self.done)
+        return error
+
+    def check(self) -> None:
+        """Find out which folders come and go: no temporary is put into one of those."""
+        seen = set()
+        for step in self.steps:
+            self.path = step.change.path
+            if self.path in seen:
+                raise InvalidPath(f"the path is there twice: {shown(self.path)}")
+            seen.add(self.path)
+            after = step.change.after
+            if after is None or after.kind != "directory" or not self._is_folder(self.path):
+                self.unsteady.add(self.path)
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            found = spot(self.folders, path).lstat()
+        except OSError:
+            return False
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def write(self) -> None:
+        """Every new file and link under a temporary name, not flushed yet."""
+        for number, step in enumerate(self.steps):
+            after = step.change.after
+            if after is None or after.kind == "directory" or _same_content(step.change):
+                continue
+            self.path = step.change.path
+            temporary = Spot(self.folders, self._home(self.path), "").beside()
+            self._make_usable(temporary.parent)
+            if step.content is None:
+                put = stage(temporary, after, None, durable=False)
+            else:
+                with step.content() as content:
+                    put = stage(temporary, after, content, durable=False)
+            self.staged[number] = (temporary, put)
+
+    def _home(self, path: str) -> str:
+        """The nearest folder above that stands before, during and after."""
+        parent = split(path)[0]
+        home = self.homes.get(parent)
+        if home is None:
+            home = parent
+            parts = parent.split("/") if parent else []
+            for n in range(len(parts)):
+                if "/".join(parts[: n + 1]) in self.unsteady:
+                    home = "/".join(parts[:n])
+                    break
+            self.homes[parent] = home
+        return home
+
+    def _make_usable(self, folder: str) -> None:
+        """Let us write in a folder of ours whose mode forbids it, until `tidy`."""
+        if not folder or folder in self.visited:
+            return
+        self.visited.add(folder)
+        found = os.fstat(self.folders.fd(folder))
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & _USABLE != _USABLE and found.st_uid == os.geteuid() != 0:
+            spot(self.folders, folder).chmod(mode | _USABLE)
+            self.opened[folder] = mode
+
+    def carry_out(self) -> None:
+        for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n].change)):
+            step = self.steps[number]
+            self.path = step.change.path
+            self._make_usable(split(self.path)[0])
+            self.done[number] = self._one(number, step)
+
+    def _one(self, number: int, step: Replacement) -> Displaced:
+        change = step.change
+        staged = self.staged.pop(number, None)
+        if staged is not None:
+            temporary, put = staged
+            at = spot(self.folders, change.path)
+            return put_at(temporary, at, put, occupied=change.before is not None)
+        home = self._home(change.path)
+        if change.after is None or change.after.kind == "directory":
+            return self._folder_or_nothing(change, home)
+        if step.content is None:
+            return replace(self.folders, change, None, durable=False, staging=home)
+        with step.content() as content:
+            return replace(self.folders, change, content, durable=False, staging=home)
+
+    def _folder_or_nothing(self, change: FileChange, home: str) -> Displaced:
+        """A folder keeps a mode that lets us work in it to the end of the batch."""
+        after, mode = change.after, 0
+        if after is not None:
+            mode = after.mode
+            if mode & _USABLE != _USABLE and os.geteuid() != 0:
+                after = FileState("directory", None, mode | _USABLE, 0)
+        change = FileChange(change.path, change.before, after)
+        displaced = replace(self.folders, change, None, durable=False, staging=home)
+        before = self.opened.pop(change.path, None)
+        if before is not None and isinstance(displaced, Replaced | ModeChanged):
+            displaced.state_is(FileState("directory", None, before, 0))
+        if after is not None and after.mode != mode:
+            self.opened[change.path] = mode
+            if isinstance(displaced, ModeChanged):
+                displaced.mode = mode
+        return displaced
+
+    def tidy(self) -> None:
+        """Remove what was written and not used, and give folders the mode they should have."""
+        for temporary, _ in self.staged.values():
+            remove(temporary)
+        self.staged.clear()
+        for folder in sorted(self.opened, reverse=True):
+            if self._is_folder(folder):
+                spot(self.folders, folder).chmod(self.opened[folder])

@@ -1,0 +1,156 @@
+"""Paths as text, and what the system says about them in our own errors; no I/O."""
+
+import errno
+import stat
+
+from loom_audit.errors import (
+    AuditError,
+    Conflict,
+    FileNotFound,
+    InvalidPath,
+    PermissionDenied,
+    StorageFailed,
+)
+
+NAME_BYTES = 255
+PATH_BYTES = 4095
+
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "symlink",
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
+
+
+def kind_of(mode: int) -> str:
+    """What an st_mode is: file, symlink, directory, fifo, socket, … ."""
+    return _KINDS.get(stat.S_IFMT(mode), "special file")
+
+
+def shown(path: str) -> str:
+    """A path that can be put in a message and in JSON: bytes that are not UTF-8 escaped."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def join(parent: str, name: str) -> str:
+    return f"{parent}/{name}" if parent else name
+
+
+def split(path: str) -> tuple[str, str]:
+    """The parent ("" for the root) and the name."""
+    parent, _, name = path.rpartition("/")
+    return parent, name
+
+
+def tidy(text: str) -> str:
+    """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is no path here."""
+    if "\0" in text:
+        raise InvalidPath("the path holds a NUL character", hint="remove it")
+    parts: list[str] = []
+    for part in text.split("/"):
+        if part == "..":
+            if not parts:
+                raise InvalidPath(
+                    f"the path leaves the workspace: {_safe(text)}",
+                    hint="name a path inside the workspace",
+                )
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    path = "/".join(parts)
+    try:
+        size = len(path.encode("utf-8", "surrogateescape"))
+        longest = max((len(part.encode("utf-8", "surrogateescape")) for part in parts), default=0)
+    except UnicodeEncodeError as error:
+        raise InvalidPath("the path holds characters that no file name can have") from error
+    if longest > NAME_BYTES:
+        raise InvalidPath(
+            f"a name in the path is {longest} bytes long",
+            hint=f"names are at most {NAME_BYTES} bytes",
+        )
+    if size > PATH_BYTES:
+        raise InvalidPath(
+            f"the path is {size} bytes long", hint=f"paths are at most {PATH_BYTES} bytes"
+        )
+    return path
+
+
+def _safe(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")[:200]
+
+
+def outside(path: str) -> InvalidPath:
+    return InvalidPath(
+        f"the path leads outside the workspace: {shown(path)}",
+        hint="name a path inside the workspace, or the link's target where it may be read",
+        details={"path": shown(path)},
+    )
+
+
+def not_a_file(path: str, mode: int) -> InvalidPath:
+    kind = kind_of(mode)
+    return InvalidPath(
+        f"not a file but a {kind}: {shown(path)}",
+        hint="list it instead" if kind == "directory" else "only files can be read and written",
+        details={"path": shown(path), "kind": kind},
+    )
+
+
+def failed(error: OSError, path: str) -> AuditError:
+    """The system's error as one of ours, naming the path."""
+    number = error.errno or 0
+    where = shown(path) or "the workspace's root"
+    details = {"path": shown(path), "errno": errno.errorcode.get(number, str(number))}
+    if number == errno.ENOENT:
+        return FileNotFound(f"File not found: {where}", details=details)
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        reason = "read-only file system" if number == errno.EROFS else "permission denied"
+        return PermissionDenied(
+            f"{reason}: {where}", hint="check its owner and mode", details=details
+        )
+    if number == errno.ELOOP:
+        return InvalidPath(
+            f"a symlink is in the way, or links go round in a circle: {where}",
+            hint="name the path that the link leads to",
+            details=details,
+        )
+    if number == errno.ENOTDIR:
+        return InvalidPath(
+            f"a folder of the path is not a directory: {where}",
+            hint="choose another path",
+            details=details,
+        )
+    if number == errno.EXDEV:
+        return outside(path)
+    if number in (errno.ENOTEMPTY, errno.EEXIST):
+        return Conflict(f"something is there already: {where}", details=details)
+    if number == errno.EISDIR:
+        return not_a_file(path, stat.S_IFDIR)
+    if number == errno.ENAMETOOLONG:
+        return InvalidPath(f"the path is too long: {where}", details=details)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFailed(
+            f"the disk is full: {where}", hint="free some space and try again", details=details
+        )
+    text = error.strerror or str(error)
+    return StorageFailed(f"{text}: {where}", hint="check the disk", details=details)
+
+
+class in_our_words:
+    """A block whose OSErrors become ours, naming the path."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise failed(error, self._path) from error

@@ -1,0 +1,95 @@
+"""Which directories may be put under audit."""
+
+import contextlib
+import errno
+import os
+import pwd
+from collections.abc import Iterable
+from pathlib import Path
+
+from loom_audit.disk.paths import in_our_words, shown
+from loom_audit.errors import Conflict, InvalidPath
+
+_SYSTEM = ("/proc", "/sys")
+_EXACT = ("/", "/dev", "/etc", "/usr", "/var", "/boot", "/run", "/tmp", "/private/tmp")
+
+
+def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]) -> str:
+    """The real path of a directory that may become a workspace.
+
+    `others` are the roots of the workspaces there are; one that is this directory itself is
+    no obstacle. InvalidPath for what is no directory and for system and home folders;
+    Conflict for a folder that holds, or lies in, the store or another workspace.
+    """
+    text = os.fspath(path)
+    if "\0" in text:
+        raise InvalidPath("the path holds a NUL character", hint="remove it")
+    real = os.path.realpath(text)
+    with in_our_words(text):
+        if not os.path.isdir(real):
+            os.stat(real)
+            raise _refused(text, "no directory", "name the folder that the agent works in")
+        if not os.access(real, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), text)
+    if real in _EXACT or any(_holds(folder, real) for folder in _SYSTEM):
+        raise _refused(real, "a folder of the system", "name a project's own folder")
+    for home in _homes():
+        if _holds(real, home):
+            raise _refused(
+                real,
+                "the home directory" if _same(real, home) else "a folder that holds home",
+                "name a folder in it",
+            )
+    if ".git" in Path(real).parts:
+        raise _refused(real, "inside .git", "name the folder that holds .git")
+    _check_apart(real, os.path.realpath(store_dir), "the store")
+    for other in others:
+        if not _same(real, other):
+            _check_apart(real, other, f"the workspace {shown(other)}")
+    return real
+
+
+def _refused(path: str, reason: str, hint: str) -> InvalidPath:
+    return InvalidPath(
+        f"{shown(path)} cannot be a workspace: it is {reason}",
+        hint=hint,
+        details={"path": shown(path), "reason": reason},
+    )
+
+
+def _check_apart(real: str, other: str, name: str) -> None:
+    if _holds(other, real):
+        relation, hint = "lies inside", "use that one, or name a folder outside it"
+    elif _holds(real, other):
+        relation, hint = "holds", "name a folder beside it"
+    else:
+        return
+    raise Conflict(
+        f"{shown(real)} {relation} {name}",
+        hint=hint,
+        details={"path": shown(real), "other": shown(other)},
+    )
+
+
+def _holds(folder: str, path: str) -> bool:
+    """Whether `path` is the folder or lies in it, by name or (bind mounts, case) by inode."""
+    if path == folder or path.startswith(folder.rstrip("/") + "/"):
+        return True
+    here = Path(path)
+    return any(_same(str(above), folder) for above in (here, *here.parents))
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return one == other or Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def _homes() -> set[str]:
+    homes = set()
+    with contextlib.suppress(RuntimeError):
+        homes.add(os.path.realpath(Path.home()))
+    with contextlib.suppress(KeyError):
+        homes.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
+    return homes - {"/", "/nonexistent"}

@@ -1,0 +1,132 @@
+"""System calls that Python does not offer: openat2, renameat2, syncfs, each probed first.
+
+Sources: openat2(2), renameat2(2), syncfs(2). Nothing here knows of workspaces.
+"""
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import platform
+import struct
+import sys
+from dataclasses import dataclass
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+
+RENAME_NOREPLACE = 1
+RENAME_EXCHANGE = 2
+
+O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
+"""Where there is no O_PATH a folder must be readable to be walked through."""
+
+_OPENAT2 = 437
+_RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "ppc64le": 357}
+_LINUX = sys.platform.startswith("linux")
+_libc = ctypes.CDLL(None, use_errno=True)
+if _LINUX:
+    _libc.syscall.restype = ctypes.c_long
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Which calls may be used; all False is the portable way that works everywhere."""
+
+    openat2: bool = False
+    renameat2: bool = False
+    syncfs: bool = False
+
+
+@functools.cache
+def probe() -> System:
+    """What this kernel (and its seccomp filter) lets us call."""
+    if not _LINUX:
+        return System()
+    return System(_has_openat2(), _has_renameat2(), hasattr(_libc, "syncfs"))
+
+
+def _has_openat2() -> bool:
+    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(openat2(here, b".", os.O_RDONLY | os.O_DIRECTORY, RESOLVE_BENEATH))
+    except OSError:
+        return False
+    finally:
+        os.close(here)
+    return True
+
+
+def _has_renameat2() -> bool:
+    if not hasattr(_libc, "renameat2") and platform.machine() not in _RENAMEAT2:
+        return False
+    try:
+        renameat2(-1, b"a", -1, b"b", RENAME_NOREPLACE)
+    except OSError as error:
+        return error.errno == errno.EBADF
+    return True
+
+
+def _raise(path: bytes) -> None:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), os.fsdecode(path))
+
+
+def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
+    """Open a path so that resolving it keeps the `resolve` promise; OSError.
+
+    EAGAIN means that a rename somewhere made the kernel doubt: try again.
+    """
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    descriptor: int = _libc.syscall(
+        ctypes.c_long(_OPENAT2),
+        ctypes.c_int(directory),
+        ctypes.c_char_p(path),
+        ctypes.c_char_p(how),
+        ctypes.c_size_t(len(how)),
+    )
+    if descriptor < 0:
+        _raise(path)
+    return descriptor
+
+
+def renameat2(source_in: int, source: bytes, target_in: int, target: bytes, flags: int) -> None:
+    """Rename by directory descriptors with RENAME_NOREPLACE or RENAME_EXCHANGE; OSError."""
+    if hasattr(_libc, "renameat2"):
+        done = _libc.renameat2(
+            ctypes.c_int(source_in),
+            ctypes.c_char_p(source),
+            ctypes.c_int(target_in),
+            ctypes.c_char_p(target),
+            ctypes.c_uint(flags),
+        )
+    else:
+        done = _libc.syscall(
+            ctypes.c_long(_RENAMEAT2[platform.machine()]),
+            ctypes.c_int(source_in),
+            ctypes.c_char_p(source),
+            ctypes.c_int(target_in),
+            ctypes.c_char_p(target),
+            ctypes.c_uint(flags),
+        )
+    if done < 0:
+        _raise(source)
+
+
+def syncfs(descriptor: int) -> None:
+    """Flush the filesystem that holds the descriptor; OSError."""
+    if _libc.syncfs(ctypes.c_int(descriptor)) < 0:
+        _raise(b"")
+
+
+def fsync(descriptor: int) -> None:
+    """Make a file or a folder durable, through the drive's cache where the system can."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)

@@ -1,0 +1,291 @@
+"""The directory an agent works in, on a real filesystem."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, cast
+
+from loom_audit.disk import many, replace, system
+from loom_audit.disk import walk as walking
+from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
+from loom_audit.disk.displaced import remove
+from loom_audit.disk.exchange import spot, temporary_name
+from loom_audit.disk.paths import (
+    failed,
+    in_our_words,
+    kind_of,
+    not_a_file,
+    outside,
+    shown,
+    split,
+    tidy,
+)
+from loom_audit.disk.stamps import stamp_of
+from loom_audit.disk.system import System
+from loom_audit.errors import InvalidPath, StorageFailed
+from loom_audit.model.files import FileChange
+from loom_audit.model.scope import NEVER, TEMPORARY, Scope
+from loom_audit.ports import Displaced, Replacement, Stamp
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_CHUNK = 1 << 20
+
+
+class DiskWorkspace:
+    """A `ports.Workspace` on disk. Usable from any thread; writers hold the workspace lock.
+
+    `exclude` are absolute paths (the store, other workspaces) that are never recorded nor
+    written; `calls` are the system calls to use, by default all this kernel has.
+    """
+
+    def __init__(
+        self, root: str, *, exclude: Iterable[str] = (), calls: System | None = None
+    ) -> None:
+        if sys.getfilesystemencoding() != "utf-8":
+            raise StorageFailed(
+                f"file names are in {sys.getfilesystemencoding()} here",
+                hint="set PYTHONUTF8=1",
+            )
+        with in_our_words(root):
+            self._beneath = Beneath(root, system.probe() if calls is None else calls)
+        inside = (self._beneath.inside(os.path.realpath(path)) for path in exclude)
+        self._excluded = frozenset(path for path in inside if path)
+        self._folds: bool | None = None
+
+    @property
+    def root(self) -> str:
+        return self._beneath.real
+
+    def close(self) -> None:
+        """Let go of the directory; otherwise that happens with the object."""
+        self._beneath.close()
+
+    # --- names ----------------------------------------------------------------------------
+
+    def relative(self, path: str) -> str:
+        if path.startswith("/"):
+            inside = self._beneath.inside("/" + os.path.normpath(path).lstrip("/"))
+            if inside is None:
+                if "\0" in path:
+                    return tidy(path)
+                raise outside(path.encode("utf-8", "replace").decode()[:200])
+            return tidy(inside)
+        return tidy(path)
+
+    def resolve(self, path: str, *, follow: bool = True) -> str:
+        with in_our_words(path):
+            return tidy(self._beneath.resolve(tidy(path), follow=follow))
+
+    def _check_writable(self, path: str) -> None:
+        """InvalidPath for the root, `.git`, our own temporaries and what is excluded."""
+        if tidy(path) != path or not path:
+            raise InvalidPath(
+                f"not a path in a workspace: {shown(path) or 'its root'}",
+                details={"path": shown(path)},
+            )
+        parts = path.split("/")
+        folded = [part.casefold() for part in parts] if self.folds_case() else parts
+        reason = ""
+        if not NEVER.isdisjoint(folded):
+            reason = "inside .git"
+        elif any(part.startswith(TEMPORARY) for part in parts):
+            reason = "a temporary of ours"
+        elif any("/".join(parts[: n + 1]) in self._excluded for n in range(len(parts))):
+            reason = "inside the store or another workspace"
+        if reason:
+            raise InvalidPath(
+                f"{reason}: {shown(path)}",
+                hint="choose another path; a shell command may still change it, unrecorded",
+                details={"path": shown(path)},
+            )
+
+    # --- looking --------------------------------------------------------------------------
+
+    def stamp(self, path: str) -> Stamp | None:
+        try:
+            found = self._lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise failed(error, path) from error
+        return None if found is None else stamp_of(found)
+
+    def _lstat(self, path: str) -> os.stat_result | None:
+        """None when absent, or when a folder on the way is a link: then it has no such path."""
+        if not path:
+            self._beneath.check()
+            return os.fstat(self._beneath.fd)
+        parent, name = split(path)
+        if not parent:
+            return os.stat(name, dir_fd=self._beneath.fd, follow_symlinks=False)
+        try:
+            folder = self._beneath.folder(parent, readable=False)
+        except OSError as error:
+            if error.errno in walking.GONE:
+                return None
+            raise
+        try:
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(folder)
+
+    def mtime(self, path: str) -> datetime:
+        with in_our_words(path):
+            descriptor = self._beneath.open(tidy(path), system.O_PATH | os.O_NONBLOCK)
+            try:
+                seen = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+        return datetime.fromtimestamp(seen.st_mtime_ns // 1000 / 1_000_000, UTC)
+
+    def _open(self, path: str, flags: int = 0) -> tuple[int, os.stat_result]:
+        with in_our_words(path):
+            try:
+                descriptor = self._beneath.open(tidy(path), _READ | flags)
+            except OSError as error:
+                found = self._special(path)
+                if found is not None:
+                    raise not_a_file(path, found) from error
+                raise
+            seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            os.close(descriptor)
+            raise not_a_file(path, seen.st_mode)
+        return descriptor, seen
+
+    def _special(self, path: str) -> int | None:
+        """The mode of a socket or device that cannot even be opened."""
+        try:
+            found = self._lstat(path)
+        except OSError:
+            return None
+        kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+        if found is None or stat.S_IFMT(found.st_mode) in kinds:
+            return None
+        return found.st_mode
+
+    def open(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, os.fdopen(self._open(path)[0], "rb"))
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        descriptor, seen = self._open(path)
+        parts = []
+        rest = sys.maxsize if limit is None else limit
+        size = seen.st_size + 1
+        try:
+            with in_our_words(path):
+                while rest > 0 and (part := os.read(descriptor, min(rest, max(size, 1), _CHUNK))):
+                    parts.append(part)
+                    rest -= len(part)
+                    size = max(size - len(part), 4096)
+        finally:
+            os.close(descriptor)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_link(self, path: str) -> bytes:
+        parent, name = split(path)
+        with in_our_words(path):
+            folder = self._beneath.folder(parent, readable=False)
+            try:
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+                if not stat.S_ISLNK(mode):
+                    raise InvalidPath(f"not a symlink but a {kind_of(mode)}: {shown(path)}")
+                return os.fsencode(os.readlink(name, dir_fd=folder))
+            finally:
+                os.close(folder)
+
+    def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
+        found = []
+        with in_our_words(path):
+            self._beneath.check()
+            descriptor = self._beneath.open(tidy(path), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(descriptor) as entries:
+                    for entry in entries:
+                        try:
+                            seen = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        found.append((entry.name, stamp_of(seen)))
+            finally:
+                os.close(descriptor)
+        return sorted(found)
+
+    def walk(
+        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+    ) -> Iterator[tuple[str, Stamp | str]]:
+        self._beneath.check()
+        return walking.walk(self._beneath, scope, known, self._excluded, path)
+
+    # --- changing -------------------------------------------------------------------------
+
+    def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
+        self._check_writable(change.path)
+        self._beneath.check()
+        with in_our_words(change.path):
+            return replace.replace(Directories(self._beneath), change, content)
+
+    def replace_all(
+        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+    ) -> Sequence[Displaced]:
+        for step in steps:
+            self._check_writable(step.change.path)
+        self._beneath.check()
+        return many.replace_all(self._beneath, steps, {} if done is None else done)
+
+    def sync(self) -> None:
+        with in_our_words(""):
+            sync_filesystem(self._beneath)
+
+    def leftovers(self) -> Sequence[str]:
+        self._beneath.check()
+        with in_our_words(""):
+            return sorted(walking.leftovers(self._beneath, TEMPORARY))
+
+    def remove_leftover(self, path: str) -> None:
+        if not split(path)[1].startswith(TEMPORARY):
+            raise InvalidPath(f"not a temporary of ours: {shown(path)}")
+        with in_our_words(path):
+            remove(spot(Directories(self._beneath), path))
+
+    def free_bytes(self) -> int:
+        with in_our_words(""):
+            seen = os.fstatvfs(self._beneath.fd)
+        return seen.f_bavail * seen.f_frsize
+
+    def folds_case(self) -> bool:
+        if self._folds is None:
+            with in_our_words(""):
+                self._folds = _folds_case(self._beneath.fd)
+        return self._folds
+
+
+def _folds_case(descriptor: int) -> bool:
+    """Ask for a name that is there in another case; make one only when there is none."""
+    with os.scandir(descriptor) as entries:
+        names = {entry.name for entry in entries}
+    for name in names:
+        other = name.swapcase()
+        if other != name and other not in names:
+            return _is_there(other, descriptor)
+    before = os.fstat(descriptor)
+    name = temporary_name()
+    try:
+        os.mkdir(name, 0o700, dir_fd=descriptor)
+    except OSError:
+        return False
+    try:
+        return _is_there(name.swapcase(), descriptor)
+    finally:
+        os.rmdir(name, dir_fd=descriptor)
+        os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _is_there(name: str, descriptor: int) -> bool:
+    try:
+        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
