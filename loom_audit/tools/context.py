@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import environ
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import BinaryIO, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -29,9 +29,9 @@ from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Command, Completed, Runner, Stamp, Workspace
+from loom_audit.tools.entries import Entry, type_of
 
 T = TypeVar("T")
-EntryType = Literal["file", "directory", "symlink", "other"]
 
 MAX_EDITED = 64 * 1024 * 1024
 """Bytes of a file that is edited in memory."""
@@ -90,28 +90,6 @@ async def in_thread(
     if errors:
         raise errors[0]
     return values[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A path as listings show it; `modified` in UTC, `size` in bytes (0 for directories)."""
-
-    path: str
-    type: EntryType
-    size: int
-    modified: datetime
-
-    @property
-    def name(self) -> str:
-        return self.path.rsplit("/", 1)[-1]
-
-    def to_dict(self, name: str | None = None) -> dict[str, str | int]:
-        return {
-            "name": self.name if name is None else name,
-            "type": self.type,
-            "size": self.size,
-            "modified": self.modified.isoformat(),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +351,7 @@ class ToolContext:
                 continue  # gone since it was listed
 
     def _entry(self, path: str, stamp: Stamp) -> Entry:
-        kind = _type(stamp.mode)
+        kind = type_of(stamp.mode)
         if kind == "directory":  # a directory's stamp holds no times
             return Entry(path, kind, 0, self._disk.mtime(path))
         return Entry(path, kind, stamp.size, datetime.fromtimestamp(stamp.mtime_ns / 1e9, UTC))
@@ -396,11 +374,3 @@ def no_workspace() -> AuditError:
 def _inherited() -> dict[str, str]:
     """Our environment without what names the store."""
     return {name: text for name, text in environ.items() if not name.startswith("LOOM_AUDIT_")}
-
-
-def _type(mode: int) -> EntryType:
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "directory"
-    return "symlink" if stat.S_ISLNK(mode) else "other"

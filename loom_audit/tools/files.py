@@ -5,7 +5,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from loom_audit.tools.context import Entry, ToolContext
+from loom_audit.tools.context import ToolContext
+from loom_audit.tools.entries import Entry
 from loom_audit.tools.text import (
     Edited,
     Part,
