@@ -90,6 +90,9 @@ class Weaver:
             return ours
         if ours == base:
             return theirs
+        if (_is_folder(ours) and theirs is None) or (ours is None and _is_folder(base, theirs)):
+            # A folder is worth what is in it: that brings it back, or keeps it.
+            return None
         if ours is None:
             return Clash("made by what is taken back, changed")
         if theirs is None:
@@ -196,6 +199,10 @@ def _by(legs: Sequence[Leg]) -> str:
 
 def _who(legs: Sequence[Leg]) -> str:
     return _by(legs).removeprefix("by ").removeprefix("from ")
+
+
+def _is_folder(*states: FileState | None) -> bool:
+    return all(state is not None and state.kind == "directory" for state in states)
 
 
 def _pick(base: T | None, ours: T, theirs: T) -> T | None:

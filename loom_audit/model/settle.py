@@ -126,10 +126,12 @@ class _Fitting:
             self.wanted[path] = self.tree[path]
         for path in [path for path, state in self.wanted.items() if state is not None]:
             for above in parents(path):
-                if self.wanted.get(above, self.tree.get(above)) is None:
+                if self.wanted.get(above, self.tree.get(above)) is not None:
+                    continue
+                # One that is there and should go is kept for what is in it, and says so.
+                if not self._is_folder(self.tree.get(above)):
                     mode = self.followed.folders.get(above, 0o755)
-                    if above not in self.followed.holders:
-                        self.wanted[above] = FileState("directory", None, mode, 0)
+                    self.wanted[above] = FileState("directory", None, mode, 0)
         self.after = dict(self.tree)
         for path, state in self.wanted.items():
             if state is None:
