@@ -213,7 +213,10 @@ class BlobStore(Protocol):
 class Stamp(NamedTuple):
     """What `lstat` says, enough to tell that a path may have changed (git's index rule).
 
-    `mode` is the full st_mode; for a directory every other field is 0.
+    `mode` is the full st_mode; for a directory every other field is 0. A stamp is taken before
+    the content it stands for is read. When the last change is so recent that another could
+    leave the ctime as it is (git calls that racy), `ctime_ns` is the negated time of the look
+    instead, so that the stamp equals no other and whoever compares looks again.
     """
 
     mode: int
@@ -221,6 +224,16 @@ class Stamp(NamedTuple):
     mtime_ns: int
     ctime_ns: int
     ino: int
+
+    def rested(self, later: "Stamp | None") -> bool:
+        """Whether nothing was seen to change between two looks a moment apart.
+
+        Unlike equality it holds for a path that changed just before the first look: its stamp
+        is racy, and the next scan looks again.
+        """
+        if later is None or self[:3] != later[:3] or self.ino != later.ino:
+            return False
+        return self.ctime_ns == later.ctime_ns or self.ctime_ns < 0
 
 
 class Displaced(Protocol):
@@ -236,6 +249,11 @@ class Displaced(Protocol):
         """How many names the displaced inode had; over 1, a hard link was broken."""
         ...
 
+    @property
+    def stamp(self) -> Stamp | None:
+        """The stamp of what was put, surely of that and of nothing later; else None."""
+        ...
+
     def open(self) -> BinaryIO:
         """Its content (a symlink's target), for putting into the blob store."""
         ...
@@ -245,7 +263,11 @@ class Displaced(Protocol):
         ...
 
     def put_back(self) -> None:
-        """Exchange it with the replacement again and delete the replacement."""
+        """Exchange it with the replacement again and delete the replacement.
+
+        Conflict when the replacement has been changed or replaced itself: then nothing is,
+        and what was displaced is still to be had by `open`.
+        """
         ...
 
 
@@ -277,18 +299,23 @@ class Workspace(Protocol):
     def relative(self, path: str) -> str:
         """A path as callers write it (relative or absolute inside) as a workspace path.
 
-        Lexical: `a/./b//c` becomes `a/b/c`; the root is "". InvalidPath for `..` that leaves
-        the root, NUL, names over 255 bytes, paths over 4,095 bytes, outside, `.git` itself or
-        anything in it.
+        Lexical: `a/./b//c` becomes `a/b/c`; the root is "". Absolute paths may begin with the
+        root as it was given or as it really is. InvalidPath for `..` that leaves the root, NUL,
+        names over 255 bytes, paths over 4,095 bytes, outside. `.git` may be read; it is
+        `replace` that refuses it.
         """
         ...
 
-    def resolve(self, path: str) -> str:
-        """The workspace path behind the symlinks of an existing path's parents and itself."""
+    def resolve(self, path: str, *, follow: bool = True) -> str:
+        """The workspace path behind the symlinks of a path's parents and itself.
+
+        What does not exist yet stays as it is written; with `follow` false a link at the end
+        stands for itself. InvalidPath when a link leads outside or round in a circle.
+        """
         ...
 
     def stamp(self, path: str) -> Stamp | None:
-        """lstat of the path, None when absent."""
+        """lstat of the path, None when absent or when a folder on the way is a symlink."""
         ...
 
     def mtime(self, path: str) -> datetime: ...
@@ -312,8 +339,10 @@ class Workspace(Protocol):
     def walk(
         self, scope: Scope, known: Mapping[str, Any], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
-        """Every path in scope, parents before children; a str instead of a stamp is the reason
-        why it (and all below it) cannot be recorded: `unreadable`, `not a file`, `mount`, …
+        """Every path in scope below `path`, parents before children.
+
+        A str instead of a stamp is the reason why the path (and all below it) cannot be
+        recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.
 
         A path that is a key of `known` is in scope without asking.
         """
@@ -322,20 +351,27 @@ class Workspace(Protocol):
     def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
         """Put `change.after` at the path, durably and atomically, and hand back what was there.
 
-        A file is written beside it, fsynced, exchanged, and the directory fsynced. Never
-        looks at `change.before`: the caller compares it with `Displaced.state`.
+        A file is written beside it, fsynced, exchanged, and the directory fsynced. Where
+        `before` and `after` are of one content and the file has it, or both are directories,
+        only the mode is changed, in place. Otherwise `change.before` is not looked at: the
+        caller compares it with `Displaced.state`. Nothing on the path may be a symlink: see
+        `resolve`. InvalidPath for `.git` and what is in it, our temporaries, the store; Corrupt
+        when the content has not the hash of `after`.
         For an absent `after` the path is moved away; a directory is removed only when empty
         (Conflict when it is not).
         """
         ...
 
-    def replace_all(self, steps: Sequence[Replacement]) -> Sequence[Displaced]:
+    def replace_all(
+        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+    ) -> Sequence[Displaced]:
         """Many in two phases: all temporaries, one sync, all exchanges, one sync.
 
         Order: deletions of files, directories deepest first, then directories made outermost
         first, then files. What is displaced is handed back in the order of `steps`. When a
         step fails, those already exchanged stay, and the error's details name it as `path`,
-        and how many were done as `done`.
+        and how many were done as `done`; the dict `done` then holds what each of them
+        displaced, by the step's number.
         """
         ...
 
@@ -367,8 +403,8 @@ class ChangeIndex(Protocol):
     """A cache beside the workspace: what a path looked like when its content was last recorded.
 
     Losing it costs one full hash and nothing else. `head` is the seq up to which it knows;
-    it advances only after the commit that recorded the content. An entry whose mtime or ctime
-    is not older than `taken_at` is racy and must be hashed again.
+    it advances only after the commit that recorded the content. Racy stamps need no care here:
+    they equal no later one (see Stamp). `update` with nothing new writes nothing.
     """
 
     def load(self) -> dict[str, IndexEntry]:

@@ -96,6 +96,10 @@ class DiskChangeIndex:
 
     def _adopt(self, changed: Mapping[str, IndexEntry | None], head: int) -> None:
         self._head = head
+        if not self._entries:
+            self._entries = {path: entry for path, entry in changed.items() if entry is not None}
+            self._live = sum(map(len, self._entries)) + len(self._entries) * (_ROW_BYTES + 1)
+            return
         for path, entry in changed.items():
             size = _ROW_BYTES + 1 + len(path)
             if self._entries.pop(path, None) is not None:
