@@ -133,7 +133,7 @@ class DiskWorkspace:
 
     def mtime(self, path: str) -> datetime:
         with in_our_words(path):
-            descriptor = self._beneath.open(tidy(path), system.O_PATH | os.O_NONBLOCK)
+            descriptor = self._beneath.open(tidy(path), system.O_PATH)
             try:
                 seen = os.fstat(descriptor)
             finally:
