@@ -308,7 +308,7 @@ def _status(error: AuditError) -> Status:
 
 def _unknown(name: str, registry: Tools) -> AuditError:
     names = [tool.name for tool in registry.list()]
-    near = difflib.get_close_matches(name, names, n=3)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.75)
     return UnknownTool(
         f"Unknown tool: {name}",
         hint=f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}.",

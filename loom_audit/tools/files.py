@@ -17,7 +17,7 @@ from loom_audit.tools.text import (
     from_base64,
     read_part,
 )
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 MEBIBYTE = 1024 * 1024
 MAX_ENTRIES = 5_000
@@ -25,7 +25,7 @@ MAX_DEPTH = 10
 IGNORED = frozenset({".git", "node_modules", "__pycache__"})
 
 Path = Annotated[
-    str, Field(min_length=1, description="Path relative to the workspace, or absolute inside it")
+    NonEmpty, Field(description="Path relative to the workspace, or absolute inside it")
 ]
 Encoding = Literal["utf-8", "base64"]
 
@@ -242,8 +242,8 @@ class DeleteFile(Tool):
 
 
 class MoveInput(Arguments):
-    source: Annotated[str, Field(alias="from", min_length=1, description="What to move")]
-    target: Annotated[str, Field(alias="to", min_length=1, description="Its new path")]
+    source: Annotated[NonEmpty, Field(alias="from", description="What to move")]
+    target: Annotated[NonEmpty, Field(alias="to", description="Its new path")]
     overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
 
 

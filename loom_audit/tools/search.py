@@ -11,7 +11,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, To
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 MAX_MATCHES = 1_000
 MAX_TEXT = 300
@@ -20,16 +20,11 @@ _PROGRAM = Path(__file__).with_name("search_program.py")
 
 
 class SearchInput(Arguments):
-    pattern: Annotated[
-        str,
-        Field(min_length=1, max_length=10_000, description="Regular expression, as of Python's re"),
-    ]
+    pattern: Annotated[NonEmpty, Field(description="Regular expression, as of Python's re")]
     path: Annotated[str, Field(description="Directory or file to search")] = "."
     file_pattern: Annotated[
-        str | None,
-        Field(
-            min_length=1, description="Glob for names like `*.py`, `*.{js,ts}`, or paths `src/**`"
-        ),
+        NonEmpty | None,
+        Field(description="Glob for names like `*.py`, `*.{js,ts}`, or paths `src/**`"),
     ] = None
 
 

@@ -8,7 +8,7 @@ from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, Too
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300
@@ -17,7 +17,7 @@ SCANNING = 600.0
 
 
 class ShellInput(Arguments):
-    command: Annotated[str, Field(min_length=1, description="What `sh -c` shall run")]
+    command: Annotated[NonEmpty, Field(description="What `sh -c` shall run")]
     cwd: Annotated[str, Field(description="Directory to run in, inside the workspace")] = "."
     timeout: Annotated[
         int | None,

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
 from loom_audit.errors import AuditError, InvalidArguments
@@ -138,6 +138,10 @@ def cut(text: str, limit: int) -> str:
 
 
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+"""A text that is not empty; pydantic's own check would refuse paths that are not UTF-8."""
 
 
 class Arguments(BaseModel):

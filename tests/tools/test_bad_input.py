@@ -74,7 +74,7 @@ BAD = {
     "write to a link out": ("write_file", {"path": "secret", "content": ""}, "INVALID_PATH"),
     "list a link out": ("list_directory", {"path": "out"}, "INVALID_PATH"),
     "search a link out": ("search_files", {"pattern": "x", "path": "out"}, "INVALID_PATH"),
-    "the repository": ("read_file", {"path": ".git/config"}, "INVALID_PATH"),
+    "the repository": ("write_file", {"path": ".git/config", "content": ""}, "INVALID_PATH"),
     "a fifo": ("read_file", {"path": "fifo"}, "INVALID_PATH"),
     "writing a fifo": ("write_file", {"path": "fifo", "content": ""}, "INVALID_PATH"),
     "a socket": ("read_file", {"path": "socket"}, "INVALID_PATH"),
