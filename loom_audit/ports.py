@@ -563,6 +563,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def blobs(self) -> "BlobStore":
+        """The contents as they are stored now, nothing remembered from earlier reading."""
+        ...
+
+    @property
     def node_levels(self) -> int:
         """Complete Merkle nodes are stored at the multiples of this level."""
         ...

@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Literal
 
 from loom_audit.model.events import TreeHead
-from loom_audit.model.merkle import Frontier, subtree_root
-from loom_audit.ports import Evidence, StoredEvent
+from loom_audit.model.merkle import Frontier, Node, subtree_root
+from loom_audit.ports import StoredEvent
 
 Grade = Literal["tampered", "incomplete", "unreadable"]
 
@@ -47,15 +47,17 @@ class Findings:
 class Spine:
     """Follows a log from its first event to its last, one batch of rows after the other."""
 
-    def __init__(self, evidence: Evidence, heads: Iterable[TreeHead], findings: Findings) -> None:
+    def __init__(self, log: str, step: int, heads: Iterable[TreeHead], findings: Findings) -> None:
+        """`step` is the lowest level at which nodes are stored; so are its multiples."""
         self.frontier = Frontier()
         self.anchored = 0
         self.nodes_checked = 0
-        self._log = evidence.log
+        self.broken = False
+        self._log = log
         self._findings = findings
-        self._step = evidence.node_levels
-        self._width = 1 << self._step
-        self._nodes = {(level, index): hashed for level, index, hashed in evidence.nodes()}
+        self._step = step
+        self._width = 1 << step
+        self._nodes: dict[tuple[int, int], bytes] = {}
         self._doubtful: set[tuple[int, int]] = set()
         self._heads = sorted(self._own(heads), key=lambda head: head.size)
         self._heads_wrong = 0
@@ -81,6 +83,11 @@ class Spine:
                     " the log was started over, or the head is another workspace's",
                 )
         return own
+
+    def expect(self, nodes: Iterable[Node]) -> None:
+        """These nodes are stored: each must be met."""
+        for level, index, hashed in nodes:
+            self._nodes[level, index] = hashed
 
     # --- leaves ---------------------------------------------------------------------------
 
@@ -204,14 +211,17 @@ class Spine:
     # --- the end --------------------------------------------------------------------------
 
     def finish(self) -> bytes:
-        """Check what is left over and give the root over all events."""
+        """Check what is left over and give the root over all events.
+
+        When reading was `broken` off, what should come after is not held against the log.
+        """
         self._compare_heads()
         for hashed in self._leaves:
             self.frontier.append(hashed or _UNKNOWN)
         if self._heads_wrong > 1:
             more = self._heads_wrong - 1
             self._findings.add(None, "head.root", f"{more} later heads do not match either")
-        if self._heads:
+        if self._heads and not self.broken:
             size = self._heads[-1].size
             self._findings.add(
                 self.size,
@@ -219,7 +229,7 @@ class Spine:
                 f"a head kept elsewhere is of {size} events, the log has {self.size}:"
                 f" the last {size - self.size} were removed",
             )
-        if self._nodes:
+        if self._nodes and not self.broken:
             level, index = max(self._nodes, key=lambda key: (key[1] + 1) << key[0])
             self._findings.add(
                 self.size,

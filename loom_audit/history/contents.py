@@ -1,0 +1,238 @@
+"""What events say beyond their leaf, checked against what is stored: payloads and contents.
+
+No event of this version says that something was erased, so what is gone counts as tampered with.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, get_args
+
+from loom_audit.errors import AuditError, Corrupt, NotFound
+from loom_audit.history.spine import Findings
+from loom_audit.model.codec import read_envelope
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    Fact,
+    UnknownFact,
+    WorkspaceAttached,
+)
+from loom_audit.model.files import BlobId
+from loom_audit.model.manifest import contents_of
+from loom_audit.model.payloads import StoredPayload, check_payloads, from_json
+from loom_audit.ports import BlobStore, Evidence, NotedBlob, StoredEvent, StoredPart
+
+_READ_WHOLE = 1024 * 1024
+_KEYS = ("keys", 0)
+_NO_DIGEST = bytes(32)
+_KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
+
+
+@dataclass(slots=True)
+class Contents:
+    """The payloads of one log, followed event by event in order.
+
+    `max_file_bytes` is the smallest limit over which files were recorded by hash alone.
+    """
+
+    evidence: Evidence
+    blobs: BlobStore
+    findings: Findings
+    payloads: int = 0
+    files: int = 0
+    read: int = 0
+    by_hash: int = 0
+    max_file_bytes: int | None = None
+    _open: set[tuple[str, str]] = field(default_factory=set)
+    _closed: set[int] = field(default_factory=set)
+    _waiting: StoredPart | None = None
+
+    # --- events ---------------------------------------------------------------------------
+
+    def check(
+        self, rows: Sequence[StoredEvent], parts: Iterator[StoredPart], *, calls: bool = True
+    ) -> None:
+        """Check the events against their payloads, of which `parts` gives the next."""
+        noted: list[tuple[bytes, int, int]] = []
+        for row in rows:
+            own = self._parts_of(row.seq, parts)
+            if row.leaf is None:
+                continue
+            try:
+                envelope = read_envelope(row.leaf)
+                self._check_row(row, envelope)
+                if calls:
+                    self._check_call(row.seq, envelope)
+                self._check_payloads(row, envelope, own, noted)
+            except (Corrupt, KeyError, TypeError, ValueError) as error:
+                self.findings.add(
+                    row.seq, "event.malformed", f"event {row.seq} cannot be read: {error}"
+                )
+        self.evidence.note(noted)
+
+    def finish(self, parts: Iterator[StoredPart]) -> None:
+        """Report payloads after the last event."""
+        rest = ([self._waiting] if self._waiting else []) + list(parts)
+        for part in rest:
+            self._report_orphan(part)
+
+    def _parts_of(self, seq: int, parts: Iterator[StoredPart]) -> list[StoredPart]:
+        """The payloads of one event; any before it belong to none."""
+        own: list[StoredPart] = []
+        part = self._waiting or next(parts, None)
+        while part is not None and part.seq <= seq:
+            if part.seq == seq:
+                own.append(part)
+            else:
+                self._report_orphan(part)
+            part = next(parts, None)
+        self._waiting = part
+        return own
+
+    def _report_orphan(self, part: StoredPart) -> None:
+        self.findings.add(
+            part.seq,
+            "payload.extra",
+            f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
+        )
+
+    def _check_row(self, row: StoredEvent, envelope: Mapping[str, Any]) -> None:
+        """What the table repeats of an envelope must be what the envelope says."""
+        for name, found in (("id", row.id), ("kind", row.kind)):
+            if envelope[name] != found:
+                self.findings.add(
+                    row.seq,
+                    "event.column",
+                    f"event {row.seq} is filed under the {name} {found!a}, not its own",
+                )
+
+        if row.kind not in _KNOWN:
+            self.findings.add(
+                row.seq,
+                "event.unknown",
+                f"event {row.seq} is of the kind {row.kind!a}, which a newer version knows",
+                "incomplete",
+            )
+
+    def _check_call(self, seq: int, envelope: Mapping[str, Any]) -> None:
+        kind = envelope["kind"]
+        if kind not in (CallRequested.kind, CallFinished.kind):
+            return
+        key = envelope.get("session", ""), envelope["call_id"]
+        closed = hash(key) in self._closed
+        if kind == CallRequested.kind:
+            if closed or key in self._open:
+                self.findings.add(seq, "call.twice", f"the call {key[1]!a} is requested again")
+            self._open.add(key)
+        elif key in self._open:
+            self._open.discard(key)
+            self._closed.add(hash(key))
+        else:
+            again = "finishes again" if closed else "finishes without having been requested"
+            self.findings.add(seq, "call.twice", f"the call {key[1]!a} {again}")
+
+    def _check_payloads(
+        self,
+        row: StoredEvent,
+        envelope: Mapping[str, Any],
+        own: Sequence[StoredPart],
+        noted: list[tuple[bytes, int, int]],
+    ) -> None:
+        stored = []
+        for part in own:
+            digest = part.digest or _NO_DIGEST
+            size = part.size
+            if part.content is not None:
+                digest, size = sha256(part.content).digest(), len(part.content)
+            stored.append(StoredPayload(part.role, part.n, part.salt, digest, size))
+            if part.content is None and part.role not in ("manifest", "keys"):
+                noted.append((digest, row.seq, size or 0))
+        self.payloads += len(stored)
+        problems = list(check_payloads(envelope.get("payloads", ()), stored))
+        for code, message in problems:
+            self.findings.add(row.seq, code, f"event {row.seq}: {message}")
+        if problems:
+            return
+        by_role = {(part.role, part.n): part for part in own}
+        manifest = by_role.get(("manifest", 0))
+        if manifest is not None:
+            self._check_manifest(row.seq, manifest, by_role.get(_KEYS), noted)
+        elif envelope["kind"] == WorkspaceAttached.kind:
+            said = from_json(self._bytes_of(by_role["fact", 0]), lambda n: None)
+            limit = said["max_file_bytes"]
+            self.max_file_bytes = min(limit, self.max_file_bytes or limit)
+
+    def _check_manifest(
+        self,
+        seq: int,
+        manifest: StoredPart,
+        keys: StoredPart | None,
+        noted: list[tuple[bytes, int, int]],
+    ) -> None:
+        try:
+            found = contents_of(
+                self._bytes_of(manifest), None if keys is None else self._bytes_of(keys)
+            )
+            for content in found:
+                self.files += 1
+                shown = f"event {seq}: the content of {content.path!a} {content.side} the change"
+                if content.digest is None:
+                    self.findings.add(seq, "keys.erased", f"{shown} was erased")
+                elif not content.proven:
+                    self.findings.add(seq, "keys.mismatch", f"{shown} is not the one on record")
+                else:
+                    noted.append((content.digest, seq, content.size))
+        except (AuditError, ValueError, KeyError, TypeError) as error:
+            self.findings.add(
+                seq, "keys.length", f"event {seq}: its manifest does not hold: {error}"
+            )
+
+    def _bytes_of(self, part: StoredPart) -> bytes:
+        if part.content is not None:
+            return part.content
+        content = self.blobs.get(BlobId((part.digest or b"").hex()))
+        if sha256(content).digest() != part.digest:
+            raise Corrupt(f"the content of payload {part.role} does not match its hash")
+        return content
+
+    # --- blobs ----------------------------------------------------------------------------
+
+    def check_blob(self, blob: NotedBlob) -> None:
+        """Read a content that events name and compare it with its hash and size."""
+        shown = f"the content {blob.digest.hex()[:16]}…, first named by event {blob.seq},"
+        if not blob.kept:
+            limit = self.max_file_bytes
+            if blob.here and limit is not None and blob.size > limit:
+                self.by_hash += 1
+            else:
+                self.findings.add(blob.seq, "blob.missing", f"{shown} is missing")
+            return
+        try:
+            digest, size = self._hash(BlobId(blob.digest.hex()), blob.size)
+        except (Corrupt, NotFound) as error:
+            self.findings.add(blob.seq, "blob.corrupt", f"{shown} is damaged: {error}")
+            return
+        except AuditError as error:
+            self.findings.add(
+                blob.seq, "blob.unreadable", f"{shown} cannot be read: {error}", "unreadable"
+            )
+            return
+        self.read += 1
+        if digest != blob.digest:
+            self.findings.add(blob.seq, "blob.corrupt", f"{shown} does not match its hash")
+        elif size != blob.size:
+            self.findings.add(
+                blob.seq, "blob.size", f"{shown} is {size} bytes, on record are {blob.size}"
+            )
+
+    def _hash(self, blob: BlobId, size: int) -> tuple[bytes, int]:
+        if size <= _READ_WHOLE:
+            content = self.blobs.get(blob)
+            return sha256(content).digest(), len(content)
+        digest, count = sha256(), 0
+        with self.blobs.open(blob) as stream:
+            while part := stream.read(_READ_WHOLE):
+                digest.update(part)
+                count += len(part)
+        return digest.digest(), count
