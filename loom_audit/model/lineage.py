@@ -74,6 +74,14 @@ def numbers(legs: Iterable[Leg]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(leg.call for leg in legs if leg.call is not None))
 
 
+def by_calls(calls: Sequence[int]) -> str:
+    """`by call 7`, `by calls 7, 9`, `by calls 7, 9, 12 and 4 more`; "" when there are none."""
+    if not calls:
+        return ""
+    more = f" and {len(calls) - 3} more" if len(calls) > 3 else ""
+    return f"by call{'s' * (len(calls) > 1)} {', '.join(map(str, calls[:3]))}{more}"
+
+
 @dataclass(slots=True)
 class Followed:
     """All lineages, which of them holds each path now, and what else the steps told.

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.lineage import Leg, Lineage, Place, numbers
+from loom_audit.model.lineage import Leg, Lineage, Place, by_calls, numbers
 from loom_audit.model.merge import MAX_BYTES, merge3
 
 T = TypeVar("T")
@@ -187,14 +187,9 @@ def _survivors(run: Sequence[Leg], merged: Place) -> list[Survivor]:
 
 
 def _by(legs: Sequence[Leg]) -> str:
-    """`by call 7`, `by calls 7, 9`, `from outside`, `by call 7 and from outside`."""
-    calls = numbers(legs)
-    texts = []
-    if calls:
-        texts.append(f"by call{'s' * (len(calls) > 1)} {', '.join(map(str, calls))}")
-    if any(leg.call is None for leg in legs):
-        texts.append("from outside")
-    return " and ".join(texts)
+    """Who made the steps: `by call 7`, `from outside`, `by call 7 and from outside`."""
+    outside = "from outside" if any(leg.call is None for leg in legs) else ""
+    return " and ".join(filter(None, (by_calls(numbers(legs)), outside)))
 
 
 def _who(legs: Sequence[Leg]) -> str:

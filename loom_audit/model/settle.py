@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_audit.model.files import FileState, Tree, parents
-from loom_audit.model.lineage import Followed, Lineage, Place
+from loom_audit.model.lineage import Followed, Lineage, Place, by_calls
 from loom_audit.model.rebase import Weaver
 
 Verdict = Literal["wanted", "kept", "blocked", "irreversible"]
@@ -209,7 +209,7 @@ class _Fitting:
         writers = (self.followed.writers.get(path) for path in inside)
         calls = tuple(sorted({call for call in writers if call is not None}))
         more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
-        by = f", by call{'s' * (len(calls) > 1)} {', '.join(map(str, calls))}" if calls else ""
+        by = f", {by_calls(calls)}" if calls else ""
         return f"not empty: holds {inside[0]}{more}{by}", calls
 
     def _colliding(self) -> Iterator[int]:

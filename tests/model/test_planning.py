@@ -691,3 +691,11 @@ def test_a_created_folder_whose_mode_was_changed_later_goes_when_empty():
     one = story.call(("put", "d/f", b"x"))
     story.call(("folder", "d", 0o700))
     assert story.after(story.plan(one)) == {}
+
+
+def test_of_many_calls_three_are_named_in_words_and_all_by_number():
+    story = Story()
+    one = story.call(("put", "d/f", b"x"))
+    later = tuple(story.call(("put", f"d/{n}", b"y")) for n in range(5))
+    (note,) = story.plan(one).kept
+    assert note == Note("d", "not empty: holds d/0 and 4 more, by calls 2, 3, 4 and 2 more", later)
