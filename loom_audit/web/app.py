@@ -14,7 +14,7 @@ from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.session import AuditStore
 from loom_audit.web import calls, checking, overview, points, undoing
 from loom_audit.web.assets import assets
-from loom_audit.web.guard import Guard
+from loom_audit.web.guard import Guard, secured
 from loom_audit.web.pages import STATUS, Pages
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -108,10 +108,11 @@ def _invalid(request: Request, error: Exception) -> Response:
 def _broken(request: Request, error: Exception) -> Response:
     """The page for a defect of ours; the server logs the traceback."""
     pages: Pages = request.app.state.pages
-    return pages.refusal(
+    answer = pages.refusal(
         request,
         500,
         "INTERNAL",
         f"The dashboard failed on this page: {type(error).__name__}.",
-        "Nothing was changed by showing it. The terminal that runs it has the details.",
+        "The terminal that runs the dashboard has the details; reload to see what is on record.",
     )
+    return secured(answer, request)

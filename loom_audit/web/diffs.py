@@ -74,7 +74,7 @@ def view_changes(
         views.append(
             view_change(change, content, source=source, forced=change.path == wanted, auto=auto)
         )
-        if views[-1].body == "rows":
+        if views[-1].added is not None:
             spent += _size(change.before) + _size(change.after)
     return tuple(views)
 

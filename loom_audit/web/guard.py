@@ -101,6 +101,13 @@ class Guard:
         return True
 
 
+def secured(answer: Response, request: Request) -> Response:
+    """An answer that is sent outside the guard, with the guard's headers."""
+    extra = _headers(request.scope["path"], request.state.nonce, answer.status_code)
+    answer.headers.update({name.decode(): value.decode() for name, value in extra})
+    return answer
+
+
 def _with_headers(send: Send, path: str, nonce: str) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -113,11 +120,14 @@ def _with_headers(send: Send, path: str, nonce: str) -> Send:
 def _add_headers(message: MutableMapping[str, Any], path: str, nonce: str) -> None:
     headers: list[tuple[bytes, bytes]] = list(message.get("headers", []))
     present = {name.lower() for name, _ in headers}
-    static = path.startswith("/static/") and message["status"] == 200
-    extra: Iterable[tuple[bytes, bytes]] = (
+    extra = _headers(path, nonce, message["status"])
+    message["headers"] = headers + [pair for pair in extra if pair[0] not in present]
+
+
+def _headers(path: str, nonce: str, status: int) -> Iterable[tuple[bytes, bytes]]:
+    kept = path.startswith("/static/") and status == 200
+    return (
         *COMMON,
         (b"content-security-policy", policy(nonce).encode()),
-        (b"cache-control", b"public, max-age=31536000, immutable" if static else b"no-store"),
+        (b"cache-control", b"public, max-age=31536000, immutable" if kept else b"no-store"),
     )
-    headers += [(name, value) for name, value in extra if name not in present]
-    message["headers"] = headers

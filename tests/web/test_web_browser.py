@@ -1,0 +1,236 @@
+"""In a real browser: JavaScript on and off, accessible, silent, deaf to hostile content."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+from web_pages import pages
+
+pytestmark = pytest.mark.browser
+
+AXE = (Path(__file__).parent / "vendor" / "axe-4.14.1.min.js").read_text()
+RUN_AXE = """async () => (await axe.run()).violations.map(
+    v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(' | '))"""
+
+
+class Watch:
+    """A page that remembers everything that went wrong on it."""
+
+    def __init__(self, page: Page, live: str) -> None:
+        self.page = page
+        self.live = live
+        self.problems: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("requestfailed", lambda request: self.problems.append(f"failed {request.url}"))
+        page.on("request", self._request)
+        page.add_init_script(
+            "document.addEventListener('securitypolicyviolation',"
+            " e => console.error('CSP ' + e.violatedDirective + ' ' + e.blockedURI))"
+        )
+
+    def _console(self, message: object) -> None:
+        kind, text = message.type, message.text  # type: ignore[attr-defined]
+        if kind in ("error", "warning"):
+            self.problems.append(f"{kind}: {text}")
+
+    def _request(self, request: object) -> None:
+        url: str = request.url  # type: ignore[attr-defined]
+        if not url.startswith(self.live) or "hacked" in url:
+            self.problems.append(f"request {url}")
+
+    def go(self, path: str) -> None:
+        answer = self.page.goto(self.live + path)
+        assert answer is not None
+        assert answer.status == 200, path
+
+
+@pytest.fixture(params=[True, False], ids=["with JavaScript", "without JavaScript"])
+def scripted(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def watch(browser: Browser, live: str, scripted: bool) -> Iterator[Watch]:
+    context = browser.new_context(java_script_enabled=scripted, reduced_motion="reduce")
+    made = Watch(context.new_page(), live)
+    yield made
+    context.close()
+    assert made.problems == []
+
+
+@pytest.fixture
+def scripted_watch(browser: Browser, live: str) -> Iterator[Watch]:
+    context = browser.new_context(reduced_motion="reduce")
+    made = Watch(context.new_page(), live)
+    yield made
+    context.close()
+    assert made.problems == []
+
+
+def notes(recorded) -> str:
+    return (recorded.root / "notes.txt").read_text()
+
+
+def test_a_clean_call_is_undone_by_one_click_in_its_row(recorded, watch: Watch, scripted) -> None:
+    page, number = watch.page, recorded.numbers["notes"]
+    watch.go(f"{recorded.url}/calls")
+    page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
+    if scripted:
+        page.locator(f"tr#c{number}.undone").wait_for()
+        assert "Took back" in page.locator("#notice").inner_text()
+        assert page.url.endswith("/calls")
+        page.locator("#notice").get_by_role("link", name="Redo").click()
+    else:
+        page.wait_for_url("**/c/*")
+        page.get_by_role("link", name="Review first").click()
+    assert notes(recorded) == "one\ntwo\nthree\n"
+    page.get_by_role("button", name="Carry out").click()
+    page.wait_for_url("**/c/*")
+    assert notes(recorded) == "one\nTWO\nthree\n"
+
+
+def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(recorded, watch: Watch) -> None:
+    page, number = watch.page, recorded.numbers["first"]
+    watch.go(f"{recorded.url}/calls")
+    page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
+    page.wait_for_url("**/plan?**")
+    assert page.get_by_role("radio", name="Keep current").is_checked()
+    assert page.get_by_role("button", name="Carry out").is_disabled()
+    page.get_by_role("radio", name="Take old").check()
+    page.get_by_role("button", name="Update the plan").click()
+    page.get_by_role("button", name="Carry out").click()
+    page.wait_for_url("**/c/*")
+    assert "return value + 7\n" in (recorded.root / "src/main.py").read_text()
+
+
+def test_rollback_from_a_call_page(recorded, watch: Watch) -> None:
+    page = watch.page
+    watch.go(f"{recorded.url}/c/{recorded.numbers['notes']}")
+    page.get_by_role("link", name="before this call").click()
+    assert "Plan: roll back" in page.get_by_role("heading", level=1).inner_text()
+    assert notes(recorded) == "one\nTWO\nthree\n"
+    page.get_by_role("button", name="Carry out").click()
+    page.wait_for_url("**/c/*")
+    assert notes(recorded) == "one\ntwo\nthree\n"
+    assert (recorded.root / "build/out.o").exists()
+    assert not (recorded.root / "big.txt").exists()
+
+
+def test_backing_out_of_a_plan_changes_nothing(recorded, watch: Watch) -> None:
+    head = recorded.workspace.log.head()
+    watch.go(f"{recorded.url}/plan?verb=rollback&target={recorded.numbers['read']}")
+    watch.page.get_by_role("link", name="Back, change nothing").click()
+    watch.page.wait_for_url("**/calls")
+    assert recorded.workspace.log.head() == head
+
+
+def test_a_plan_overtaken_by_another_call_is_shown_anew(recorded, browser, live, scripted) -> None:
+    context = browser.new_context(java_script_enabled=scripted)
+    page = context.new_page()
+    page.goto(f"{live}{recorded.url}/plan?verb=rollback&target={recorded.numbers['read']}")
+    recorded.call("more", "write_file", {"path": "more.txt", "content": "more\n"})
+    page.get_by_role("button", name="Carry out").click()
+    assert "moved on" in page.get_by_role("alert").inner_text()
+    assert (recorded.root / "more.txt").exists()
+    context.close()
+
+
+def test_a_large_diff_is_loaded_on_request(recorded, watch: Watch) -> None:
+    watch.go(f"{recorded.url}/c/{recorded.numbers['big']}")
+    assert watch.page.locator(".diff tr").count() == 0
+    watch.page.get_by_role("link", name="Load diff").click()
+    watch.page.locator(".diff tr.add").nth(899).wait_for()
+    assert watch.page.locator("section.file").count() == 1
+
+
+def test_filtering_by_form(recorded, watch: Watch) -> None:
+    page = watch.page
+    watch.go(f"{recorded.url}/calls")
+    page.get_by_label("Tool").fill("edit_file")
+    page.get_by_label("Changed path").fill("notes.txt")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**path=notes.txt**")
+    page.locator(f"tr#c{recorded.numbers['read']}").wait_for(state="detached")
+    assert page.locator("tr[id^=c]").count() == 1
+    assert page.locator(f"tr#c{recorded.numbers['notes']}").count() == 1
+
+
+def test_older_calls_are_reached(recorded, watch: Watch, monkeypatch, scripted) -> None:
+    monkeypatch.setattr("loom_audit.web.calls.ROWS", 4)
+    watch.go(f"{recorded.url}/calls")
+    watch.page.get_by_role("link", name="Older calls").click()
+    oldest_here = watch.page.locator(f"tr#c{recorded.numbers['big']}")
+    oldest_here.wait_for()
+    assert watch.page.locator("tr[id^=c]").count() == (8 if scripted else 4)
+
+
+def test_every_page_is_silent_and_deaf_to_hostile_content(recorded, scripted_watch: Watch) -> None:
+    for name, path in pages(recorded).items():
+        scripted_watch.go(path)
+        assert scripted_watch.page.evaluate("window.hacked") is None, name
+        assert scripted_watch.page.evaluate("typeof htmx") == "object", name
+        assert scripted_watch.problems == [], name
+
+
+def test_an_injected_htmx_attribute_does_nothing(recorded, browser: Browser, live: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(live + recorded.url + "/calls")
+    page.evaluate(
+        """() => {
+            const evil = document.createElement('a');
+            evil.setAttribute('data-hx-get', '/hacked');
+            evil.setAttribute('data-hx-trigger', 'load, click');
+            document.body.append(evil);
+            htmx.process(evil);
+            evil.click();
+        }"""
+    )
+    page.get_by_role("link", name="Overview").click()
+    page.wait_for_load_state()
+    assert not any("hacked" in url for url in asked)
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375])
+def test_every_page_is_accessible(
+    recorded, browser: Browser, live: str, scheme: str, width: int
+) -> None:
+    context = browser.new_context(
+        color_scheme=scheme,  # type: ignore[arg-type]
+        reduced_motion="reduce",
+        viewport={"width": width, "height": 800},
+    )
+    page = context.new_page()
+    found = {}
+    listed = {**pages(recorded), "error": "/nothing", "no match": f"{recorded.url}/calls?tool=x"}
+    for name, path in listed.items():
+        page.goto(live + path)
+        page.evaluate(AXE)
+        if violations := page.evaluate(RUN_AXE):
+            found[name] = violations
+        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, f"{name} is {overflow} px wider than the window"
+    context.close()
+    assert found == {}
+
+
+def test_the_keyboard_reaches_the_content_first(recorded, scripted_watch: Watch) -> None:
+    scripted_watch.go(f"{recorded.url}/calls")
+    page = scripted_watch.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main"
+
+
+def test_a_first_visit_is_light(recorded, scripted_watch: Watch) -> None:
+    scripted_watch.go(f"{recorded.url}/calls")
+    page = scripted_watch.page
+    assert page.evaluate("performance.getEntriesByType('resource').length") <= 6
+    assert page.evaluate("document.getElementsByTagName('*').length") <= 1_500

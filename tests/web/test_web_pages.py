@@ -1,0 +1,308 @@
+"""Every page, every link, hostile content, names that are not text, errors that help."""
+
+import html
+import re
+from html.parser import HTMLParser
+from itertools import chain
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+from web_pages import HOSTILE, STRANGE, pages
+
+from loom_audit.web.urls import address, quoted
+
+HX = {"hx-request": "true"}
+
+
+class Links(HTMLParser):
+    """The addresses a page leads to, and every tag with its attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        for name in ("href", "src", "data-hx-get"):
+            if (found := dict(attrs).get(name)) and not found.startswith("#"):
+                self.addresses.append(found)
+
+
+def test_every_link_on_every_page_answers(recorded, client: TestClient) -> None:
+    waiting, seen, shapes = ["/"], set[str](), dict[str, int]()
+    while waiting:
+        path = waiting.pop(0)
+        shape = re.sub(r"\d+", "N", path.replace(recorded.workspace.id, "ID"))
+        shapes[shape] = shapes.get(shape, 0) + 1
+        if path in seen or shapes[shape] > 6:
+            continue
+        seen.add(path)
+        answer = client.get(path, follow_redirects=True)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text[:500])
+        if not answer.headers["content-type"].startswith("text/html"):
+            continue
+        for found in Links(answer.text).addresses:
+            where = urlsplit(urljoin(str(answer.url), found))
+            assert where.netloc == f"127.0.0.1:{client.base_url.port}", (path, found)
+            waiting.append(where.path + ("?" + where.query if where.query else ""))
+    assert len(seen) > 60
+
+
+def test_no_recorded_text_becomes_markup_or_steers_anything(recorded, client: TestClient) -> None:
+    for name, path in pages(recorded).items():
+        answer = client.get(path)
+        assert answer.status_code == 200, (name, answer.text[:300])
+        text = answer.text
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b]", text)
+        assert "49" not in re.findall(r"zero.{0,20}width.{0,10}", text)
+        for tag, attributes in Links(text).tags:
+            assert tag not in ("iframe", "object", "embed", "base", "i") or (
+                tag == "i" and attributes == {"class": "eol"}
+            ), (name, tag)
+            assert tag != "img", name
+            assert tag != "script" or "src" in attributes, name
+            assert not any(key.startswith("on") or key == "style" for key in attributes), name
+            assert not any(key.startswith("hx-") for key in attributes), name
+            if any(key.startswith("data-hx-") for key in attributes):
+                assert "data-hx-nonce" in attributes, name
+
+
+def test_hostile_content_is_shown_in_full_as_text(recorded, client: TestClient) -> None:
+    path = quoted("docs/evil <i>.html", safe="/")
+    text = html.unescape(client.get(f"{recorded.url}/at/head/{path}").text)
+    assert "<script>window.hacked = 1</script>" in text
+    assert "\\x1b[2J" in text
+    assert "{{ 7 * 7 }}" in text
+    raw = client.get(f"{recorded.url}/raw/head/{path}")
+    assert raw.text == HOSTILE
+    assert raw.headers["content-type"] == "application/octet-stream"
+    assert raw.headers["content-disposition"].startswith("attachment;")
+    assert raw.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    assert raw.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_name_that_is_not_text_works_everywhere(recorded, client: TestClient) -> None:
+    name = quoted(STRANGE)
+    assert "%FF%FE" in name
+    url = recorded.url
+    assert client.get(f"{url}/raw/head/{name}").content == b"bytes \xff\xfe\n"
+    shown = client.get(f"{url}/at/head/{name}")
+    assert shown.status_code == 200
+    assert "bytes \\xff\\xfe" in shown.text
+    assert client.get(f"{url}/history/{name}").status_code == 200
+    assert client.get(f"{url}/calls?path={name}").status_code == 200
+    rollback = address(
+        "w", recorded.workspace.id, "plan",
+        query=[("verb", "rollback"), ("target", recorded.numbers["read"]), ("path", STRANGE)],
+    )  # fmt: skip
+    assert client.get(rollback).status_code == 200
+
+
+def test_the_raw_download_names_the_file_by_its_bytes(recorded, client: TestClient) -> None:
+    raw = client.get(f"{recorded.url}/raw/head/{quoted(STRANGE)}")
+    assert raw.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quoted(STRANGE)}"
+
+
+def test_filters_narrow_the_timeline(recorded, client: TestClient) -> None:
+    def numbers(query: str) -> set[str]:
+        found = client.get(f"{recorded.url}/calls?{query}")
+        assert found.status_code == 200
+        return set(re.findall(r'<tr id="c(\d+)"', found.text))
+
+    named = {name: str(number) for name, number in recorded.numbers.items()}
+    everything = numbers("")
+    assert set(named.values()) <= everything
+    assert numbers("tool=edit_file") == {named["notes"], named["first"], named["later"]}
+    assert {named["failing"], named["unknown"]} <= numbers("status=error") < everything
+    assert numbers("path=notes.txt") == {named["notes"], named["shell"]}
+    assert numbers("path=build/") == {named["shell"]}
+    assert numbers("tool=edit_file&path=notes.txt") == {named["notes"]}
+    assert numbers("tool=nothing") == set()
+
+
+def test_an_empty_answer_says_what_to_do(recorded, client: TestClient) -> None:
+    text = client.get(f"{recorded.url}/calls?tool=nothing").text
+    assert "No call matches" in text
+    assert "Show all calls" in text
+
+
+def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
+    recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.web.calls.ROWS", 3)
+    url = f"{recorded.url}/calls"
+    whole = [call.seq for call in recorded.workspace.timeline.calls()]
+
+    def walk(link: str, start: str) -> list[list[int]]:
+        found, where = [], start
+        while where:
+            text = client.get(where).text
+            found.append([int(n) for n in re.findall(r'<tr id="c(\d+)"', text)])
+            match = re.search(rf'<a href="([^"]+)"[^>]*>{link} calls', text)
+            where = html.unescape(match.group(1)) if match else ""
+        return found
+
+    down = walk("Older", url)
+    assert list(chain.from_iterable(down)) == whole
+    oldest = recorded.workspace.timeline.calls()[-1].requested
+    up = walk("Newer", f"{url}?after={oldest - 1}")
+    assert list(chain.from_iterable(reversed(up))) == whole
+
+
+def test_a_fragment_is_a_part_of_the_page(recorded, client: TestClient) -> None:
+    rows = client.get(f"{recorded.url}/calls?before=1000000&more=1", headers=HX).text
+    assert rows.lstrip().startswith("<tr")
+    listing = client.get(f"{recorded.url}/calls?tool=read_file", headers=HX).text
+    assert listing.lstrip().startswith('<div id="listing"')
+    restored = {**HX, "hx-history-restore-request": "true"}
+    assert client.get(f"{recorded.url}/calls", headers=restored).text.startswith("<!doctype")
+
+
+@pytest.mark.parametrize("fragment", [True, False])
+def test_a_large_diff_waits_for_a_click(recorded, client: TestClient, fragment: bool) -> None:
+    number = recorded.numbers["big"]
+    page = client.get(f"{recorded.url}/c/{number}")
+    assert "Load diff" in page.text
+    assert '<td class="ln">899</td>' not in page.text
+    answer = client.get(f"{recorded.url}/c/{number}?diff=big.txt", headers=HX if fragment else None)
+    assert '<td class="ln">899</td>' in answer.text
+    assert answer.text.lstrip().startswith("<section" if fragment else "<!doctype")
+
+
+def test_what_is_too_large_to_compare_can_be_downloaded(recorded, client: TestClient) -> None:
+    number = recorded.numbers["huge"]
+    page = client.get(f"{recorded.url}/c/{number}?diff=huge.txt")
+    assert "Too large to compare" in page.text
+    raw = client.get(f"{recorded.url}/raw/{number}/huge.txt")
+    assert len(raw.content) == 1024 * 1024 + 1
+
+
+def test_a_call_page_answers_to_any_of_its_events(recorded, client: TestClient) -> None:
+    detail = recorded.workspace.timeline.call(recorded.numbers["notes"])
+    assert len(detail.events) > 2
+    for event in detail.events:
+        text = client.get(f"{recorded.url}/c/{event.seq}").text
+        assert f"#{recorded.numbers['notes']}</span>" in text
+
+
+def test_a_call_shows_its_own_diff_and_not_what_came_later(recorded, client: TestClient) -> None:
+    text = html.unescape(client.get(f"{recorded.url}/c/{recorded.numbers['first']}").text)
+    plain = re.sub(r"</?(ins|del)>", "", text)
+    assert "return value * 7" in plain
+    assert "value ** 7" not in plain
+
+
+def test_a_file_is_shown_as_it_was(recorded, client: TestClient) -> None:
+    number = recorded.numbers["notes"]
+    assert ">TWO</td>" in client.get(f"{recorded.url}/at/{number}/notes.txt").text
+    assert ">two</td>" in client.get(f"{recorded.url}/at/{number - 1}/notes.txt").text
+    checkpoint = client.get(f"{recorded.url}/at/{quoted('@v1/<b>')}/notes.txt")
+    assert checkpoint.status_code == 200
+
+
+def test_a_binary_file_is_dumped_and_never_rendered(recorded, client: TestClient) -> None:
+    text = client.get(f"{recorded.url}/at/{recorded.numbers['big']}/build/out.o").text
+    assert "7f 45 4c 46" in text
+    assert "Download" in text
+
+
+ERRORS = [
+    ("/nothing", 404, "start page"),
+    ("/w/nothing/", 404, "start page"),
+    ("/w/nothing/calls", 404, "start page"),
+    ("{url}/c/999999", 404, ""),
+    ("{url}/c/1", 404, ""),
+    ("{url}/c/abc", 400, "numbers"),
+    ("{url}/s/nobody", 404, ""),
+    ("{url}/at/999999/", 404, "head"),
+    ("{url}/at/@nothing/", 404, "checkpoint"),
+    ("{url}/at/never/", 400, "RFC 3339"),
+    ("{url}/at?point=never", 400, "RFC 3339"),
+    ("{url}/at/head/nothing.txt", 404, "Nothing is on record"),
+    ("{url}/at/head/build/out.o", 404, "history"),
+    ("{url}/raw/head/nothing.txt", 404, ""),
+    ("{url}/raw/head/src", 404, ""),
+    ("{url}/history/nothing.txt", 404, "case-sensitive"),
+    ("{url}/compare/1", 400, "A..B"),
+    ("{url}/compare/1..zzz", 400, ""),
+    ("{url}/calls?before=x", 400, "before"),
+    ("{url}/calls?status=nice", 400, "interrupted"),
+    ("{url}/plan", 400, "undo"),
+    ("{url}/plan?verb=erase&target=1", 400, "rollback"),
+    ("{url}/plan?verb=revert", 400, "target"),
+    ("{url}/plan?verb=revert&target=999999", 404, ""),
+    ("{url}/plan?verb=rollback&target=0", 404, ""),
+    ("{url}/plan?verb=rollback&target=1&choice:notes.txt=eat", 400, "merge"),
+    ("{url}/carry-out", 405, ""),
+]
+
+
+@pytest.mark.parametrize(("path", "status", "says"), ERRORS, ids=[path for path, *_ in ERRORS])
+@pytest.mark.parametrize("fragment", [True, False], ids=["fragment", "page"])
+def test_an_error_is_a_page_with_code_message_and_hint(
+    recorded, client: TestClient, path: str, status: int, says: str, fragment: bool
+) -> None:
+    answer = client.get(path.format(url=recorded.url), headers=HX if fragment else None)
+    assert answer.status_code == status, answer.text
+    assert re.search(r"<code>[A-Z_]+</code>", answer.text)
+    assert says in answer.text
+    assert answer.text.startswith("<!doctype") != fragment
+
+
+def test_an_address_in_an_error_is_not_reflected_as_markup(client: TestClient) -> None:
+    for path in ("/<script>alert(1)</script>", "/w/<script>x</script>/", "//evil.example/"):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert "<script>" not in answer.text.replace("<script src=", "")
+        assert "location" not in answer.headers
+
+
+def test_a_path_that_was_deleted_leads_to_where_it_was(recorded, client: TestClient) -> None:
+    text = client.get(f"{recorded.url}/at/head/build/out.o").text
+    near = re.search(r'href="([^"]+)">As it was at', text)
+    assert near
+    assert client.get(html.unescape(near.group(1))).status_code == 200
+
+
+def test_a_store_without_workspaces_says_how_to_begin(tmp_path, monkeypatch) -> None:
+    from loom_audit.session import open_store
+    from loom_audit.web.app import create_app
+
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    with open_store(f"sqlite:///{tmp_path / 'home' / 'audit.db'}") as store:
+        app = create_app(store, port=8642)
+        with TestClient(app, base_url="http://127.0.0.1:8642") as empty:
+            text = empty.get("/").text
+    assert "loom-audit init" in text
+
+
+def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
+    recorded, client: TestClient
+) -> None:
+    recorded.root.rename(recorded.root.with_name("elsewhere"))
+    assert client.get(f"{recorded.url}/").status_code == 200
+    assert client.get(f"{recorded.url}/calls").status_code == 200
+    assert client.get(f"{recorded.url}/at/head/notes.txt").status_code == 200
+    gone = client.get(f"{recorded.url}/status")
+    assert gone.status_code == 400
+    assert "replay" in gone.text
+
+
+def test_verify_runs_on_post_and_shows_what_it_found(recorded, client: TestClient) -> None:
+    before = client.get(f"{recorded.url}/verify").text
+    assert "Verify now" in before
+    for mode in ("full", "quick"):
+        answer = client.post(f"{recorded.url}/verify", data={"mode": mode})
+        assert answer.status_code == 200
+        assert "Result" in answer.text
+
+
+def test_status_names_what_differs_on_disk(recorded, client: TestClient) -> None:
+    assert "Everything on disk is as recorded" in client.get(f"{recorded.url}/status").text
+    (recorded.root / "notes.txt").write_text("mine\n")
+    text = client.get(f"{recorded.url}/status").text
+    assert "notes.txt" in text
+    assert "1 path differs" in text

@@ -1,0 +1,207 @@
+"""Taking back over HTTP: nothing happens before the plan is seen, and only what it showed."""
+
+import html
+import re
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from loom_audit.web.urls import quoted
+
+HX = {"hx-request": "true"}
+
+
+def fields(text: str) -> dict[str, str]:
+    """The hidden fields of the form that carries a plan out."""
+    form = text[text.index('class="carry"') :]
+    form = form[: form.index("</form>")]
+    pairs = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form)
+    return {html.unescape(name): html.unescape(value) for name, value in pairs}
+
+
+def plan(client: TestClient, recorded: Any, query: str) -> str:
+    answer = client.get(f"{recorded.url}/plan?{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def carry_out(client: TestClient, recorded: Any, form: dict[str, str]) -> Any:
+    return client.post(f"{recorded.url}/carry-out", data=form)
+
+
+def test_a_plan_that_was_seen_is_carried_out_and_leads_to_its_call(
+    recorded, client: TestClient
+) -> None:
+    text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
+    assert "Will change" in text
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    page = client.get(answer.headers["location"])
+    assert page.status_code == 200
+    assert "Takes back" in page.text
+    assert f"#{recorded.numbers['notes']}" in page.text
+    newest = recorded.workspace.timeline.calls()[0]
+    assert newest.actor.startswith("person:")
+    assert newest.reverts == (recorded.numbers["notes"],)
+
+
+def test_the_undone_call_is_marked_and_can_be_brought_back(recorded, client: TestClient) -> None:
+    number = recorded.numbers["notes"]
+    done = carry_out(client, recorded, {"verb": "revert", "target": str(number), "quick": "1"})
+    undo = int(done.headers["location"].rsplit("/", 1)[1])
+    assert (
+        f'undone by <a class="num" href="{recorded.url}/c/{undo}"'
+        in client.get(f"{recorded.url}/calls").text
+    )
+    again = carry_out(client, recorded, {"verb": "revert", "target": str(undo), "quick": "1"})
+    assert again.status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+
+
+def test_one_click_on_what_needs_a_decision_shows_the_plan(recorded, client: TestClient) -> None:
+    head = recorded.workspace.log.head()
+    form = {"verb": "revert", "target": str(recorded.numbers["first"]), "quick": "1"}
+    answer = carry_out(client, recorded, form)
+    assert answer.status_code == 303
+    assert "/plan?" in answer.headers["location"]
+    assert recorded.workspace.log.head() == head
+    text = client.get(answer.headers["location"]).text
+    assert "Needs a decision" in text
+    assert f"#{recorded.numbers['later']}</a>" in text
+    assert 'value="current" checked' in text
+    assert "disabled>Carry out" in text
+
+
+def test_one_click_by_htmx_answers_with_the_row_or_sends_to_the_plan(
+    recorded, client: TestClient
+) -> None:
+    number = str(recorded.numbers["first"])
+    form = {"verb": "revert", "target": number, "quick": "1", "row": number}
+    answer = client.post(f"{recorded.url}/carry-out", data=form, headers=HX)
+    assert "/plan?" in answer.headers["hx-redirect"]
+    number = str(recorded.numbers["notes"])
+    form = {"verb": "revert", "target": number, "quick": "1", "row": number}
+    answer = client.post(f"{recorded.url}/carry-out", data=form, headers=HX)
+    assert answer.status_code == 200
+    assert answer.text.lstrip().startswith(f'<tr id="c{number}" class="undone"')
+    assert "<hx-partial" in answer.text
+
+
+def test_a_blocked_plan_is_not_carried_out_even_when_asked(recorded, client: TestClient) -> None:
+    text = plan(client, recorded, f"verb=revert&target={recorded.numbers['first']}")
+    before = (recorded.root / "src/main.py").read_bytes()
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 409
+    assert (recorded.root / "src/main.py").read_bytes() == before
+
+
+def test_each_choice_for_a_conflict_does_what_it_says(recorded, client: TestClient) -> None:
+    query = f"verb=revert&target={recorded.numbers['first']}&choice:src/main.py="
+    current = plan(client, recorded, query + "current")
+    assert "Needs a decision" not in current
+    merged = plan(client, recorded, query + "merge")
+    assert "&lt;&lt;&lt;&lt;&lt;&lt;&lt;" in merged
+    taken = plan(client, recorded, query + "old")
+    answer = carry_out(client, recorded, fields(taken))
+    assert answer.status_code == 303
+    assert "return value + 7\n" in (recorded.root / "src/main.py").read_text()
+
+
+def test_a_plan_that_no_longer_holds_is_shown_anew_and_nothing_is_changed(
+    recorded, client: TestClient
+) -> None:
+    text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
+    recorded.call("more", "write_file", {"path": "more.txt", "content": "more\n"})
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 409
+    assert "moved on" in answer.text
+    assert "more.txt" in answer.text
+    assert (recorded.root / "more.txt").read_text() == "more\n"
+    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+    again = carry_out(client, recorded, fields(answer.text))
+    assert again.status_code == 303
+    assert not (recorded.root / "more.txt").exists()
+
+
+def test_an_edit_from_outside_since_the_plan_stops_it(recorded, client: TestClient) -> None:
+    text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
+    (recorded.root / "notes.txt").write_text("somebody else\n")
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 409
+    assert (recorded.root / "notes.txt").read_text() == "somebody else\n"
+
+
+def test_a_call_elsewhere_does_not_make_a_person_decide_again(recorded, client: TestClient) -> None:
+    text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
+    recorded.call("look", "read_file", {"path": "notes.txt"})
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+
+
+def test_a_forged_plan_is_refused(recorded, client: TestClient) -> None:
+    form = fields(plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}"))
+    for changed in ({"plan": "0" * 64}, {"plan": ""}, {"target": str(recorded.numbers["big"])}):
+        answer = carry_out(client, recorded, {**form, **changed})
+        assert answer.status_code == 409
+    assert (recorded.root / "big.txt").exists()
+    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+
+
+def test_rollback_brings_everything_back_and_is_itself_undoable(
+    recorded, client: TestClient
+) -> None:
+    text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303
+    assert (recorded.root / "build/out.o").exists()
+    assert not (recorded.root / "docs").exists()
+    undo = answer.headers["location"].rsplit("/", 1)[1]
+    text = plan(client, recorded, f"verb=revert&target={undo}")
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert not (recorded.root / "build").exists()
+    assert (recorded.root / "docs").exists()
+
+
+def test_rollback_of_one_path_leaves_the_others(recorded, client: TestClient) -> None:
+    query = f"verb=rollback&target={recorded.numbers['read']}&path={quoted('notes.txt')}"
+    text = plan(client, recorded, query)
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert (recorded.root / "big.txt").exists()
+
+
+def test_what_came_from_outside_is_kept_unless_chosen(recorded, client: TestClient) -> None:
+    (recorded.root / "notes.txt").write_text("mine\n")
+    recorded.call("shell2", "shell_execute", {"command": "true"})
+    query = f"verb=rollback&target={recorded.numbers['shell']}"
+    kept = plan(client, recorded, query)
+    assert "Kept as it is" in kept
+    chosen = plan(client, recorded, query + "&choice:notes.txt=old")
+    answer = carry_out(client, recorded, fields(chosen))
+    assert answer.status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+
+
+def test_a_whole_session_is_taken_back(recorded, client: TestClient) -> None:
+    text = plan(client, recorded, f"verb=revert&target=session:{recorded.session}")
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert not (recorded.root / "huge.txt").exists()
+
+
+def test_undo_and_redo_walk_one_session(recorded, client: TestClient) -> None:
+    answer = carry_out(client, recorded, fields(plan(client, recorded, "verb=undo")))
+    assert answer.status_code == 303
+    assert not (recorded.root / "copy").exists()
+    answer = carry_out(client, recorded, fields(plan(client, recorded, "verb=redo")))
+    assert answer.status_code == 303
+    assert (recorded.root / "copy").exists()
+
+
+def test_showing_plans_records_nothing(recorded, client: TestClient) -> None:
+    head = recorded.workspace.log.head()
+    for number in recorded.numbers.values():
+        client.get(f"{recorded.url}/plan?verb=revert&target={number}")
+        client.get(f"{recorded.url}/plan?verb=rollback&target={number}")
+    assert recorded.workspace.log.head() == head
