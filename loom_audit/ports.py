@@ -225,16 +225,6 @@ class Stamp(NamedTuple):
     ctime_ns: int
     ino: int
 
-    def rested(self, later: "Stamp | None") -> bool:
-        """Whether nothing was seen to change between two looks a moment apart.
-
-        Unlike equality it holds for a path that changed just before the first look: its stamp
-        is racy, and the next scan looks again.
-        """
-        if later is None or self[:3] != later[:3] or self.ino != later.ino:
-            return False
-        return self.ctime_ns == later.ctime_ns or self.ctime_ns < 0
-
 
 class Displaced(Protocol):
     """What a replace took out of the way, still on disk under a temporary name."""
