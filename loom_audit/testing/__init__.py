@@ -1,0 +1,6 @@
+"""Doubles in memory that pass the same contract tests as the real adapters."""
+
+from loom_audit.testing.locks import MemoryChangeIndex, MemoryLock
+from loom_audit.testing.workspace import MemoryWorkspace
+
+__all__ = ["MemoryChangeIndex", "MemoryLock", "MemoryWorkspace"]
