@@ -138,15 +138,15 @@ class Planner:
         )
         own = [one for one in listed if taken(one)]
         first = min((one.seq for one in own), default=head + 1)
+        if meant.rollback:
+            first = meant.since + 1
         touched = {one.change.path for one in own}
         drift = self._drift(touched, whole=meant.rollback)
-        steps, moves, numbers, shared = self._steps(meant, first, touched, taken)
-        steps += [
-            PathStep(head + 1, c, request.outside or request.choices.get(c.path) == "old")
-            if meant.rollback
-            else PathStep(head + 1, c, taken=False)
-            for c in drift
-        ]
+        steps, moves, numbers, shared = self._steps(request, meant, first, touched, taken)
+        for change in drift:
+            chosen = request.outside or request.choices.get(change.path) == "old"
+            if not meant.rollback or in_paths(request, change.path):
+                steps.append(PathStep(head + 1, change, taken=meant.rollback and chosen))
         plan = plan_taking_back(
             verb=request.verb,
             head=head,
@@ -171,14 +171,9 @@ class Planner:
         ids = {(call.session, call.call_id) for call in meant.calls}
         names = {call.call_id for call in meant.calls}
 
-        def in_paths(path: str) -> bool:
-            return not request.paths or any(
-                path == p or path.startswith(p + "/") or not p for p in request.paths
-            )
-
         def taken(one: RecordedChange) -> bool:
             if meant.rollback:
-                if one.seq <= meant.since or not in_paths(one.change.path):
+                if one.seq <= meant.since or not in_paths(request, one.change.path):
                     return False
                 if one.origin == "outside":
                     return request.outside or request.choices.get(one.change.path) == "old"
@@ -208,6 +203,7 @@ class Planner:
 
     def _steps(
         self,
+        request: Request,
         meant: Meant,
         first: int,
         touched: set[str],
@@ -225,10 +221,11 @@ class Planner:
         )
         numbers: dict[tuple[str, str], Call] = {}
         steps: list[PathStep] = []
-        taken_events: set[int] = set()
         shared: dict[str, Note] = {}
         names = {call.call_id for call in meant.calls}
         for one in recorded:
+            if meant.rollback and not in_paths(request, one.change.path):
+                continue
             number = None
             if one.call_id is not None:
                 key = (one.session, one.call_id)
@@ -236,13 +233,11 @@ class Planner:
                     numbers[key] = self.at.projections.call(*key)
                 number = numbers[key].seq or numbers[key].requested
             is_taken = taken(one)
-            if is_taken:
-                taken_events.add(one.seq)
-            elif one.causes and names & set(one.causes):
+            if not is_taken and one.causes and names & set(one.causes):
                 reason = "other commands were running and may have done it"
                 shared[one.change.path] = Note(one.change.path, reason, (number or 0,))
             steps.append(PathStep(one.seq, one.change, is_taken, number))
-        return steps, self._moves(taken_events), numbers, tuple(shared.values())
+        return steps, self._moves({step.seq for step in steps}), numbers, tuple(shared.values())
 
     def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
         moves: dict[int, tuple[Move, ...]] = {}
@@ -319,6 +314,13 @@ class Planner:
 
     def _listed(self, path: str) -> Sequence[tuple[str, object]]:
         return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+
+
+def in_paths(request: Request, path: str) -> bool:
+    """Whether a path is one the request is limited to, or below one."""
+    return not request.paths or any(
+        not p or path == p or path.startswith(p + "/") for p in request.paths
+    )
 
 
 def _named(call: Call) -> str:
