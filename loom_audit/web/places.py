@@ -11,13 +11,15 @@ from loom_audit.web.urls import Fields, fields, first, unquoted
 
 MAX_FORM_BYTES = 1024 * 1024
 
+# What only reads attributes is `async` so that it costs no thread; what may read the store is not.
 
-def store_of(request: Request) -> AuditStore:
+
+async def store_of(request: Request) -> AuditStore:
     found: AuditStore = request.app.state.store
     return found
 
 
-def pages_of(request: Request) -> Pages:
+async def pages_of(request: Request) -> Pages:
     found: Pages = request.app.state.pages
     return found
 
@@ -25,13 +27,13 @@ def pages_of(request: Request) -> Pages:
 def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
     """The workspace of this id; a path is not one, so that a URL cannot probe the disk."""
     named = unquoted(workspace)
-    store = store_of(request)
+    store: AuditStore = request.app.state.store
     if named not in {entry.id for entry in store.workspaces()}:
         raise NotFound(f"no workspace {named}", hint="The start page lists all of them.")
     return store.workspace(named)
 
 
-def query_of(request: Request) -> Fields:
+async def query_of(request: Request) -> Fields:
     raw: bytes = request.scope["query_string"]
     return fields(raw)
 
