@@ -39,7 +39,7 @@ _MAX_INT_BITS = 2048
 ERASED: Mapping[str, Any] = {"$erased": True}
 
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 )
 
 
@@ -130,7 +130,9 @@ class Contents:
 
 
 def to_json(value: Any, *, where: str, contents: Contents | None = None) -> bytes:
-    """The value as stored JSON. NotSerializable names the place of what is not JSON.
+    """The value as stored JSON, keys in their order.
+
+    NotSerializable names the place of what is not JSON.
 
     Tuples are stored as lists. Without `contents` long texts stay inside.
     """
@@ -155,7 +157,7 @@ def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
 
 
 def plain_json(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces; UnicodeEncodeError for lone surrogates."""
+    """JSON without spaces, keys in their order; UnicodeEncodeError for lone surrogates."""
     return _ENCODER.encode(value).encode()
 
 

@@ -241,6 +241,12 @@ def test_any_json_reads_back_exactly(value):
     assert data.decode("utf-8")
 
 
+@given(st.dictionaries(odd_text, st.integers(), max_size=6))
+def test_keys_read_back_in_the_order_in_which_they_were_given(value):
+    found = back(put(CallRequested("c", "t", value, "read"))).fact.arguments
+    assert list(found) == list(value)
+
+
 def test_names_that_are_not_utf8_are_kept_byte_for_byte():
     raw = b"caf\xe9/\xff\xfe\n\x1b[31m"
     path = os.fsdecode(raw)
