@@ -1,11 +1,19 @@
 """Commands that reach further: serve, demo."""
 
-from typing import Annotated
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.options import Invocation, command
+from loom_audit.cli.output import Output
+from loom_audit.cli.progress import progress
+
+if TYPE_CHECKING:
+    from loom_audit.demo import Demo, Proof
+    from loom_audit.session import AuditStore
 
 PORT = 8642
 
@@ -35,16 +43,20 @@ def serve(
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Serve the dashboard, on 127.0.0.1 only."""
+    with at.store() as store:
+        _serve(at.output, store, port, show)
+
+
+def _serve(output: Output, store: "AuditStore", port: int, show: bool = False) -> None:
     from loom_audit.web.app import serve as serve_web
 
-    with at.store() as store:
-        url = f"http://127.0.0.1:{port}/"
-        if at.output.json:
-            at.output.record({"url": url, "store": store.url})
-        else:
-            at.output.line(f"dashboard on {url}  (Ctrl-C ends it)")
-        at.output.stdout.flush()
-        serve_web(store, port, show)
+    url = f"http://127.0.0.1:{port}/"
+    if output.json:
+        output.record({"url": url, "store": store.url})
+    else:
+        output.line(f"dashboard on {url}  (Ctrl-C ends it)")
+    output.stdout.flush()
+    serve_web(store, port, show)
 
 
 def demo(
@@ -58,9 +70,53 @@ def demo(
 ) -> int:
     """Record a real agent session and show what can be done.
 
-    Over a copy of a Python package found on this machine. Without serving it ends by rolling
-    the workspace back to the start, replaying the end, and proving both equal byte for byte.
+    Over a copy of a Python package found on this machine, in a new temporary folder, and in a
+    store of its own there unless one is set. Without serving it ends by replaying the end,
+    rolling the workspace back to the start, and proving both equal byte for byte.
     """
-    from loom_audit.demo import run_demo
+    from loom_audit.demo import demo_store, make_folder, prove, run_demo
 
-    return run_demo(at, serving, port)
+    folder = make_folder()
+    with demo_store(folder, at.shared.store) as store:
+        with progress(at.output) as report:
+            made = run_demo(store, folder, report=report)
+        if not at.output.json:
+            _introduce(at.output, made)
+        if serving:
+            if at.output.json:
+                at.output.record(asdict(made))
+            _serve(at.output, store, port)
+            return exits.OK
+        proof = prove(store.workspace(made.root), made)
+    if at.output.json:
+        at.output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
+    else:
+        _conclude(at.output, proof)
+    return exits.OK if proof.holds else exits.FAILED
+
+
+def _introduce(output: Output, made: "Demo") -> None:
+    from loom_audit.demo import what_to_try
+
+    output.line((f"{made.calls} calls recorded on a copy of {made.package}", "green"))
+    output.line(f"{made.failed} of them failed, and a person edited {', '.join(made.outside)}")
+    output.line("")
+    output.line("Try, in another terminal:")
+    output.line(f"  cd {shlex.quote(made.root)}")
+    for name, value in made.environment.items():
+        output.line(f"  export {name}={shlex.quote(value)}")
+    tries = what_to_try(made)
+    width = max(len(text) for text, _ in tries) + 2
+    for text, purpose in tries:
+        output.line(f"  {text:{width}}", (f"# {purpose}", "dim"))
+    output.line("")
+
+
+def _conclude(output: Output, proof: "Proof") -> None:
+    for what, paths in proof.compared.items():
+        unequal = proof.differences[what]
+        if unequal:
+            output.line((f"{what}: {len(unequal)} of {paths} paths differ", "red"))
+            output.lines([(f"  {path}",) for path in unequal[:20]])
+        else:
+            output.line((f"{what}: {paths} paths, equal byte for byte", "green"))

@@ -1,0 +1,148 @@
+"""The demo: a real session, and its proof, which must fail when something is not equal."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
+from loom_audit.session import AuditStore, open_store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOM_AUDIT_HOME", str(folder))
+        with open_store() as opened:
+            yield opened
+
+
+@pytest.fixture(scope="module")
+def demo(store: AuditStore, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    return run_demo(store, tmp_path_factory.mktemp("demo"))
+
+
+def test_the_session_has_at_least_25_calls_of_every_kind(store: AuditStore, demo: Demo) -> None:
+    calls = store.workspace(demo.root).timeline.calls()
+    assert len(calls) == demo.calls >= 25
+    assert {call.tool for call in calls} == {
+        "read_file",
+        "write_file",
+        "edit_file",
+        "delete_file",
+        "move_file",
+        "list_directory",
+        "search_files",
+        "shell_execute",
+    }
+    assert all(call.coverage.level == "full" for call in calls)
+
+
+def test_the_calls_do_what_they_are_there_for(store: AuditStore, demo: Demo) -> None:
+    timeline = store.workspace(demo.root).timeline
+    calls = {call.seq: call for call in timeline.calls()}
+    number = demo.numbers
+    modules = len(list(Path(demo.copies["checkpoint"], demo.package).glob("*.py")))
+    assert calls[number["sed"]].changed >= modules - 1
+    assert calls[number["failing tests"]].status == "error"
+    assert calls[number["fix"]].status == calls[number["chmod"]].status == "ok"
+    gone = {change.path for change in timeline.changes_of(calls[number["rm"]])}
+    assert {f"{demo.package}/__init__.py", "toolkit.old/words.py"} <= gone
+    assert demo.failed == sum(call.status == "error" for call in calls.values()) == 6
+
+
+def test_what_a_person_edited_is_on_record_as_from_outside(store: AuditStore, demo: Demo) -> None:
+    timeline = store.workspace(demo.root).timeline
+    for path in demo.outside:
+        newest = timeline.history(path)[0]
+        assert (newest.origin, newest.actor) == ("outside", "outside")
+
+
+def test_the_copies_are_what_the_log_says(store: AuditStore, demo: Demo) -> None:
+    timeline = store.workspace(demo.root).timeline
+    for name, point in (("start", demo.start), ("checkpoint", demo.checkpoint), ("end", demo.end)):
+        on_disk = {os.fsdecode(path) for path in listing(Path(demo.copies[name]))}
+        assert on_disk == set(timeline.tree(point))
+    tree = timeline.tree(timeline.point(f"@{CHECKPOINT}"))
+    assert tree["run-tests.sh"].mode & 0o111
+    assert tree["toolkit/upstream.py"].kind == "symlink"
+    assert timeline.content(tree["toolkit/logo.png"]).startswith(b"\x89PNG")
+
+
+def test_what_to_try_names_commands_that_work(store: AuditStore, demo: Demo) -> None:
+    for text, purpose in what_to_try(demo):
+        assert purpose
+        if any(text.startswith(f"loom-audit {name}") for name in ("log", "show", "diff", "verify")):
+            done = subprocess.run(
+                [sys.executable, "-m", "loom_audit", *text.split()[1:]],
+                cwd=demo.root,
+                env={
+                    **os.environ,
+                    **demo.environment,
+                    "PYTHONPATH": str(Path(__file__).parents[1]),
+                },
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            assert done.stdout
+
+
+def test_the_proof_holds_and_names_what_is_not_equal(tmp_path: Path) -> None:
+    with demo_store(tmp_path) as store:
+        made = run_demo(store, tmp_path / "demo_folder")
+        workspace = store.workspace(made.root)
+        proof = prove(workspace, made)
+        assert proof.holds
+        assert min(proof.compared.values()) > 5
+        assert listing(Path(made.root)) == listing(Path(made.copies["start"]))
+
+        Path(made.copies["start"], "README.md").write_text("something else\n")
+        Path(made.copies["end"], "run-tests.sh").chmod(0o700)
+        (Path(made.copies["checkpoint"]) / "toolkit" / "upstream.py").unlink()
+        proof = prove(workspace, made)
+        assert not proof.holds
+        assert {what: list(paths) for what, paths in proof.differences.items() if paths} == {
+            "replayed end": ["run-tests.sh"],
+            "replayed checkpoint": ["toolkit/upstream.py"],
+            "rolled back to start": ["README.md"],
+            "redone to end": ["run-tests.sh"],
+            "rolled back again": ["README.md"],
+        }
+
+
+@pytest.mark.parametrize("package", ["json", "email"])
+def test_the_packages_of_every_python_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setattr("loom_audit.demo.PACKAGES", ("no_such_package", package))
+    with demo_store(tmp_path) as store:
+        made = run_demo(store, tmp_path / "demo_folder")
+        assert (made.package, made.failed) == (package, 6)
+        assert prove(store.workspace(made.root), made).holds
+
+
+def test_the_command_proves_and_exits_zero(tmp_path: Path) -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("LOOM_AUDIT_")
+    }
+    environment |= {"TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-m", "loom_audit", "demo", "--no-serve", "--json"],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["proven"] is True
+    assert record["calls"] >= 25
+    assert record["store"] == f"sqlite:///{record['folder']}/home/audit.db"
+    assert not (tmp_path / "state").exists()
+    shutil.rmtree(record["folder"])

@@ -1,0 +1,142 @@
+"""What the documents say is so: commands and codes are all there, and examples run.
+
+In a ```console block a line after `$ ` is a command, the lines below it are what it prints;
+`…` stands for any text, on a line of its own for any lines. The blocks of one document run in
+order in one new folder, with a store of their own; every command must succeed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from loom_audit import errors
+from loom_audit.cli.application import app
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Example:
+    line: int
+    command: str
+    output: list[str] = field(default_factory=list)
+
+
+def examples(text: str) -> list[Example]:
+    found: list[Example] = []
+    for block in BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start(1)) + 1
+        for number, line in enumerate(block[1].splitlines(), first):
+            if line.startswith("$ "):
+                found.append(Example(number, line[2:]))
+            elif line.startswith("> ") and not found[-1].output:
+                found[-1].command += "\n" + line[2:]
+            else:
+                found[-1].output.append(line)
+    return found
+
+
+def matches(expected: list[str], printed: str) -> bool:
+    """Whether it is what was to be printed; nothing expected allows anything."""
+    if not expected:
+        return True
+    parts = []
+    for line in expected:
+        if line.strip() == "…":
+            parts.append(r"(?:.*\n)*?")
+        else:
+            parts.append(".*?".join(re.escape(piece) for piece in line.split("…")) + r" *\n")
+    return re.fullmatch("".join(parts), printed) is not None
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_examples_of_a_document_run_and_print_what_it_says(path: Path, tmp_path: Path) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    for name, module in (("loom-audit", "-m loom_audit"), ("python", "")):
+        shim = shims / name
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        shim.chmod(0o755)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    search = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        "PATH": f"{shims}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(search),
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "NO_COLOR": "1",
+    }
+    for example in examples(path.read_text("utf-8")):
+        # the folder a command leaves the shell in is where the next one starts
+        script = f'{example.command}\ncode=$?\npwd > "{tmp_path}/pwd"\nexit $code\n'
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
+        where = f"{path.name}:{example.line}: $ {example.command}\n{done.stdout}"
+        assert done.returncode == 0, where
+        assert matches(example.output, done.stdout), where
+        folder = Path((tmp_path / "pwd").read_text().strip())
+
+
+def documented(pattern: str) -> bool:
+    return any(re.search(pattern, path.read_text("utf-8")) for path in DOCUMENTS)
+
+
+def commands(group: Any, prefix: str) -> list[str]:
+    found = []
+    for name, command in group.commands.items():
+        below = commands(command, f"{prefix} {name}") if hasattr(command, "commands") else []
+        found += below or [f"{prefix} {name}"]
+    return found
+
+
+def test_every_command_is_documented() -> None:
+    named = commands(typer.main.get_command(app), "loom-audit")
+    assert len(named) > 20
+    assert [name for name in named if not documented(re.escape(name) + r"\b")] == []
+
+
+def test_every_error_code_is_documented() -> None:
+    codes = [
+        value.code
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.AuditError)
+    ]
+    assert len(codes) > 15
+    assert [code for code in codes if not documented(rf"\b{code}\b")] == []
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    missing = []
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text("utf-8")):
+            if "://" not in target and not (path.parent / target).exists():
+                missing.append(f"{path.name}: {target}")
+    assert missing == []
+
+
+def test_an_example_that_prints_something_else_is_noticed() -> None:
+    expected = ["one … three", "…", "last"]
+    assert matches(expected, "one two three\nx\ny\nlast\n")
+    assert matches(expected, "one  three\nlast\n")
+    assert not matches(expected, "one two four\nlast\n")
+    assert not matches(expected, "one two three\nx\n")
+    assert matches([], "anything")
