@@ -175,8 +175,7 @@ async def _attempt(
             raise no_workspace()
         args = tool.parse(request.arguments)
         args = await _permitted(gate, tool, args, ctx)
-        if ctx.call is not None and (tool.announced or tool.effect == "network"):
-            await in_thread(ctx.call.announce)
+        await _announce(tool, ctx.call)
         return await _execute(tool, args, ctx)
     except AuditError as error:
         return _Outcome(_status(error), ToolResult.failure(error))
@@ -212,6 +211,15 @@ async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
             details={"by": answer.by},
         )
     return args if changed is None else tool.parse(changed)
+
+
+async def _announce(tool: Tool, call: OpenCall | None) -> None:
+    """Put the request on record first when effects will not go through the context."""
+    if call is None or not (tool.announced or tool.effect == "network"):
+        return
+    if tool.effect == "network":
+        call.coverage = call.coverage.without("outside the workspace: network")
+    await in_thread(call.announce)
 
 
 async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:

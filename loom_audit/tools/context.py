@@ -6,9 +6,11 @@ abandoned: cancellation waits for its end, and tells a running command to stop.
 
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from os import environ
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -223,22 +225,20 @@ class ToolContext:
     ) -> tuple[str, ...]:
         """Delete a file, a symlink or a directory; the paths that are gone."""
 
-        def step() -> tuple[str, ...]:
-            return self._open_call.delete(self._path(path), recursive=recursive, final=final)
-
-        return await in_thread(step)
+        return await in_thread(
+            lambda: self._open_call.delete(self._path(path), recursive=recursive, final=final)
+        )
 
     async def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
         """Rename a file, symlink or directory. Conflict when the target exists."""
 
-        def step() -> tuple[FileChange, ...]:
-            return self._open_call.move(
+        return await in_thread(
+            lambda: self._open_call.move(
                 self._path(source), self._path(target), overwrite=overwrite, final=final
             )
-
-        return await in_thread(step)
+        )
 
     # --- processes ------------------------------------------------------------------------
 
@@ -259,12 +259,7 @@ class ToolContext:
         stop = threading.Event()
 
         def step() -> Completed:
-            if self.effect != "execute":
-                raise PermissionDenied(
-                    f"{self._open_call.tool} is registered with effect {self.effect} "
-                    "and tried to run a command",
-                    hint="Register the tool with effect execute.",
-                )
+            self._may_run()
             command = Command(
                 argv=argv,
                 cwd=self._directory(cwd),
@@ -276,6 +271,28 @@ class ToolContext:
             return self._open_call.run(self._commands, command, cancelled=stop.is_set, final=final)
 
         return await in_thread(step, stop=stop)
+
+    @asynccontextmanager
+    async def captured(self) -> AsyncIterator[None]:
+        """Record every file that changes during the block as this call's doing.
+
+        For code that changes files itself. PermissionDenied unless the effect is execute.
+        """
+
+        def enter() -> None:
+            self._may_run()
+            manager = self._open_call.captured()
+            manager.__enter__()
+            held.append(manager)
+
+        held: list[AbstractContextManager[None]] = []
+        try:
+            await in_thread(enter)
+            yield
+        finally:
+            for manager in held:
+                with anyio.CancelScope(shield=True):
+                    await in_thread(partial(manager.__exit__, None, None, None), certain=True)
 
     async def compute(
         self, *argv: str, cwd: str = "", stdin: bytes, timeout: float, limit: int
@@ -297,6 +314,14 @@ class ToolContext:
     async def in_thread(self, step: Callable[[], T]) -> T:
         """Run blocking code beside the event loop; a timeout waits for its end."""
         return await in_thread(step)
+
+    def _may_run(self) -> None:
+        if self.effect != "execute":
+            raise PermissionDenied(
+                f"{self._open_call.tool} is registered with effect {self.effect} "
+                "and tried to run a command",
+                hint="Register the tool with effect execute.",
+            )
 
     # --- steps, in the worker thread ------------------------------------------------------
 

@@ -32,10 +32,11 @@ class FunctionTool(Tool):
         named = {field: getattr(args, field) for field in type(args).model_fields}
         if self._context:
             named[self._context] = ctx
-        if inspect.iscoroutinefunction(self.function):
-            value = await self.function(**named)
+        if self.effect == "execute" and ctx.call is not None:
+            async with ctx.captured():
+                value = await self._called(named, ctx)
         else:
-            value = await ctx.in_thread(lambda: self.function(**named))
+            value = await self._called(named, ctx)
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, str):
@@ -43,6 +44,11 @@ class FunctionTool(Tool):
         plain = as_json(value, "result")
         text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
         return ToolResult(True, text, plain if isinstance(plain, dict) else {"result": plain})
+
+    async def _called(self, named: dict[str, Any], ctx: ToolContext) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**named)
+        return await ctx.in_thread(lambda: self.function(**named))
 
 
 def tool(
@@ -57,7 +63,8 @@ def tool(
 
     A plain `def` runs in a worker thread, and a timeout waits for its end. It may return a
     ToolResult, a text, or any JSON value. With an effect other than read its request is on
-    record before it starts; files it changes are recorded when it changes them by the context.
+    record before it starts. Effect write is for functions that change files by the context
+    only; with effect execute every change in the workspace while it runs is recorded.
     InvalidArguments when a parameter has no type hint.
     """
 

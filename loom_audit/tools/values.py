@@ -6,56 +6,76 @@ from typing import Any
 from loom_audit.errors import NotSerializable
 
 MAX_DEPTH = 100
+MAX_VALUES = 1_000_000
+MAX_NEAREST = 10_000
 _SHOWN = 500
 
 
-def as_json(value: Any, where: str = "", depth: int = 0) -> Any:
+def as_json(value: Any, where: str = "value") -> Any:
     """A copy made of None, bool, int, float, str, list and str-keyed dict; tuples become lists.
 
-    NotSerializable names the place of anything else, of NaN and infinities, and of values
-    nested deeper than 100.
+    NotSerializable names the place of anything else, of NaN and infinities, of values nested
+    deeper than 100, and is raised for more than a million values (an object that holds itself
+    many times over has no end).
     """
+    return _copy(value, where, 0, [MAX_VALUES])
+
+
+def _copy(value: Any, where: str, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        raise NotSerializable(f"more than {MAX_VALUES} values")
     if depth > MAX_DEPTH:
-        raise NotSerializable(f"nested deeper than {MAX_DEPTH} at {_place(where)}")
-    if value is None or isinstance(value, (bool, str)):
-        return value if value is None or isinstance(value, bool) else str(value)
+        raise NotSerializable(f"nested deeper than {MAX_DEPTH} at {where:.200}")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise NotSerializable(f"{value} at {_place(where)} is not a JSON number")
+            raise NotSerializable(f"{value} at {where:.200} is not a JSON number")
         return float(value)
     if isinstance(value, (list, tuple)):
-        return [as_json(item, f"{where}[{n}]", depth + 1) for n, item in enumerate(value)]
+        return [_copy(item, f"{where}[{n}]", depth + 1, left) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(f"the key {key!r:.100} at {_place(where)} is not a string")
+                raise NotSerializable(f"the key {_text(key):.100} at {where:.200} is not a text")
         return {
-            str(key): as_json(item, f"{where}.{key}" if where else str(key), depth + 1)
-            for key, item in value.items()
+            str(key): _copy(item, f"{where}.{key}", depth + 1, left) for key, item in value.items()
         }
     raise NotSerializable(
-        f"{type(value).__name__} at {_place(where)} is not a JSON value",
-        hint="Pass null, booleans, numbers, strings, lists and objects only.",
+        f"{type(value).__name__} at {where:.200} is not a JSON value",
+        hint="Pass null, booleans, numbers, texts, lists and objects only.",
     )
 
 
-def as_far_as_possible(value: Any, depth: int = 0) -> Any:
+def as_far_as_possible(value: Any) -> Any:
     """The JSON value nearest to any value: what has no place in JSON stands as a short text."""
-    if depth <= MAX_DEPTH:
-        if isinstance(value, (list, tuple)):
-            return [as_far_as_possible(item, depth + 1) for item in value]
-        if isinstance(value, dict):
-            return {
-                key if isinstance(key, str) else _text(key): as_far_as_possible(item, depth + 1)
-                for key, item in value.items()
-            }
-        try:
-            return as_json(value, depth=depth)
-        except NotSerializable:
-            pass
-    return f"<{_text(value)}>" if depth <= MAX_DEPTH else "<nested too deep>"
+    return _nearest(value, 0, [MAX_NEAREST])
+
+
+def _nearest(value: Any, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if depth > MAX_DEPTH or left[0] < 0:
+        return "<left out>"
+    if isinstance(value, (list, tuple)):
+        return [_nearest(item, depth + 1, left) for item in value[: max(0, left[0]) + 1]]
+    if isinstance(value, dict):
+        named: dict[str, Any] = {}
+        for key, item in value.items():
+            if left[0] < 0:
+                named["<more>"] = "<left out>"
+                break
+            name = key if isinstance(key, str) else _text(key)
+            named[name] = _nearest(item, depth + 1, left)
+        return named
+    try:
+        return as_json(value)
+    except NotSerializable:
+        return f"<{_text(value)}>"
 
 
 def _text(value: Any) -> str:
@@ -64,7 +84,3 @@ def _text(value: Any) -> str:
         return f"{type(value).__name__}: {value!r:.{_SHOWN}}"
     except Exception:  # noqa: BLE001 - anything may happen in a foreign __repr__
         return type(value).__name__
-
-
-def _place(where: str) -> str:
-    return where if 0 < len(where) <= 200 else "the top" if not where else where[:200] + "…"

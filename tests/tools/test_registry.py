@@ -276,3 +276,18 @@ def test_the_entry_point_of_the_package_names_what_makes_connections():
     if not points:
         pytest.skip("the package is not installed here, only on the path")
     assert points[0].load() is Connections
+
+
+def test_a_function_that_executes_has_its_own_file_changes_recorded(bench):
+    @tool(effect="execute", needs_workspace=True)
+    def build(ctx: ToolContext) -> str:
+        """Build something."""
+        (ctx.workspace / "built").write_text("1")
+        (ctx.workspace / "notes.txt").unlink()
+        return "done"
+
+    bench.registry.register(build)
+    result = bench.call("build", {})
+    assert result.output == "done" and result.files_changed == ["built", "notes.txt"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()

@@ -1,0 +1,69 @@
+"""JSON values against the standard library's own idea of them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_audit.errors import NotSerializable
+from loom_audit.tools.values import as_far_as_possible, as_json
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3)
+anything = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=4)
+        | st.tuples(inner)
+    ),
+    max_leaves=20,
+)
+
+
+def is_json(value):
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        return False
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return all(map(is_json, value.values())) if isinstance(value, dict) else (
+        all(map(is_json, value)) if isinstance(value, (list, tuple)) else True
+    )  # fmt: skip
+
+
+@given(anything)
+def test_what_json_can_hold_passes_and_nothing_else(value):
+    if is_json(value):
+        assert as_json(value) == json.loads(json.dumps(value))
+        assert as_far_as_possible(value) == as_json(value)
+    else:
+        with pytest.raises(NotSerializable):
+            as_json(value)
+        assert is_json(as_far_as_possible(value))
+
+
+def test_a_copy_is_not_changed_with_the_original():
+    value = {"a": [1]}
+    copy = as_json(value)
+    value["a"].append(2)
+    assert copy == {"a": [1]}
+
+
+def test_a_value_that_holds_itself_many_times_over_comes_to_an_end():
+    knot = []
+    knot.extend([knot] * 10)
+    with pytest.raises(NotSerializable):
+        as_json(knot)
+    assert "<left out>" in json.dumps(as_far_as_possible(knot))
+    wide = [0]
+    for _ in range(60):
+        wide = [wide, wide]
+    with pytest.raises(NotSerializable, match="more than 1000000 values"):
+        as_json(wide)
+
+
+def test_an_error_names_the_place():
+    with pytest.raises(NotSerializable, match=r"set at arguments\.a\[1\]\.b is not a JSON value"):
+        as_json({"a": [0, {"b": {1}}]}, "arguments")
