@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_audit.cli.output import Output, Style
+from loom_audit.cli.lines import mark
+from loom_audit.cli.output import Output, Piece, Style
 from loom_audit.cli.records import change_record
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes, visible_path
@@ -71,6 +72,33 @@ def print_differences(
             output.raw(shown.text)
         else:
             print_difference(output, shown)
+
+
+def print_stat(
+    at: "AuditedWorkspace", output: Output, changes: Sequence[FileChange], *, disk: bool
+) -> None:
+    """Print for each path how many lines were added and removed, and the sum."""
+    total = [0, 0]
+    width = min(max((len(visible_path(change.path)) for change in changes), default=0), 60)
+    for change in changes:
+        shown = difference(at, change, disk=disk)
+        added, removed = _counts(shown.text)
+        total = [total[0] + added, total[1] + removed]
+        if output.json:
+            record = change_record(change) | {"added": added, "removed": removed}
+            output.record(record | {"omitted": shown.omitted or None})
+            continue
+        name = f" {visible_path(change.path):<{width}}"
+        counts: tuple[Piece, ...] = ((f"  +{added}", "green"), (f" -{removed}", "red"))
+        output.line(mark(change), name, *counts, f"  {shown.omitted}".rstrip())
+    if not output.json:
+        output.line(f"{len(changes)} paths, {total[0]} lines added, {total[1]} removed")
+
+
+def _counts(text: bytes) -> tuple[int, int]:
+    """Lines added and removed in a diff of one file."""
+    body = text[text.find(b"\n@@") + 1 :].split(b"\n") if b"\n@@" in text else []
+    return (sum(one[:1] == b"+" for one in body), sum(one[:1] == b"-" for one in body))
 
 
 def print_difference(output: Output, shown: Difference, indent: str = "") -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_audit.cli.differences import below, print_differences
+from loom_audit.cli.differences import below, print_differences, print_stat
 from loom_audit.cli.lines import call_line, change_lines, entry_line, history_line
 from loom_audit.cli.options import Invocation, command, is_point, point_text, workspace_path
 from loom_audit.cli.records import (
@@ -64,6 +64,7 @@ def diff(
         int | None, typer.Option("--call", metavar="SEQ", help="What this call changed.")
     ] = None,
     name_only: Annotated[bool, typer.Option("--name-only", help="Only the paths.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Lines added and removed.")] = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="A patch for `git apply`, contents not escaped.")
     ] = False,
@@ -89,7 +90,9 @@ def diff(
             new = timeline.point(point_text(points[1] if len(points) > 1 else "head"))
             changes = timeline.diff(old, new)
         shown = below(changes, [workspace_path(workspace.root, path) for path in paths])
-        if not name_only:
+        if stat:
+            print_stat(workspace, at.output, shown, disk=disk)
+        elif not name_only:
             print_differences(workspace, at.output, shown, disk=disk, raw=raw)
         elif at.output.json:
             for change in shown:

@@ -1,23 +1,62 @@
-"""Commands that prove: head, verify."""
+"""Commands that prove and repair: head, verify, doctor, salvage."""
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loom_audit.cli import exits
-from loom_audit.cli.options import Invocation, command
+from loom_audit.cli.options import Invocation, command, folder
 from loom_audit.cli.output import Style
+from loom_audit.cli.progress import progress
 from loom_audit.cli.records import plain, tree_head_record
+from loom_audit.errors import InvalidArguments, NotFound
 
 if TYPE_CHECKING:
-    pass
+    from loom_audit.history.integrity import Verification
+    from loom_audit.model.events import TreeHead
 
 
 def add(app: typer.Typer) -> None:
     """Put these commands on the application."""
-    command(app, "head", section="Prove", examples=("loom-audit head >> /elsewhere/heads.txt",))(
+    section = "Prove"
+    command(app, "head", section=section, examples=("loom-audit head >> /elsewhere/heads.txt",))(
         head
     )
+    command(
+        app,
+        "verify",
+        section=section,
+        examples=("loom-audit verify", "loom-audit verify --against /elsewhere/heads.txt"),
+        codes={
+            exits.OK: "all is as it was recorded, and a head kept elsewhere vouches for it",
+            1: "tampered",
+            3: "incomplete, or no head kept elsewhere vouches for the last events",
+            4: "cannot be read",
+        },
+        failure=exits.UNREADABLE,
+    )(verify)
+    command(
+        app,
+        "doctor",
+        section=section,
+        examples=("loom-audit doctor",),
+        codes={exits.FAILED: "there is a problem"},
+    )(doctor)
+    command(
+        app,
+        "salvage",
+        section=section,
+        examples=(
+            "loom-audit salvage --to /safe/place",
+            "loom-audit --store old.db salvage --to x",
+        ),
+        codes={
+            exits.FAILED: "something could not be read; failed.jsonl lists it",
+            exits.CONFLICT: "the folder is not empty",
+        },
+    )(salvage)
 
 
 def head(at: Invocation) -> None:
@@ -57,3 +96,107 @@ def doctor(at: Invocation) -> int:
         if check.hint and check.verdict != "ok":
             at.output.line("        ", (f"-> {check.hint}", "dim"))
     return exits.FAILED if problems else exits.OK
+
+
+def verify(
+    at: Invocation,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only events, order and tree; no contents.")
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="As --quick, and N events chosen at random."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Heads as `loom-audit head` prints them; - for stdin."),
+    ] = None,
+) -> int:
+    """Recompute everything and report all that is wrong.
+
+    Every leaf, node, commitment and content, and what is derived from them, compared with the
+    tree heads kept outside the store.
+    """
+    with at.workspace() as workspace:
+        head = _newest_head(against, workspace.id) if against is not None else None
+        with progress(at.output) as report:
+            found = workspace.verify(quick=quick, sample=sample, against=head, report=report)
+        if at.output.json:
+            at.output.record(
+                {
+                    "log": found.log,
+                    "size": found.size,
+                    "root": found.root.hex(),
+                    "anchored": found.anchored,
+                    "unanchored": found.unanchored,
+                    "checked": dict(found.checked),
+                    "findings": plain(found.findings),
+                    "exit_code": found.exit_code,
+                }
+            )
+        else:
+            _print_verification(at, found)
+        return found.exit_code
+
+
+def _newest_head(against: str, log: str) -> "TreeHead":
+    from loom_audit.disk.heads import parse_heads
+
+    text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
+    heads = [head for head in parse_heads(text) if head.log == log]
+    if not heads:
+        raise NotFound(
+            f"{against} holds no tree head of the log {log}",
+            hint="`loom-audit head` prints one: `loom-audit-head v1 LOG SIZE ROOT`.",
+        )
+    return max(heads, key=lambda head: head.size)
+
+
+def _print_verification(at: Invocation, found: "Verification") -> None:
+    out = at.output
+    for finding in found.findings:
+        where = "" if finding.seq is None else f"event {finding.seq}: "
+        out.line((f"{finding.grade:<11}", "red"), where, finding.message)
+    checked = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in found.checked.items())
+    out.line("checked    ", checked)
+    out.line("root       ", f"{found.root.hex()} over {found.size} events")
+    if found.unanchored:
+        text = f"{found.anchored} events; the {found.unanchored} after them are not vouched for"
+        out.line("anchored   ", (text, "yellow"))
+    else:
+        out.line("anchored   ", f"all {found.size} events by a head kept outside the store")
+    verdict = {0: "ok", 1: "TAMPERED", 3: "incomplete or unanchored", 4: "cannot be read"}
+    good = found.exit_code == exits.OK
+    out.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))
+
+
+def salvage(
+    at: Invocation,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Absent or empty.")],
+) -> int:
+    """Get everything readable out of a damaged store.
+
+    Also out of a locked or a read-only one. Writes events.jsonl, every content under its hash,
+    the last state of each workspace, and failed.jsonl with what could not be read. The store
+    itself is not changed.
+    """
+    from loom_audit.cli.checks import database_file
+    from loom_audit.cli.salvaging import salvage as get_out
+    from loom_audit.config import read_settings
+
+    settings = read_settings(at.shared.store)
+    file = database_file(settings.url)
+    if file is None:
+        raise InvalidArguments(f"{settings.url} is not a SQLite store")
+    target = folder(to)
+    with progress(at.output) as report:
+        done = get_out(file, target, report)
+    if at.output.json:
+        at.output.record({"store": str(file), "to": str(target), **plain(done)})
+    else:
+        at.output.line(
+            f"{done.events} events, {done.contents} contents, {done.files} files in {target}"
+        )
+        if done.failures:
+            at.output.line((f"{done.failures} failures, listed in failed.jsonl", "red"))
+    return exits.FAILED if done.failures else exits.OK

@@ -222,9 +222,7 @@ def test_attaching_again_changes_nothing(audited: Shell) -> None:
     assert [r["root"] for r in audited.records("workspaces")] == [str(audited.workspace)]
 
 
-def test_the_store_named_before_or_after_the_command_is_used(
-    shell: Shell, tmp_path: Path
-) -> None:
+def test_the_store_named_before_or_after_the_command_is_used(shell: Shell, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'other' / 'audit.db'}"
     shell("--store", store, "init")
     assert shell("status", "--store", store)

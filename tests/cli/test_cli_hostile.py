@@ -1,0 +1,98 @@
+"""Names and contents an agent may choose to fool a reader never reach the terminal raw."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import Shell
+from hostile import CORPUS, dangerous
+
+NAMES = [
+    name.encode("utf-8", "surrogateescape")
+    for text in CORPUS
+    if (name := "h" + text.replace("/", "_").replace("\0", "_"))
+]
+
+
+@pytest.fixture
+def poisoned(shell: Shell) -> Shell:
+    """A workspace whose files, calls, arguments and sessions all carry hostile text."""
+    shell("init")
+    for n, name in enumerate(NAMES):
+        path = os.path.join(os.fsencode(shell.workspace), name)
+        with open(path, "wb") as file:
+            file.write(f"{n}\n".encode() + "\n".join(CORPUS).encode("utf-8", "surrogateescape"))
+    shell("run", "--title", "".join(CORPUS[:4]), "--", "true")
+    shell("run", "--agent", CORPUS[1], "--", "echo", *CORPUS[:3])
+    shell("call", "write_file", json.dumps({"path": "x\u202e.txt", "content": CORPUS[0] + "\n"}))
+    shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=1)
+    shell("checkpoint", "c\u202e\x1b[31m", "--note", CORPUS[2])
+    with open(os.path.join(os.fsencode(shell.workspace), NAMES[0]), "ab") as file:
+        file.write(b"\x1b[2J drift\n")
+    return shell
+
+
+def test_no_command_prints_recorded_text_raw(poisoned: Shell) -> None:
+    hostile = os.fsdecode(NAMES[0])
+    commands: list[tuple[str, ...]] = [
+        ("log",),
+        ("log", "--events", "-n", "0"),
+        ("session",),
+        ("status",),
+        ("diff",),
+        ("diff", "0", "head"),
+        ("diff", "--name-only", "0", "head"),
+        ("ls", "-r"),
+        ("ls", "--at", "@c\u202e\x1b[31m"),
+        ("history", hostile),
+        ("history", ".", "-n", "0"),
+        ("checkpoint",),
+        ("undo", "--dry-run"),
+        ("rollback", "head~1", "--outside", "--dry-run"),
+        ("workspaces",),
+        ("scope",),
+        ("doctor",),
+    ]
+    commands += [
+        ("show", str(seq))
+        for seq in range(1, len(poisoned.records("log", "--events", "-n", "0")) + 1)
+    ]
+    commands += [("session", record["id"]) for record in poisoned.records("session")]
+    for arguments in commands:
+        for extra in ((), ("--json",)):
+            ran = poisoned(*arguments, *extra, code=None)
+            assert ran.code in (0, 1), (arguments, ran.errors)
+            assert not dangerous(ran.text, allowed="\n\t"), arguments
+            assert not dangerous(ran.errors, allowed="\n\t"), arguments
+
+
+def test_errors_about_hostile_arguments_are_clean(poisoned: Shell) -> None:
+    for text in CORPUS:
+        for arguments in (
+            ("cat", text),
+            ("history", text),
+            ("log", "--session", text),
+            ("rollback", "@" + text),
+            ("revert", text),
+            ("session", text),
+            ("show", text),
+            (text,),
+            ("log", "--" + text),
+            ("undo", "--choose", text),
+            ("call", text, "{}"),
+        ):
+            if any("\0" in argument for argument in arguments):
+                continue
+            ran = poisoned(*arguments, code=None)
+            assert not dangerous(ran.errors + ran.text, allowed="\n\t"), arguments
+
+
+def test_json_gives_back_the_exact_bytes_of_every_name(poisoned: Shell) -> None:
+    found = {record["path"].encode("utf-8", "surrogateescape") for record in poisoned.records("ls")}
+    assert set(NAMES) <= found
+
+
+def test_cat_is_exact_into_a_pipe(poisoned: Shell) -> None:
+    path = Path(os.fsdecode(os.path.join(os.fsencode(poisoned.workspace), NAMES[1])))
+    assert poisoned("cat", str(path)).stdout == path.read_bytes()
