@@ -14,7 +14,7 @@ PACKAGE = ROOT / "loom_audit"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
-LONGER = {"loom_audit/ports.py": 520}
+LONGER = {"loom_audit/ports.py": 600}
 """The ports are one document: two thirds of it are the words of the contracts."""
 
 EMPTY_NAMES = {"Manager", "Service", "Handler", "Helper", "Util", "Utils", "Base", "Data", "Info"}
