@@ -169,10 +169,6 @@ class ToolContext:
 
         return await in_thread(step)
 
-    async def directory(self, path: str = "") -> str:
-        """The workspace path of a directory. FileNotFound, InvalidPath when it is none."""
-        return await in_thread(lambda: self._directory(path))
-
     # --- writing --------------------------------------------------------------------------
 
     async def write(

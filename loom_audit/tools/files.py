@@ -6,7 +6,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from loom_audit.tools.context import ToolContext
-from loom_audit.tools.entries import Entry
+from loom_audit.tools.entries import Entry, EntryType
 from loom_audit.tools.text import (
     Edited,
     Part,
@@ -247,10 +247,16 @@ class MoveInput(Arguments):
     overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
 
 
+class MoveOutput(BaseModel):
+    source: Annotated[str, Field(alias="from")]
+    target: Annotated[str, Field(alias="to")]
+
+
 class MoveFile(Tool):
     name = "move_file"
     description = "Move or rename a file, a symlink or a directory; parents are created."
     input = MoveInput
+    output = MoveOutput
     effect = "write"
     timeout_seconds = 10
 
@@ -278,6 +284,19 @@ class ListInput(Arguments):
     ] = None
 
 
+class EntryOutput(BaseModel):
+    name: str
+    type: EntryType
+    size: int
+    modified: str
+
+
+class ListOutput(BaseModel):
+    path: str
+    entries: list[EntryOutput]
+    truncated: bool
+
+
 class ListDirectory(Tool):
     name = "list_directory"
     description = (
@@ -285,13 +304,14 @@ class ListDirectory(Tool):
         "type, size and time. Never goes into .git, node_modules or __pycache__."
     )
     input = ListInput
+    output = ListOutput
     timeout_seconds = 10
 
     async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
         as_tree = args.recursive is None
         depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
         hidden = as_tree if args.include_hidden is None else args.include_hidden
-        top = await ctx.directory(args.path)
+        top = (await ctx.stat(args.path)).path
 
         def shown(entry: Entry) -> bool:
             if entry.name == ".git" or (as_tree and entry.name in IGNORED):

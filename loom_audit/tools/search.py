@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
 from loom_audit.model.scope import HEAVY
@@ -28,6 +28,22 @@ class SearchInput(Arguments):
     ] = None
 
 
+class Match(BaseModel):
+    path: str
+    line: int
+    text: str
+
+
+class SearchOutput(BaseModel):
+    """`files` were searched; `skipped` are binary or too large."""
+
+    matches: list[Match]
+    count: int
+    files: int
+    skipped: int
+    truncated: bool
+
+
 class SearchFiles(Tool):
     name = "search_files"
     description = (
@@ -36,6 +52,7 @@ class SearchFiles(Tool):
         "and .venv."
     )
     input = SearchInput
+    output = SearchOutput
     timeout_seconds = 30
 
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:

@@ -1,6 +1,7 @@
 """Bad input gets an error with code and message, changes nothing, and is on record."""
 
 import os
+import shutil
 import socket
 import stat
 from pathlib import Path
@@ -253,3 +254,20 @@ def _swap(root: str) -> None:
         os.rename("l", "d")
         os.rename("d", "l")
         os.rename("t", "d")
+
+
+def test_calls_in_a_workspace_that_vanished_fail_on_record(bench):
+    shutil.rmtree(bench.root)
+    for tool, arguments in (
+        ("read_file", {"path": "notes.txt"}),
+        ("write_file", {"path": "x/y", "content": ""}),
+        ("edit_file", {"path": "notes.txt", "old_str": "first", "new_str": "1st"}),
+        ("delete_file", {"path": "notes.txt"}),
+        ("list_directory", {}),
+        ("search_files", {"pattern": "x"}),
+        ("shell_execute", {"command": "true"}),
+    ):
+        result = bench.call(tool, arguments)
+        assert not result.success and result.error.message, tool
+    assert not bench.root.exists()
+    bench.assert_every_call_has_one_finish()
