@@ -204,6 +204,10 @@ class MemoryWorkspace:
 
     def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
         self._check_writable(change.path)
+        return self._replace(change, content, change.path.rpartition("/")[0])
+
+    def _replace(self, change: FileChange, content: BinaryIO | None, home: str) -> Displaced:
+        """Put what is displaced into the folder `home`."""
         above, _, _ = change.path.rpartition("/")
         if above:
             parent = self._nodes.get(above)
@@ -223,7 +227,7 @@ class MemoryWorkspace:
         new = None if after is None else self._make(after, content)
         if found and found.kind == "directory" and self._children(change.path):
             raise Conflict(f"the folder is not empty: {change.path}")
-        aside = self._put_aside(change.path, found)
+        aside = self._put_aside(change.path, found, home)
         if new is not None:
             self._nodes[change.path] = new
         return _MemoryDisplaced(self, change.path, new, aside, found.state if found else None)
@@ -247,15 +251,14 @@ class MemoryWorkspace:
                 raise Corrupt("the content has another hash")
         return self._node(after.kind, data, after.mode)
 
-    def _put_aside(self, path: str, found: Node | None) -> str | None:
+    def _put_aside(self, path: str, found: Node | None, home: str) -> str | None:
         if found is None:
             return None
         del self._nodes[path]
         if found.kind == "directory":
             return None
-        above, _, _ = path.rpartition("/")
         name = f"{TEMPORARY}{next(self._ticks)}"
-        aside = f"{above}/{name}" if above else name
+        aside = f"{home}/{name}" if home else name
         found.ctime = next(self._ticks)
         self._nodes[aside] = found
         return aside
@@ -272,14 +275,21 @@ class MemoryWorkspace:
             step = steps[number]
             try:
                 content = step.content() if step.content else None
-                displaced = self.replace(step.change, content)
+                displaced = self._replace(step.change, content, self._home(step, steps))
             except AuditError as error:
                 error.details |= {"path": step.change.path, "done": len(done)}
                 raise
             done[number] = displaced
-            if isinstance(displaced, _MemoryDisplaced):
-                displaced.hold_above(steps)
         return [done[number] for number in range(len(steps))]
+
+    def _home(self, step: Replacement, steps: Sequence[Replacement]) -> str:
+        """The nearest folder above that no step takes away."""
+        going = {s.change.path for s in steps if not s.change.after or s.content}
+        parts = step.change.path.split("/")[:-1]
+        for n in range(len(parts)):
+            if "/".join(parts[: n + 1]) in going:
+                return "/".join(parts[:n])
+        return "/".join(parts)
 
     def sync(self) -> None:
         """Nothing here outlives the process."""
@@ -331,18 +341,6 @@ class _MemoryDisplaced:
         self._in_place = put is not None and aside is None and state is not None
         self.stamp = put.stamp if put else None
         self.links = 0 if state is None else 1
-
-    def hold_above(self, steps: Sequence[Replacement]) -> None:
-        """Keep what was displaced where no folder that goes can take it along."""
-        if self._aside and "/" in self._aside:
-            going = {s.change.path for s in steps if s.change.after is None}
-            parts = self._aside.split("/")
-            for n in range(1, len(parts)):
-                if "/".join(parts[:n]) in going:
-                    target = "/".join([*parts[: n - 1], parts[-1]])
-                    self._workspace.move(self._aside, target)
-                    self._aside = target
-                    return
 
     def open(self) -> BinaryIO:
         node = None
