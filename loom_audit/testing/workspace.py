@@ -50,7 +50,7 @@ class Node:
 class MemoryWorkspace:
     """A `ports.Workspace` in memory. Modes are kept and not enforced.
 
-    `write`, `link`, `folder`, `remove` are what somebody else does to it.
+    `write`, `link`, `folder`, `chmod`, `remove` are what somebody else does to it.
     """
 
     def __init__(self, root: str = "/memory", *, exclude: Iterable[str] = ()) -> None:
@@ -80,6 +80,10 @@ class MemoryWorkspace:
 
     def folder(self, path: str, mode: int = 0o755) -> None:
         self._nodes[path] = self._node("directory", b"", mode)
+
+    def chmod(self, path: str, mode: int) -> None:
+        node = self._nodes[path]
+        node.mode, node.ctime = mode, next(self._ticks)
 
     def remove(self, path: str) -> None:
         """Delete it with all it holds."""

@@ -1,0 +1,358 @@
+"""Contents in the store: staged in memory, and written with the next event's transaction."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
+from typing import Any, BinaryIO
+
+from sqlalchemy import Connection
+
+from loom_audit.errors import Corrupt, InvalidArguments, NotFound, StorageFailed
+from loom_audit.model.files import BlobId, FileState
+from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
+from loom_audit.sql.engine import Connections, connect, driver, unavailable
+from loom_audit.sql.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.statements import prepare
+
+INLINE_BYTES = 256 * 1024
+"""Most stored bytes that lie in a row; more become a file."""
+
+CACHE_BYTES = 32 * 1024 * 1024
+MIN_BASE = 64
+"""Shortest content that another is stored against."""
+
+_CLEARLY_SMALLER = 8
+"""A delta this many times shorter than its content is taken without trying plain zstd."""
+
+MAX_CHAIN = 64
+
+_INSERT = prepare(
+    "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
+    "(:sha256, :size, :stored, :encoding, (SELECT number FROM blob WHERE sha256 = :base), "
+    ":version, :large) ON CONFLICT (sha256) DO UPDATE SET size = excluded.size, "
+    "stored = excluded.stored, encoding = excluded.encoding, base = excluded.base, "
+    "version = excluded.version, large = excluded.large WHERE blob.encoding = 'absent'"
+)
+_INSERT_CONTENT = prepare(
+    "INSERT INTO blob_content (blob, content) SELECT number, :content FROM blob "
+    "WHERE sha256 = :sha256 AND encoding = :encoding AND stored = :stored "
+    "AND version = :version AND large = 0 ON CONFLICT (blob) DO NOTHING"
+)
+_INSERT_ABSENT = prepare(
+    "INSERT INTO blob (sha256, size, stored, encoding, version, large) "
+    "VALUES (:sha256, :size, 0, 'absent', 0, 0) ON CONFLICT (sha256) DO NOTHING"
+)
+_ENTRY = (
+    "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
+    "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = ?"
+)
+_CONTENT = "SELECT content FROM blob_content WHERE blob = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How one content is stored; `content` are its stored bytes while it is staged."""
+
+    sha256: bytes
+    size: int
+    stored: int
+    encoding: str
+    base: bytes | None = None
+    version: int = 0
+    large: bool = False
+    number: int | None = None
+    content: bytes | None = None
+
+
+def expect(connection: Connection, states: Sequence[FileState]) -> None:
+    """Give each content that states name a row, as absent where it is not in the store."""
+    rows = [
+        {"sha256": bytes.fromhex(state.blob), "size": state.size} for state in states if state.blob
+    ]
+    _INSERT_ABSENT.run_many(connection, rows)
+
+
+class SqlBlobStore:
+    """Contents in a store's database, and beside it where they are large.
+
+    A new version of a content is kept as a delta against an earlier one: version v leans on
+    version v & (v - 1) of its line, so any is read by as many decodes as v has set bits.
+    """
+
+    def __init__(self, connections: Connections, folder: str) -> None:
+        self._connections = connections
+        self._large = LargeObjects(folder)
+        self._lock = threading.RLock()
+        self._staged: dict[bytes, Entry] = {}
+        self._pending = 0
+        self._cache: OrderedDict[bytes, bytes] = OrderedDict()
+        self._cached_bytes = 0
+        self._reader: Any = None
+        self._pid = 0
+
+    # --- the port -------------------------------------------------------------------------
+
+    def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
+        """Keep the content until the next append makes it durable (files: at once)."""
+        head, rest = _begin(content)
+        if rest is not None:
+            digest, size, stored = self._large.write(_chunks(head, rest))
+            if self._find(digest) is None:
+                self._stage(Entry(digest, size, stored, "zstd", large=True))
+            return BlobId(digest.hex())
+        digest = sha256(head).digest()
+        if self._find(digest) is None:
+            self._stage(self._encode(digest, head, similar_to))
+        self._remember(digest, head)
+        return BlobId(digest.hex())
+
+    def get(self, blob: BlobId) -> bytes:
+        """The whole content, checked against its hash."""
+        digest = _digest(blob)
+        entry = self._entry(digest)
+        if entry.large:
+            with self._large.open(digest, entry.size) as stream:
+                return stream.read()
+        content = self._read(entry)
+        if sha256(content).digest() != digest:
+            raise Corrupt(
+                f"The content {blob} does not match its hash",
+                hint="Run `loom-audit verify` to see what else is damaged.",
+                details={"blob": blob},
+            )
+        return content
+
+    def open(self, blob: BlobId) -> BinaryIO:
+        """The content as a stream; large ones are checked when read to the end."""
+        digest = _digest(blob)
+        entry = self._entry(digest)
+        return self._large.open(digest, entry.size) if entry.large else BytesIO(self.get(blob))
+
+    def __contains__(self, blob: object) -> bool:
+        if not isinstance(blob, str):
+            return False
+        return self._find(_digest(BlobId(blob))) is not None
+
+    def size(self, blob: BlobId) -> int:
+        """Bytes of the content."""
+        return self._entry(_digest(blob)).size
+
+    def pending_bytes(self) -> int:
+        """Stored bytes that wait in memory for the next append."""
+        return self._pending
+
+    # --- for the log's transaction --------------------------------------------------------
+
+    def staged(self) -> tuple[Entry, ...]:
+        """What waits to be written, bases before what leans on them."""
+        with self._lock:
+            return tuple(self._staged.values())
+
+    @staticmethod
+    def write(connection: Connection, entries: Sequence[Entry]) -> None:
+        """Insert them within the caller's transaction; those that are there already stay."""
+        rows = [
+            {
+                "sha256": entry.sha256,
+                "size": entry.size,
+                "stored": entry.stored,
+                "encoding": entry.encoding,
+                "base": entry.base,
+                "version": entry.version,
+                "large": int(entry.large),
+                "content": entry.content,
+            }
+            for entry in entries
+        ]
+        _INSERT.run_many(connection, rows)
+        _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
+
+    def written(self, entries: Sequence[Entry]) -> None:
+        """They are durable now: let go of them."""
+        with self._lock:
+            for entry in entries:
+                if self._staged.pop(entry.sha256, None) is not None:
+                    self._pending -= len(entry.content or b"")
+
+    def close(self) -> None:
+        """Let go of the connection for reading. What is staged is lost."""
+        with self._lock:
+            if self._reader is not None and self._pid == os.getpid():
+                self._reader.close()
+            self._reader = None
+
+    # --- storing --------------------------------------------------------------------------
+
+    def _stage(self, entry: Entry) -> None:
+        with self._lock:
+            if entry.sha256 not in self._staged:
+                self._staged[entry.sha256] = entry
+                self._pending += len(entry.content or b"")
+
+    def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> Entry:
+        base = self._base(similar_to) if similar_to and len(content) >= MIN_BASE else None
+        if base is not None:
+            against, version = base
+            delta = compress_delta(content, self._read(against))
+            small = len(delta) <= INLINE_BYTES
+            if small and len(delta) * _CLEARLY_SMALLER < len(content):
+                return _delta(digest, content, delta, against, version)
+            encoding, packed = compress(content)
+            if small and len(delta) < len(packed):
+                return _delta(digest, content, delta, against, version)
+        else:
+            encoding, packed = compress(content)
+        if len(packed) > INLINE_BYTES:
+            _, size, stored = self._large.write(iter([content]))
+            return Entry(digest, size, stored, "zstd", large=True)
+        return Entry(digest, len(content), len(packed), encoding, content=packed)
+
+    def _base(self, similar_to: BlobId) -> tuple[Entry, int] | None:
+        """What a new version of this content is stored against, and the version's number."""
+        entry = self._find(_digest(similar_to))
+        if entry is None or entry.size > MAX_DELTA or entry.size < MIN_BASE:
+            return None
+        version = entry.version + 1
+        wanted = version & (version - 1)
+        while entry.version > wanted and entry.base is not None:
+            above = self._find(entry.base)
+            if above is None:
+                return None
+            entry = above
+        if entry.version != wanted or wanted.bit_count() >= MAX_CHAIN:
+            return None
+        return entry, version
+
+    # --- reading --------------------------------------------------------------------------
+
+    def _entry(self, digest: bytes) -> Entry:
+        entry = self._find(digest)
+        if entry is None:
+            raise NotFound(
+                f"The content {digest.hex()} is not in the store",
+                hint="It was recorded by its hash only, or erased.",
+                details={"blob": digest.hex()},
+            )
+        return entry
+
+    def _find(self, digest: bytes) -> Entry | None:
+        with self._lock:
+            staged = self._staged.get(digest)
+            if staged is not None:
+                return staged
+            rows = self._select(_ENTRY, digest)
+        if not rows or rows[0][3] == "absent":
+            return None
+        number, size, stored, encoding, base, version, large = rows[0]
+        return Entry(digest, size, stored, encoding, base, version, bool(large), number)
+
+    def _read(self, entry: Entry) -> bytes:
+        """The content, through as many deltas as it takes; large ones whole."""
+        chain = [entry]
+        content = self._cached(entry.sha256)
+        while content is None and chain[-1].base is not None:
+            if len(chain) > MAX_CHAIN:
+                raise Corrupt(f"The deltas of {entry.sha256.hex()} go in a circle")
+            chain.append(self._entry(chain[-1].base))
+            content = self._cached(chain[-1].sha256)
+        if content is not None:
+            chain.pop()
+        for link in reversed(chain):
+            if link.large:
+                with self._large.open(link.sha256, link.size) as stream:
+                    content = stream.read()
+            else:
+                content = decompress(link.encoding, self._bytes(link), link.size, content)
+        if content is None:
+            raise Corrupt(f"The content {entry.sha256.hex()} leads nowhere")
+        self._remember(entry.sha256, content)
+        return content
+
+    def _bytes(self, entry: Entry) -> bytes:
+        if entry.content is not None:
+            return entry.content
+        with self._lock:
+            rows = self._select(_CONTENT, entry.number)
+        if not rows:
+            raise Corrupt(
+                f"The content {entry.sha256.hex()} is on record, but its bytes are gone",
+                details={"blob": entry.sha256.hex()},
+            )
+        return bytes(rows[0][0])
+
+    def _select(self, sql: str, value: Any) -> list[Any]:
+        """All rows, over a connection of our own: the pool's costs more than the query."""
+        if self._pid != os.getpid():
+            self._reader, self._pid = None, os.getpid()
+        try:
+            if self._reader is None:
+                self._reader = connect(self._connections.path, "ro")
+            found: list[Any] = self._reader.execute(sql, (value,)).fetchall()
+        except driver().Error as error:
+            reader, self._reader = self._reader, None
+            with suppress(AttributeError):
+                reader.close()
+            problem = unavailable(error)
+            kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
+            raise kind(problem.message, hint=problem.hint, details=problem.details) from error
+        return found
+
+    def _cached(self, digest: bytes) -> bytes | None:
+        with self._lock:
+            content = self._cache.get(digest)
+            if content is not None:
+                self._cache.move_to_end(digest)
+            return content
+
+    def _remember(self, digest: bytes, content: bytes) -> None:
+        if len(content) > MAX_DELTA:
+            return
+        with self._lock:
+            if digest not in self._cache:
+                self._cache[digest] = content
+                self._cached_bytes += len(content)
+                while self._cached_bytes > CACHE_BYTES:
+                    self._cached_bytes -= len(self._cache.popitem(last=False)[1])
+
+
+def _delta(digest: bytes, content: bytes, delta: bytes, base: Entry, version: int) -> Entry:
+    return Entry(
+        digest, len(content), len(delta), "zstd-delta", base.sha256, version, content=delta
+    )
+
+
+def _begin(content: bytes | BinaryIO) -> tuple[bytes, BinaryIO | None]:
+    """The content whole, or its beginning and a stream of the rest when it is large."""
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        whole = bytes(content)
+        return (whole, None) if len(whole) <= MAX_DELTA else (b"", BytesIO(whole))
+    parts: list[bytes] = []
+    read = 0
+    while read <= MAX_DELTA:
+        part = content.read(CHUNK)
+        if not part:
+            return b"".join(parts), None
+        parts.append(part)
+        read += len(part)
+    return b"".join(parts), content
+
+
+def _chunks(head: bytes, rest: BinaryIO) -> Iterator[bytes]:
+    yield head
+    while chunk := rest.read(CHUNK):
+        yield chunk
+
+
+def _digest(blob: BlobId) -> bytes:
+    try:
+        digest = bytes.fromhex(blob)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise InvalidArguments(f"{blob!r} is no blob id", hint="A blob id is 64 hex digits.")
+    return digest

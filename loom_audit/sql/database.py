@@ -1,0 +1,291 @@
+"""A store's database, opened: the place where the SQL adapters meet."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from shutil import copyfile, rmtree
+from weakref import finalize
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from loom_audit.errors import AuditUnavailable, InvalidArguments, NotFound, StorageFailed
+from loom_audit.ports import Clock, Lock
+from loom_audit.sql import schema
+from loom_audit.sql.ballast import Ballast
+from loom_audit.sql.blobs import SqlBlobStore
+from loom_audit.sql.clock import SystemClock, from_micros, new_id
+from loom_audit.sql.engine import Connections
+from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.large_objects import sync_folder
+from loom_audit.sql.projections import SqlProjections
+from loom_audit.sql.statements import prepare
+from loom_audit.sql.upgrade import upgrade_locked
+
+_COPY_TRIES = 5
+
+_NEW_LOG = prepare("INSERT INTO log (id) VALUES (:id)")
+_LOG = prepare("SELECT number FROM log WHERE id = :id")
+_LOGS = prepare("SELECT id FROM log ORDER BY number")
+_WORKSPACES = prepare(
+    "SELECT l.id, w.root, w.attached_at, w.ignore, w.max_file_bytes, w.baseline, "
+    "(SELECT max(seq) FROM event e WHERE e.log = l.number) "
+    "FROM workspace w JOIN log l ON l.number = w.log ORDER BY l.number"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceEntry:
+    """A workspace of the store as lists show it; `head` is the seq of its last event."""
+
+    id: str
+    root: str
+    attached_at: datetime
+    head: int
+    baseline_done: bool
+    ignore: str
+    max_file_bytes: int
+
+
+class Database:
+    """An open store. Logs, blobs and projections share its connections.
+
+    `notice` says in words what a person should know about how it was opened, or is empty.
+    """
+
+    def __init__(
+        self, connections: Connections, folder: str, clock: Clock, *, notice: str = ""
+    ) -> None:
+        self.connections = connections
+        self.folder = folder
+        self.notice = notice
+        self.blobs = SqlBlobStore(connections, os.path.join(folder, "blobs"))
+        self._clock = clock
+        self._ballast = Ballast(connections.path + ".ballast")
+        self._logs: dict[str, SqlEventLog] = {}
+        if connections.writable:
+            self._ballast.hold()
+
+    @property
+    def path(self) -> str:
+        """The file that is read and, where allowed, written."""
+        return self.connections.path
+
+    @property
+    def writable(self) -> bool:
+        return self.connections.writable
+
+    def create_log(self) -> str:
+        """The id of a new, empty log; no id is ever given twice."""
+        id = new_id(self._clock.now())
+        with self.connections.writing() as connection:
+            _NEW_LOG.run(connection, id=id)
+        return id
+
+    def logs(self) -> Sequence[str]:
+        """The ids of all logs, oldest first."""
+        with self.connections.reading() as connection:
+            return [row[0] for row in _LOGS.run(connection)]
+
+    def event_log(self, id: str) -> SqlEventLog:
+        """The log of this id. NotFound when there is none."""
+        if id not in self._logs:
+            self._logs[id] = SqlEventLog(
+                self.connections,
+                self.blobs,
+                id=id,
+                number=self.number(id),
+                clock=self._clock,
+                ballast=self._ballast,
+            )
+        return self._logs[id]
+
+    def projections(self, id: str) -> SqlProjections:
+        """The projections of this log. NotFound when there is none."""
+        return SqlProjections(self.connections, self.event_log(id), number=self.number(id))
+
+    def number(self, id: str) -> int:
+        """The log's number in the tables. NotFound when there is none."""
+        with self.connections.reading() as connection:
+            number = _LOG.run(connection, id=id).scalar()
+        if number is None:
+            raise NotFound(
+                f"There is no workspace {id} in this store",
+                hint="Run `loom-audit status` to see the workspaces.",
+            )
+        return int(number)
+
+    def workspaces(self) -> Sequence[WorkspaceEntry]:
+        """All workspaces, oldest first."""
+        with self.connections.reading() as connection:
+            rows = _WORKSPACES.run(connection).all()
+        return [
+            WorkspaceEntry(
+                id=id,
+                root=root.decode("utf-8", "surrogateescape"),
+                attached_at=from_micros(attached_at),
+                head=head,
+                baseline_done=baseline is not None,
+                ignore=ignore,
+                max_file_bytes=max_file_bytes,
+            )
+            for id, root, attached_at, ignore, max_file_bytes, baseline, head in rows
+        ]
+
+    def close(self) -> None:
+        """Close all connections. Contents put since the last append are lost."""
+        self.blobs.close()
+        self.connections.close()
+
+
+def database_path(url: str) -> str:
+    """The file of a store's URL (`sqlite:///…`), or a plain path, made absolute."""
+    if "://" not in url:
+        return os.path.abspath(Path(url).expanduser())
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise InvalidArguments(f"{url!r} is not a database URL") from error
+    if (
+        parsed.get_backend_name() != "sqlite"
+        or not parsed.database
+        or parsed.database == ":memory:"
+    ):
+        raise InvalidArguments(
+            f"The store {url!r} is not a SQLite file",
+            hint="Give a URL like sqlite:////home/me/audit.db, or a path.",
+        )
+    return os.path.abspath(Path(parsed.database).expanduser())
+
+
+def open_database(
+    url: str, *, lock: Lock, clock: Clock | None = None, create: bool = True, upgrade: bool = True
+) -> Database:
+    """Open the store, make it where there is none, and upgrade it (after a backup) if older.
+
+    Where the file or its folder cannot be written, a private copy is read and `notice` says
+    so. AuditUnavailable when it is newer than this program, no store, or cannot be opened.
+    """
+    path = database_path(url)
+    folder = os.path.dirname(path)
+    present = os.path.exists(path)
+    if not present and not create:
+        raise AuditUnavailable(
+            f"There is no store at {path}",
+            hint="Run `loom-audit init` in the directory you want to put under audit.",
+            details={"cause": "missing"},
+        )
+    if present and not (_may_write(path) and _may_write(folder)):
+        return _open_copy(path, lock, clock or SystemClock())
+    _make_store(path, lock)
+    connections = Connections(path, lock)
+    try:
+        _bring_up_to_date(connections, upgrade)
+    except BaseException:
+        connections.close()
+        raise
+    return Database(connections, folder, clock or SystemClock())
+
+
+def _may_write(path: str) -> bool:
+    return os.access(path, os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0))
+
+
+def _make_store(path: str, lock: Lock) -> None:
+    """The file and its folder, private from the start; SQLite's own files follow its mode."""
+    try:
+        if not os.path.isdir(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise AuditUnavailable(
+            f"The store {path} cannot be made: {error.strerror}",
+            hint="Name another place with --store or LOOM_AUDIT_STORE.",
+            details={"cause": "io"},
+        ) from error
+
+
+def _bring_up_to_date(connections: Connections, upgrade: bool) -> None:
+    with connections.reading() as connection:
+        found = schema.revision(connection)
+        empty = found is None and schema.is_empty(connection)
+    if empty:
+        with connections.writing() as connection:
+            # another process may have been quicker
+            if schema.is_empty(connection):
+                schema.create_all(connection)
+            found = schema.revision(connection)
+    if schema.check_revision(found, connections.path):
+        return
+    if not upgrade:
+        raise AuditUnavailable(
+            f"The store is at revision {found}; this program needs {schema.REVISION}",
+            hint="Run `loom-audit db upgrade`; it makes a backup first.",
+            details={"cause": "older", "revision": found},
+        )
+    upgrade_locked(connections)
+
+
+def _open_copy(path: str, lock: Lock, clock: Clock) -> Database:
+    """A read-only view of a store in a folder that we may not write.
+
+    SQLite needs a place for its shared memory; `immutable=1` would leave out what is in the
+    write-ahead log without a word.
+    """
+    private = tempfile.mkdtemp(prefix="loom-audit-copy-")
+    copy = os.path.join(private, os.path.basename(path))
+    try:
+        _copy_both(path, copy)
+        connections = Connections(copy, lock, writable=False)
+        with connections.reading() as connection:
+            found = schema.revision(connection)
+        if not schema.check_revision(found, path):
+            raise AuditUnavailable(
+                f"The store is at revision {found} and cannot be written to upgrade it",
+                hint="Copy the store to a place you may write, then open the copy.",
+                details={"cause": "older", "revision": found},
+            )
+    except BaseException:
+        rmtree(private, ignore_errors=True)
+        raise
+    notice = f"{path} may not be written: reading a private copy of it, made just now."
+    database = Database(connections, os.path.dirname(path), clock, notice=notice)
+    finalize(database, rmtree, private, ignore_errors=True)
+    return database
+
+
+def _copy_both(path: str, copy: str) -> None:
+    """Database and write-ahead log of one moment, as far as their times can tell."""
+    try:
+        for _ in range(_COPY_TRIES):
+            before = _marks(path)
+            copyfile(path, copy)
+            if os.path.exists(path + "-wal"):
+                copyfile(path + "-wal", copy + "-wal")
+            if _marks(path) == before:
+                return
+    except OSError as error:
+        raise StorageFailed(
+            f"The store {path} cannot be read: {error.strerror}",
+            hint="Ask its owner for permission, or for a copy.",
+        ) from error
+    raise StorageFailed(
+        f"The store {path} changes too quickly to be copied", hint="Try again in a moment."
+    )
+
+
+def _marks(path: str) -> list[tuple[int, int] | None]:
+    marks: list[tuple[int, int] | None] = []
+    for name in (path, path + "-wal"):
+        try:
+            found = os.stat(name)
+            marks.append((found.st_size, found.st_mtime_ns))
+        except FileNotFoundError:
+            marks.append(None)
+    return marks

@@ -1,0 +1,61 @@
+"""How contents are encoded: raw, zstd, or zstd with an earlier content as prefix."""
+
+from collections.abc import Mapping
+
+from backports.zstd import (
+    CompressionParameter,
+    DecompressionParameter,
+    ZstdCompressor,
+    ZstdDecompressor,
+    ZstdDict,
+    ZstdError,
+)
+
+from loom_audit.errors import Corrupt
+
+LEVEL = 3
+MAX_DELTA = 8 * 1024 * 1024
+"""Longest content, in bytes, that is encoded in memory or against another."""
+
+_MAX_WINDOW_LOG = 27
+_MIN_WINDOW_LOG = 10
+_LONG = 1 << 20
+
+
+def compress(content: bytes) -> tuple[str, bytes]:
+    """The content as (encoding, stored bytes), raw when zstd would not make it shorter."""
+    packed = ZstdCompressor(level=LEVEL).compress(content, ZstdCompressor.FLUSH_FRAME)
+    return ("zstd", packed) if len(packed) < len(content) else ("raw", content)
+
+
+def compress_delta(content: bytes, base: bytes) -> bytes:
+    """The content against a base, both of which must fit into the window together."""
+    window = max(_MIN_WINDOW_LOG, min(_MAX_WINDOW_LOG, (len(content) + len(base)).bit_length()))
+    options: Mapping[int, int] = {
+        CompressionParameter.compression_level: LEVEL,
+        CompressionParameter.window_log: window,
+        CompressionParameter.enable_long_distance_matching: 1 if len(base) > _LONG else 0,
+    }
+    prefix = ZstdDict(base, is_raw=True).as_prefix
+    packer = ZstdCompressor(options=dict(options), zstd_dict=prefix)
+    return packer.compress(content, ZstdCompressor.FLUSH_FRAME)
+
+
+def decompress(encoding: str, stored: bytes, size: int, base: bytes | None) -> bytes:
+    """The content, which is to be `size` bytes. Corrupt when it cannot be had from these."""
+    if encoding == "raw":
+        return stored
+    if encoding not in ("zstd", "zstd-delta"):
+        raise Corrupt(f"A content is stored in the unknown encoding {encoding!r}")
+    prefix = None if base is None else ZstdDict(base, is_raw=True).as_prefix
+    try:
+        unpacker = ZstdDecompressor(
+            zstd_dict=prefix, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
+        )
+        content = unpacker.decompress(stored, max_length=size + 1)
+        whole = unpacker.eof or (len(content) == size and unpacker.decompress(b"", 1) == b"")
+    except (ZstdError, EOFError) as error:
+        raise Corrupt(f"A stored content cannot be decompressed: {error}") from error
+    if len(content) != size or not whole:
+        raise Corrupt(f"A stored content of {size} bytes came out as {len(content)}")
+    return content

@@ -1,0 +1,142 @@
+"""Events to rows and back: leaves and payloads as they lie in the database."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select
+
+from loom_audit.errors import Corrupt, NotFound
+from loom_audit.model.codec import MAX_LEAF, Encoded, decode, read_envelope
+from loom_audit.model.events import Event
+from loom_audit.model.files import BlobId
+from loom_audit.model.merkle import leaf_hash
+from loom_audit.model.payloads import Payload
+from loom_audit.ports import BlobStore
+from loom_audit.sql.packing import pack, pack_id, pack_raw, unpack
+from loom_audit.sql.statements import prepare
+from loom_audit.sql.tables import BLOB, PAYLOAD
+
+INLINE_PAYLOAD = 800
+"""Most packed bytes of a payload in its row: SQLite keeps such rows out of overflow pages."""
+
+MAX_INLINE_PAYLOAD = 1 << 20
+"""Most bytes that a payload in a row may unpack to."""
+
+_INSERT_EVENT = prepare(
+    "INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) "
+    "VALUES (:log, :seq, :id, :kind, :leaf, :leaf_hash)"
+)
+_INSERT_PAYLOAD = prepare(
+    "INSERT INTO payload (log, seq, role, n, salt, content, blob) VALUES (:log, :seq, :role, "
+    ":n, :salt, :content, (SELECT number FROM blob WHERE sha256 = :blob))"
+)
+_SELECT_PAYLOADS = (
+    select(PAYLOAD.c.seq, PAYLOAD.c.role, PAYLOAD.c.n, PAYLOAD.c.content, BLOB.c.sha256)
+    .select_from(PAYLOAD.outerjoin(BLOB, BLOB.c.number == PAYLOAD.c.blob))
+    .where(PAYLOAD.c.log == bindparam("log"), PAYLOAD.c.seq.in_(bindparam("seqs", expanding=True)))
+)
+
+
+def insert_events(
+    connection: Connection, log: int, rows: Sequence[tuple[int, str, Encoded, bytes]]
+) -> None:
+    """Insert (seq, id, encoded event, leaf hash) rows."""
+    _INSERT_EVENT.run_many(
+        connection,
+        [
+            {
+                "log": log,
+                "seq": seq,
+                "id": pack_id(id),
+                "kind": encoded.kind,
+                "leaf": pack(encoded.leaf),
+                "leaf_hash": hashed,
+            }
+            for seq, id, encoded, hashed in rows
+        ],
+    )
+
+
+def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[str, Any]:
+    """A payload's row; what is too long for a row is put into the blob store."""
+    row = {"log": log, "seq": seq, "role": payload.role, "n": payload.n, "salt": payload.salt}
+    packed: bytes | None = None
+    if payload.role == "keys":
+        packed = pack_raw(payload.content)
+    elif payload.role != "content" and len(payload.content) <= 8 * INLINE_PAYLOAD:
+        packed = pack(payload.content)
+    if packed is not None and len(packed) <= INLINE_PAYLOAD:
+        return {**row, "content": packed, "blob": None}
+    blob = blobs.put(payload.content)
+    return {**row, "content": None, "blob": bytes.fromhex(blob)}
+
+
+def insert_payloads(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows of `payload_row`; their blobs are in the database already."""
+    _INSERT_PAYLOAD.run_many(connection, rows)
+
+
+def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:
+    """The leaf's exact bytes. Corrupt, naming the event, when they are not what was hashed."""
+    try:
+        leaf = unpack(packed, MAX_LEAF)
+    except Corrupt as error:
+        raise damaged(seq, error.message) from error
+    if leaf_hash(leaf) != hashed:
+        raise damaged(seq, "its leaf does not match its hash")
+    return leaf
+
+
+def damaged(seq: int, why: str) -> Corrupt:
+    """The error for an event that cannot be read as it was written."""
+    return Corrupt(
+        f"Event {seq} is damaged: {why}",
+        hint="Run `loom-audit verify` to see what else is.",
+        details={"seq": seq},
+    )
+
+
+def load_payloads(
+    connection: Connection, log: int, seqs: Iterable[int]
+) -> dict[int, list[tuple[str, int, bytes | None, bytes | None]]]:
+    """By seq: role, n, packed content or None, SHA-256 of the blob or None."""
+    found: dict[int, list[tuple[str, int, bytes | None, bytes | None]]] = {}
+    for seq, *rest in connection.execute(_SELECT_PAYLOADS, {"log": log, "seqs": list(seqs)}):
+        role, n, content, digest = rest
+        found.setdefault(seq, []).append((role, n, content, digest))
+    return found
+
+
+def read_event(
+    log_id: str,
+    seq: int,
+    leaf: bytes,
+    parts: Iterable[tuple[str, int, bytes | None, bytes | None]],
+    blobs: BlobStore,
+) -> Event:
+    """The event, its fact whole. Corrupt names it."""
+    payloads: dict[tuple[str, int], bytes] = {}
+    for role, n, content, digest in parts:
+        try:
+            if content is not None:
+                payloads[role, n] = unpack(content, MAX_INLINE_PAYLOAD)
+            elif digest is not None:
+                payloads[role, n] = blobs.get(BlobId(digest.hex()))
+        except NotFound:
+            continue
+        except Corrupt as error:
+            raise damaged(seq, error.message) from error
+    event = decode(leaf, payloads)
+    if (event.log, event.seq) != (log_id, seq):
+        raise damaged(seq, f"its leaf says event {event.seq} of log {event.log}")
+    return event
+
+
+def belongs(leaf: bytes, session: str | None, call_id: str | None) -> bool:
+    """Whether an event is of this session and call, by its envelope."""
+    if session is None and call_id is None:
+        return True
+    envelope = read_envelope(leaf)
+    return (session is None or envelope.get("session", "") == session) and (
+        call_id is None or envelope.get("call_id") == call_id
+    )

@@ -1,0 +1,100 @@
+"""The Merkle tree of a log as it is stored: every eighth level, the rest is hashed when asked.
+
+A row of `tree_node` is a node of level 8, 16, … (what tlog-tiles calls a full tile), inserted
+once when its last leaf is. A node in between is hashed from at most 128 below it, so a proof
+reads a few hundred rows at any size, and of 256 appends 255 write no node at all.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from sqlalchemy import Connection
+
+from loom_audit.errors import Corrupt
+from loom_audit.model.merkle import Frontier, Node, NodeAt, frontier_at, node_hash
+from loom_audit.sql.statements import prepare
+
+TILE = 8
+"""Levels from one stored level to the next."""
+
+_LEAVES = prepare(
+    "SELECT seq, leaf_hash FROM event WHERE log = :log AND seq > :after AND seq <= :until "
+    "ORDER BY seq"
+)
+_NODES = prepare(
+    "SELECT position, hash FROM tree_node WHERE log = :log AND level = :level "
+    "AND position >= :start AND position < :end ORDER BY position"
+)
+_INSERT = prepare(
+    "INSERT INTO tree_node (log, level, position, hash) VALUES (:log, :level, :position, :hash)"
+)
+
+
+def insert_nodes(connection: Connection, log: int, nodes: Sequence[Node]) -> None:
+    """Store those of the completed nodes that are on a stored level."""
+    rows = [
+        {"log": log, "level": node.level, "position": node.index, "hash": node.hash}
+        for node in nodes
+        if node.level % TILE == 0
+    ]
+    _INSERT.run_many(connection, rows)
+
+
+def leaf_hashes(connection: Connection, log: int, after: int, until: int) -> list[bytes]:
+    """The leaf hashes of the events after one seq up to another. Corrupt where one is missing."""
+    rows = _LEAVES.run(connection, log=log, after=after, until=until).all()
+    if len(rows) != until - after or (rows and rows[0][0] != after + 1):
+        there = {row[0] for row in rows}
+        missing = next(seq for seq in range(after + 1, until + 1) if seq not in there)
+        raise Corrupt(f"Event {missing} is missing from the log", details={"seq": missing})
+    return [row[1] for row in rows]
+
+
+def stored_nodes(connection: Connection, log: int) -> NodeAt:
+    """A complete node's hash by (level, index), within the connection's transaction.
+
+    Corrupt when a row it needs is missing.
+    """
+
+    @lru_cache(maxsize=64)
+    def row_of(level: int, tile: int) -> list[bytes]:
+        """The up to 256 hashes on a stored level that lie under one node of the next."""
+        start, end = tile << TILE, (tile + 1) << TILE
+        if level == 0:
+            rows = _LEAVES.run(connection, log=log, after=start, until=end)
+            return _gapless([(seq - 1, hash) for seq, hash in rows], start, level)
+        rows = _NODES.run(connection, log=log, level=level, start=start, end=end)
+        return _gapless([(position, hash) for position, hash in rows], start, level)
+
+    def node(level: int, index: int) -> bytes:
+        base = level - level % TILE
+        width = 1 << (level - base)
+        start = index * width
+        hashes = row_of(base, start >> TILE)
+        first = start & ((1 << TILE) - 1)
+        part = hashes[first : first + width]
+        if len(part) < width:
+            raise Corrupt(
+                f"The Merkle tree lacks the node {index} of level {level}",
+                details={"level": level, "position": index},
+            )
+        while len(part) > 1:
+            part = [node_hash(*pair) for pair in zip(part[::2], part[1::2], strict=True)]
+        return part[0]
+
+    return node
+
+
+def _gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) -> list[bytes]:
+    for offset, (position, _) in enumerate(rows):
+        if position != start + offset:
+            raise Corrupt(
+                f"The Merkle tree lacks the node {start + offset} of level {level}",
+                details={"level": level, "position": start + offset},
+            )
+    return [hash for _, hash in rows]
+
+
+def load_frontier(connection: Connection, log: int, size: int) -> Frontier:
+    """What appending after `size` events needs."""
+    return frontier_at(size, stored_nodes(connection, log))

@@ -1,0 +1,85 @@
+"""How leaves, small payloads and ids lie in a row: the same bytes, in less room.
+
+A packed text is one byte that says how, then the text: 0 as it is, 1 raw deflate (RFC 1951)
+with the dictionary `_WORDS` before it. A dictionary is never changed once released: a better
+one gets the next number. What was packed comes back exactly, so hashes are over unpacked bytes.
+"""
+
+import zlib
+
+from loom_audit.errors import Corrupt
+
+_RAW, _DEFLATED = b"\x00", b"\x01"
+
+_WORDS = (
+    b'{"duration":1,"result":{"data":{"exit_code":0,"stderr":"","stdout":"","bytes":null,"error":'
+    b'null,"files_changed":["src/"],"output":"Edited : 1 replacement","success":true}},"error":{"c'
+    b'ode":"","message":"","details":{{"content":{"$content":0,"size":},"path":"src/","new_str":""'
+    b',"old_str":"","command":"{"changes":[["",null,["f",420,["d",493]]],"origin":"outside","basel'
+    b'ine""command"{"changes":[["src/",["f",420,,"origin":"tool"}'
+    b'{"actor":"outside","at":"2026-{"actor":"agent:","at":"2026-11-21T22:50:40.000000Z","causes":'
+    b'["coverage":{"level":"partial","reasons":["reverts":["sandbox":"plain","source":"session.sta'
+    b'rted workspace.attached checkpoint.marked "status":"error""status":"denied""status":"timeout'
+    b'""effect":"execute""effect":"read""call_id":"","coverage":{"level":"full"},"effect":"write",'
+    b'"id":"","kind":"call.finished","log":"","payloads":[{"commit":"","n":0,"role":"result","size'
+    b'":1"kind":"files.changed""kind":"change.intended","log":"","payloads":[{"commit":"","n":0,"r'
+    b'ole":"manifest","size":1"n":0,"role":"fact","size":"n":1,"role":"content","size":,"n":0,"rol'
+    b'e":"args","size":}],"prev":"","seq":1,"session":"","status":"ok","tool":"read_file","tool":"'
+    b'write_file","tool":"shell_execute","tool":"edit_file","v":"1.0"}'
+)
+
+_UUID_BYTES = 16
+
+
+def pack(data: bytes) -> bytes:
+    """The bytes as they are stored, at most one longer than they were."""
+    # memLevel 5 is the quickest to set up that still holds the whole dictionary
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15, 5, zlib.Z_DEFAULT_STRATEGY, _WORDS)
+    packed = packer.compress(data) + packer.flush()
+    return _DEFLATED + packed if len(packed) < len(data) else _RAW + data
+
+
+def pack_raw(data: bytes) -> bytes:
+    """As `pack`, for what is known not to get shorter."""
+    return _RAW + data
+
+
+def unpack(stored: bytes, limit: int) -> bytes:
+    """What was packed. Corrupt when it is damaged or longer than `limit` bytes."""
+    how = stored[:1]
+    if how == _RAW:
+        data = stored[1:]
+    elif how == _DEFLATED:
+        unpacker = zlib.decompressobj(-15, zdict=_WORDS)
+        try:
+            data = unpacker.decompress(stored[1:], limit + 1)
+        except zlib.error as error:
+            raise Corrupt(f"A packed row cannot be unpacked: {error}") from error
+        if not unpacker.eof and len(data) <= limit:
+            raise Corrupt("A packed row ends too early")
+    else:
+        raise Corrupt(f"A row is packed in the unknown way {how!r}")
+    if len(data) > limit:
+        raise Corrupt(f"A packed row holds more than {limit} bytes")
+    return data
+
+
+def pack_id(id: str) -> bytes:
+    """An id as a column holds it: 16 bytes for 32 lower-case hex digits, else marked UTF-8."""
+    if len(id) == 2 * _UUID_BYTES:
+        try:
+            raw = bytes.fromhex(id)
+        except ValueError:
+            raw = b""
+        if raw.hex() == id:
+            return raw
+    marked = b"\xff" + id.encode("utf-8", "surrogatepass")
+    # 16 bytes always mean hex; 0xff is in no UTF-8, so the padding cannot be mistaken
+    return marked + b"\xff" if len(marked) == _UUID_BYTES else marked
+
+
+def unpack_id(stored: bytes) -> str:
+    """The id that `pack_id` was given."""
+    if len(stored) == _UUID_BYTES:
+        return stored.hex()
+    return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")

@@ -1,0 +1,51 @@
+"""One line about a call, made when its row is written."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_SUMMARY = 120
+_TELLING = ("command", "path", "source", "target", "pattern", "query", "url", "name", "paths")
+"""Arguments that say most about a call, most telling first."""
+
+
+def summarize(arguments: Any) -> str:
+    """What a call is about, in at most 120 characters: its path, its command, …"""
+    if isinstance(arguments, str):
+        return _line(arguments)
+    if not isinstance(arguments, Mapping):
+        return "" if arguments is None else _line(str(arguments))
+    if isinstance(arguments.get("source"), str) and isinstance(arguments.get("target"), str):
+        return _line(f"{arguments['source']} → {arguments['target']}")
+    for name in _TELLING:
+        value = arguments.get(name)
+        if isinstance(value, str) and value:
+            return _line(value)
+        if isinstance(value, (list, tuple)) and value:
+            return _line(" ".join(str(item) for item in value[:MAX_SUMMARY]))
+    for value in arguments.values():
+        if isinstance(value, str) and value:
+            return _line(value)
+    return ""
+
+
+def failure(status: str, result: Any) -> str:
+    """Why a call did not end well, in one line; empty when it did."""
+    if status == "ok" or not isinstance(result, Mapping):
+        return ""
+    error = result.get("error")
+    if isinstance(error, Mapping):
+        error = error.get("message")
+    return _line(error) if isinstance(error, str) else ""
+
+
+def plain_text(text: str) -> str:
+    """The text as a database can hold it: lone surrogates and NUL escaped."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+def _line(text: str) -> str:
+    first = " ".join(text[: 4 * MAX_SUMMARY].split())
+    cut = first if len(first) <= MAX_SUMMARY else first[: MAX_SUMMARY - 1] + "…"
+    return plain_text(cut)

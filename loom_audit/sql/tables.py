@@ -1,0 +1,356 @@
+"""The tables of a store, as DESIGN §5 names them, and the shapes of their rows.
+
+Never changed once written: `log`, `event`, `tree_node`. Erasable: `payload`, `blob`,
+`blob_content`. Everything below the line is a projection and can be rebuilt from the log.
+
+Logs, paths, blobs and sessions are numbered, so that rows hold small integers where they mean
+long texts. Times are microseconds since 1970 UTC. Hashes are 32 raw bytes, paths raw bytes
+(surrogates of PEP 383 encoded back). Event and call ids are as `packing.pack_id` writes them.
+"""
+
+from typing import Any, cast
+
+from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, LargeBinary, Table, text
+from sqlmodel import Field, SQLModel
+
+BIG = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits; on SQLite an INTEGER, which alone may name the rowid."""
+
+BYTES = LargeBinary()
+
+_CLUSTERED = {"sqlite_with_rowid": False}
+
+
+class LogRow(SQLModel, table=True):
+    """The name of a log by its number; ids are never used twice."""
+
+    __tablename__ = "log"
+    __table_args__ = {"sqlite_autoincrement": True}
+    number: int = Field(primary_key=True, sa_type=BIG)
+    id: str = Field(unique=True)
+
+
+class EventRow(SQLModel, table=True):
+    """An event; `leaf` is packed (see `packing`), `leaf_hash` is over its unpacked bytes."""
+
+    __tablename__ = "event"
+    __table_args__ = (Index("event_id", "log", "id", unique=True), _CLUSTERED)
+    log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    id: bytes = Field(sa_type=BYTES)
+    kind: str
+    leaf: bytes = Field(sa_type=BYTES)
+    leaf_hash: bytes = Field(sa_type=BYTES)
+
+
+class TreeNodeRow(SQLModel, table=True):
+    """A complete Merkle node; only levels 8, 16, … are stored (`merkle_tree` says why)."""
+
+    __tablename__ = "tree_node"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")
+    level: int = Field(primary_key=True)
+    position: int = Field(primary_key=True, sa_type=BIG)
+    hash: bytes = Field(sa_type=BYTES)
+
+
+class PayloadRow(SQLModel, table=True):
+    """One payload: packed in the row when it is small, a blob otherwise.
+
+    Its commitment stands in the leaf. `salt` is empty for role `keys`; erased rows are gone.
+    """
+
+    __tablename__ = "payload"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    role: str = Field(primary_key=True)
+    n: int = Field(primary_key=True)
+    salt: bytes = Field(sa_type=BYTES)
+    content: bytes | None = Field(default=None, sa_type=BYTES)
+    blob: int | None = Field(default=None, sa_type=BIG, foreign_key="blob.number")
+
+
+class BlobRow(SQLModel, table=True):
+    """What is known of a content; its stored bytes are in `blob_content` or in a file.
+
+    `encoding` is raw, zstd, zstd-delta, or absent when only the hash is on record. `base` is
+    the blob that a delta leans on, `version` its place in the line of deltas, `large` whether
+    the bytes are a file of the large-object store. `stored` counts the stored bytes.
+    """
+
+    __tablename__ = "blob"
+    __table_args__ = (
+        CheckConstraint("(encoding = 'zstd-delta') = (base IS NOT NULL)", name="delta_has_base"),
+    )
+    number: int | None = Field(default=None, primary_key=True, sa_type=BIG)
+    sha256: bytes = Field(sa_type=BYTES, unique=True)
+    size: int = Field(sa_type=BIG)
+    stored: int = Field(default=0, sa_type=BIG)
+    encoding: str
+    base: int | None = Field(default=None, sa_type=BIG, foreign_key="blob.number")
+    version: int = 0
+    large: int = 0
+
+
+class BlobContentRow(SQLModel, table=True):
+    __tablename__ = "blob_content"
+    blob: int = Field(primary_key=True, sa_type=BIG, foreign_key="blob.number")
+    content: bytes = Field(sa_type=BYTES)
+
+
+# --- projections --------------------------------------------------------------------------
+
+
+class WorkspaceRow(SQLModel, table=True):
+    """`baseline` is the seq at which the first listing was complete."""
+
+    __tablename__ = "workspace"
+    log: int = Field(primary_key=True, sa_type=BIG)
+    root: bytes = Field(sa_type=BYTES)
+    ignore: str
+    max_file_bytes: int = Field(sa_type=BIG)
+    attached: int = Field(sa_type=BIG)
+    attached_at: int = Field(sa_type=BIG)
+    baseline: int | None = Field(default=None, sa_type=BIG)
+
+
+class SessionRow(SQLModel, table=True):
+    """A session's span: `started` and `last` are the seqs of its first and last event."""
+
+    __tablename__ = "session"
+    __table_args__ = (
+        Index("session_id", "log", "id", unique=True),
+        Index("session_started", "log", "started"),
+    )
+    number: int | None = Field(default=None, primary_key=True, sa_type=BIG)
+    log: int = Field(sa_type=BIG)
+    id: str
+    agent: str = ""
+    actor: str = ""
+    title: str = ""
+    parent: str | None = None
+    started: int = Field(sa_type=BIG)
+    started_at: int = Field(sa_type=BIG)
+    last: int = Field(sa_type=BIG)
+    ended: int | None = Field(default=None, sa_type=BIG)
+    ended_at: int | None = Field(default=None, sa_type=BIG)
+    status: str = "open"
+    calls: int = 0
+    errors: int = 0
+    files: int = 0
+
+
+_UNFINISHED = text("finished IS NULL")
+_NOT_OK = text("status <> 'ok'")
+
+
+class CallRow(SQLModel, table=True):
+    """A call by the seq of its request; `finished` is its number.
+
+    `actor` is null when it is the session's; `reasons` and `reverts` are JSON lists or null.
+    """
+
+    __tablename__ = "call"
+    __table_args__ = (
+        Index("call_id", "log", "call_id"),
+        Index("call_session", "log", "session", "requested"),
+        Index("call_number", "log", "finished"),
+        Index(
+            "call_open",
+            "log",
+            "requested",
+            sqlite_where=_UNFINISHED,
+            postgresql_where=_UNFINISHED,
+        ),
+        Index(
+            "call_not_ok",
+            "log",
+            "requested",
+            "status",
+            sqlite_where=_NOT_OK,
+            postgresql_where=_NOT_OK,
+        ),
+        _CLUSTERED,
+    )
+    log: int = Field(primary_key=True, sa_type=BIG)
+    requested: int = Field(primary_key=True, sa_type=BIG)
+    finished: int | None = Field(default=None, sa_type=BIG)
+    session: int | None = Field(default=None, sa_type=BIG)
+    call_id: bytes = Field(sa_type=BYTES)
+    at: int = Field(sa_type=BIG)
+    actor: str | None = None
+    tool: str
+    effect: str
+    status: str
+    coverage: str | None = None
+    reasons: str | None = None
+    summary: str
+    error: str = ""
+    changed: int = 0
+    reverts: str | None = None
+    duration: int = Field(default=0, sa_type=BIG)
+    sandbox: str = ""
+
+
+class RevertRow(SQLModel, table=True):
+    """The call numbered `number` took back the call or event `target`."""
+
+    __tablename__ = "revert"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    number: int = Field(primary_key=True, sa_type=BIG)
+    target: int = Field(primary_key=True, sa_type=BIG)
+
+
+class PathRow(SQLModel, table=True):
+    __tablename__ = "path"
+    __table_args__ = (Index("path_name", "log", "path", unique=True),)
+    number: int | None = Field(default=None, primary_key=True, sa_type=BIG)
+    log: int = Field(sa_type=BIG)
+    path: bytes = Field(sa_type=BYTES)
+
+
+class ChangeSetRow(SQLModel, table=True):
+    """What all file changes of one event have in common; `causes` is a JSON list or null."""
+
+    __tablename__ = "change_set"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    at: int = Field(sa_type=BIG)
+    session: int | None = Field(default=None, sa_type=BIG)
+    actor: str
+    origin: str
+    call: bytes | None = Field(default=None, sa_type=BYTES)
+    causes: str | None = None
+
+
+class CallChangeRow(SQLModel, table=True):
+    """The event `seq` holds changes that the call made (`own`), or may have made."""
+
+    __tablename__ = "call_change"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    requested: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    own: int
+
+
+class FileChangeRow(SQLModel, table=True):
+    """One path before and after; a mode is st_mode with its type bits, null when absent."""
+
+    __tablename__ = "file_change"
+    __table_args__ = (Index("file_change_path", "log", "path", "seq"), _CLUSTERED)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    n: int = Field(primary_key=True)
+    path: int = Field(sa_type=BIG)
+    old_mode: int | None = None
+    old_size: int | None = Field(default=None, sa_type=BIG)
+    old_blob: int | None = Field(default=None, sa_type=BIG)
+    new_mode: int | None = None
+    new_size: int | None = Field(default=None, sa_type=BIG)
+    new_blob: int | None = Field(default=None, sa_type=BIG)
+
+
+class TreeEntryRow(SQLModel, table=True):
+    """One path of the tree at the head."""
+
+    __tablename__ = "tree_entry"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    path: int = Field(primary_key=True, sa_type=BIG)
+    mode: int
+    size: int = Field(sa_type=BIG)
+    blob: int | None = Field(default=None, sa_type=BIG)
+
+
+class KeyframeRow(SQLModel, table=True):
+    """The whole tree after event `seq`, packed; `latest` is the latest time up to it."""
+
+    __tablename__ = "keyframe"
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    latest: int = Field(sa_type=BIG)
+    listing: bytes = Field(sa_type=BYTES)
+
+
+class CheckpointRow(SQLModel, table=True):
+    __tablename__ = "checkpoint"
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    name: str
+    point: int = Field(sa_type=BIG)
+    at: int = Field(sa_type=BIG)
+    note: str
+
+
+class RollupRow(SQLModel, table=True):
+    """How many calls of a tool ended in a status in one hour (counted since 1970 UTC)."""
+
+    __tablename__ = "rollup"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    hour: int = Field(primary_key=True)
+    tool: str = Field(primary_key=True)
+    status: str = Field(primary_key=True)
+    n: int
+
+
+class ReachRow(SQLModel, table=True):
+    """The latest time of any event so far; clocks can go back."""
+
+    __tablename__ = "reach"
+    log: int = Field(primary_key=True, sa_type=BIG)
+    latest: int = Field(sa_type=BIG)
+
+
+class SearchedRow(SQLModel, table=True):
+    """How far the full-text index has come."""
+
+    __tablename__ = "searched"
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(sa_type=BIG)
+
+
+metadata = SQLModel.metadata
+
+
+def table_of(row: type[SQLModel]) -> Table:
+    """The SQLAlchemy table behind a row's class."""
+    return cast(Table, cast(Any, row).__table__)
+
+
+LOG = table_of(LogRow)
+EVENT = table_of(EventRow)
+TREE_NODE = table_of(TreeNodeRow)
+PAYLOAD = table_of(PayloadRow)
+BLOB = table_of(BlobRow)
+BLOB_CONTENT = table_of(BlobContentRow)
+WORKSPACE = table_of(WorkspaceRow)
+SESSION = table_of(SessionRow)
+CALL = table_of(CallRow)
+REVERT = table_of(RevertRow)
+PATH = table_of(PathRow)
+CHANGE_SET = table_of(ChangeSetRow)
+CALL_CHANGE = table_of(CallChangeRow)
+FILE_CHANGE = table_of(FileChangeRow)
+TREE_ENTRY = table_of(TreeEntryRow)
+KEYFRAME = table_of(KeyframeRow)
+CHECKPOINT = table_of(CheckpointRow)
+ROLLUP = table_of(RollupRow)
+REACH = table_of(ReachRow)
+SEARCHED = table_of(SearchedRow)
+
+TABLES = (
+    LOG, EVENT, TREE_NODE, PAYLOAD, BLOB, BLOB_CONTENT,
+    WORKSPACE, SESSION, CALL, REVERT, PATH, CHANGE_SET, CALL_CHANGE, FILE_CHANGE, TREE_ENTRY,
+    KEYFRAME, CHECKPOINT, ROLLUP, REACH, SEARCHED,
+)  # fmt: skip
+
+PROJECTIONS = (
+    WORKSPACE, SESSION, CALL, REVERT, CHANGE_SET, CALL_CHANGE, FILE_CHANGE, TREE_ENTRY,
+    KEYFRAME, CHECKPOINT, ROLLUP, REACH,
+)  # fmt: skip
+"""What `rebuild` empties; `path` only numbers names and stays."""

@@ -1,0 +1,72 @@
+"""Bringing an older store up to date: back up, migrate, then check that no event changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import StaticPool
+
+from loom_audit.errors import AuditUnavailable, Corrupt
+from loom_audit.model.merkle import root_at
+from loom_audit.sql import schema
+from loom_audit.sql.engine import Connections, connect, driver, store_lock
+from loom_audit.sql.merkle_tree import stored_nodes
+
+MIGRATIONS = "loom_audit:migrations"
+
+
+def upgrade_locked(connections: Connections, *, migrations: str = MIGRATIONS) -> str:
+    """Upgrade the store behind the connections; the path of the backup made before.
+
+    All migrations are one transaction: after an error the store is as it was. The append-only
+    tables are checked afterwards: their triggers, and the root over all events of each log.
+    """
+    with store_lock(connections.lock):
+        backup = schema.back_up(connections.path)
+        raw = connect(connections.path, "rw")
+        engine = create_engine(
+            "sqlite://", creator=lambda: raw, poolclass=StaticPool, module=driver()
+        )
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                before = _roots(connection)
+                _migrate(connection, migrations)
+                schema.check_triggers(connection)
+                if _roots(connection) != before:
+                    raise Corrupt("A migration changed events", hint=f"Restore {backup}.")
+                connection.commit()
+        except Exception as error:
+            raise AuditUnavailable(
+                f"The store could not be upgraded, and is as it was: {error}",
+                hint=f"A backup is at {backup}. Run `loom-audit db upgrade` to try again.",
+                details={"cause": "upgrade", "backup": backup},
+            ) from error
+        finally:
+            engine.dispose()
+            raw.close()
+    return backup
+
+
+def _migrate(connection: Connection, migrations: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", migrations)
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _roots(connection: Connection) -> Mapping[str, Any]:
+    """Size and Merkle root of each log; nothing for a database without logs yet."""
+    has = "SELECT count(*) FROM sqlite_master WHERE name IN ('log', 'event', 'tree_node')"
+    if connection.exec_driver_sql(has).scalar() != 3:
+        return {}
+    roots: dict[str, Any] = {}
+    for number, id in connection.exec_driver_sql("SELECT number, id FROM log").all():
+        size = connection.exec_driver_sql(
+            "SELECT max(seq) FROM event WHERE log = ?", (number,)
+        ).scalar()
+        roots[id] = size and (size, root_at(size, stored_nodes(connection, number)))
+    return roots
