@@ -6,7 +6,16 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from loom_audit.cli import files, keeping, looking, proving, recording, serving, taking_back
+from loom_audit.cli import (
+    database,
+    files,
+    keeping,
+    looking,
+    proving,
+    recording,
+    serving,
+    taking_back,
+)
 from loom_audit.cli.options import PROGRAM, JsonOption, Shared, StoreOption, WorkspaceOption
 
 SECTIONS = ("Record", "Look", "Take back", "Prove", "Store", "Reach")
@@ -62,5 +71,5 @@ def root(
     ctx.obj = Shared(store, workspace, json)
 
 
-for _group in (recording, looking, files, taking_back, keeping, proving, serving):
+for _group in (recording, looking, files, taking_back, keeping, proving, database, serving):
     _group.add(app)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from loom_audit.cli.options import store_file
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text
@@ -44,19 +45,13 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     yield _sandbox()
     yield from _folders(settings)
     yield _room(settings)
-    file = database_file(settings.url)
+    file = store_file(settings.url)
     if file is not None and file.exists():
         yield from _database(file)
         yield from _workspaces(settings, here)
     else:
         yield Check("store", "warning", f"{settings.url} is not there yet", "`loom-audit init`")
     yield _heads(settings)
-
-
-def database_file(url: str) -> Path | None:
-    """The file of a SQLite store; None for any other database."""
-    prefix = "sqlite:///"
-    return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
 
 
 def _python() -> Check:
@@ -96,7 +91,7 @@ def _folders(settings: Settings) -> Iterator[Check]:
     for name, folder in (("data folder", settings.home), ("locks", settings.home / "locks")):
         if folder.exists():
             yield _private(name, folder, 0o700)
-    file = database_file(settings.url)
+    file = store_file(settings.url)
     for suffix in ("", "-wal", "-shm"):
         if file is not None and Path(f"{file}{suffix}").exists():
             yield _private(f"store{suffix}", Path(f"{file}{suffix}"), 0o600)

@@ -1,4 +1,4 @@
-"""Commands around the store: checkpoint, replay, salvage, workspaces, db."""
+"""Commands that keep and rebuild points: checkpoint, replay."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from loom_audit.cli.files import AtOption
 from loom_audit.cli.lines import local_time
 from loom_audit.cli.options import Invocation, command, folder, point_text
 from loom_audit.cli.progress import progress
-from loom_audit.cli.records import checkpoint_record, plain
+from loom_audit.cli.records import checkpoint_record
 from loom_audit.model.display import one_line
 
 
@@ -29,9 +29,6 @@ def add(app: typer.Typer) -> None:
         examples=("loom-audit replay head~3 --to /tmp/then",),
         codes={exits.CONFLICT: "the folder is not empty", exits.CORRUPT: ""},
     )(replay)
-    command(app, "workspaces", section="Store", examples=("loom-audit workspaces --json",))(
-        workspaces
-    )
 
 
 def checkpoint(
@@ -80,17 +77,3 @@ def replay(
             at.output.record({"point": seq, "to": str(target), "files": files})
         else:
             at.output.line(f"{files} files as of {seq} in {target}")
-
-
-def workspaces(at: Invocation) -> None:
-    """List the workspaces of the store."""
-    with at.store() as store:
-        for entry in store.workspaces():
-            if at.output.json:
-                at.output.record(plain(entry))
-            else:
-                at.output.line(
-                    (entry.root, "bold"),
-                    f"  {entry.id}  log at {entry.head}",
-                    "" if entry.baseline_done else "  (baseline not finished: `loom-audit init`)",
-                )

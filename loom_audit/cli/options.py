@@ -16,7 +16,7 @@ import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.output import Output, open_output
-from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
+from loom_audit.errors import AuditError, InvalidArguments, InvalidPath, NoWorkspace
 
 if TYPE_CHECKING:
     from loom_audit.session import AuditedWorkspace, AuditStore
@@ -85,11 +85,20 @@ class Invocation:
     output: Output
 
     @contextmanager
-    def store(self) -> Iterator["AuditStore"]:
-        """The store asked for, open to the end of the block."""
+    def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
+        """The store asked for, open to the end of the block. NoWorkspace when there is none."""
+        from loom_audit.config import read_settings
         from loom_audit.session import open_store
 
+        file = store_file(read_settings(self.shared.store).url)
+        if file is not None and not create and not file.exists():
+            raise NoWorkspace(
+                f"there is no store at {file}",
+                hint="Run `loom-audit init` in the directory you want to put under audit.",
+            )
         with open_store(self.shared.store) as store:
+            if store.parts.database.notice:
+                self.output.note(("note: ", "yellow"), store.parts.database.notice)
             yield store
 
     @contextmanager
@@ -214,6 +223,12 @@ def _leave_quietly(output: Output) -> int:
     os.dup2(silence, output.stdout.fileno())
     os.close(silence)
     return exits.BROKEN_PIPE
+
+
+def store_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for any other database."""
+    prefix = "sqlite:///"
+    return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
 
 
 def workspace_path(root: str, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_audit.cli import exits
-from loom_audit.cli.options import Invocation, command, folder
+from loom_audit.cli.options import Invocation, command, folder, store_file
 from loom_audit.cli.output import Style
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import plain, tree_head_record
@@ -180,12 +180,11 @@ def salvage(
     the last state of each workspace, and failed.jsonl with what could not be read. The store
     itself is not changed.
     """
-    from loom_audit.cli.checks import database_file
     from loom_audit.cli.salvaging import salvage as get_out
     from loom_audit.config import read_settings
 
     settings = read_settings(at.shared.store)
-    file = database_file(settings.url)
+    file = store_file(settings.url)
     if file is None:
         raise InvalidArguments(f"{settings.url} is not a SQLite store")
     target = folder(to)

@@ -85,7 +85,7 @@ def init(
     goes on where it stopped.
     """
     rules = None if ignore is None else Path(ignore).read_text("utf-8")
-    with at.store() as store:
+    with at.store(create=True) as store:
         with progress(at.output) as report:
             workspace = store.attach(
                 folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes

@@ -28,8 +28,10 @@ def commands() -> Iterator[tuple[str, str, str]]:
 
 def _with_children(root: Any, title: str, name: str, found: Any) -> Iterator[tuple[str, str, str]]:
     context = found.context_class(found, info_name=name, parent=root, terminal_width=80)
-    yield title, name, found.get_help(context)
-    for child, below in getattr(found, "commands", {}).items():
+    children = getattr(found, "commands", {})
+    if not children:
+        yield title, name, found.get_help(context)
+    for child, below in children.items():
         inner = below.context_class(below, info_name=child, parent=context, terminal_width=80)
         yield title, f"{name} {child}", below.get_help(inner)
 
