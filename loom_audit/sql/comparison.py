@@ -1,0 +1,164 @@
+"""Projections made again from the log, in a temporary database, and compared row by row.
+
+The temporary database is a private file that SQLite deletes; memory stays bounded. Numbers of
+paths and blobs are taken over from the store, so that rows can be compared as they are: a
+number that means something else in the store shows up as a row that differs.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection, Table, create_engine
+from sqlalchemy.pool import NullPool
+
+from loom_audit.model.events import Event
+from loom_audit.ports import NotedBlob, Progress, Report
+from loom_audit.sql.engine import driver
+from loom_audit.sql.folding import fold
+from loom_audit.sql.schema import create_tables
+from loom_audit.sql.tables import PROJECTIONS
+
+_BATCH = 1000
+_SEQ_COLUMNS = ("seq", "requested", "number", "attached", "started")
+"""Which column of a projection names the event that a row is about, the first that it has."""
+
+_NOTED = (
+    "SELECT n.digest, n.seq, n.size, b.number IS NOT NULL, "
+    "coalesce(b.encoding <> 'absent', 0) FROM noted n "
+    "LEFT JOIN blob b ON b.sha256 = n.digest ORDER BY b.number"
+)
+
+_BLOBS = (
+    "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob"
+)
+
+
+class Scratch:
+    """A temporary database beside one log of a store. A context manager."""
+
+    def __init__(self, store: Connection, log: int) -> None:
+        self._store = store
+        self._log = log
+        self._closing = ExitStack()
+        self._open: Connection | None = None
+
+    def __enter__(self) -> "Scratch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
+        """Remember contents as (SHA-256, seq, size); the first of each counts."""
+        _raw(self._connection()).executemany(
+            "INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", contents
+        )
+
+    def noted(self) -> Iterator[NotedBlob]:
+        """Each content noted, in the order of the store's numbers, the unknown ones first."""
+        for digest, seq, size, here, kept in _raw(self._connection()).execute(_NOTED):
+            yield NotedBlob(digest, seq, size, bool(here), bool(kept))
+
+    def differences(
+        self, events: Iterator[Sequence[Event]], report: Report | None = None
+    ) -> Iterator[tuple[int | None, str]]:
+        """Fold the events into this database, then compare each projection with the store's."""
+        scratch = self._connection()
+        done = 0
+        for batch in events:
+            fold(scratch, self._log, batch)
+            done += len(batch)
+            if report is not None:
+                report(Progress("projections", done, unit="events"))
+        for table in PROJECTIONS:
+            sql, seq_at = _listing(table)
+            ours = _raw(scratch).execute(sql, (self._log,))
+            theirs = _raw(self._store).execute(sql, (self._log,))
+            keys = len(table.primary_key.columns)
+            yield from _compare(table, keys, seq_at, ours, theirs)
+
+    def _connection(self) -> Connection:
+        if self._open is None:
+            engine = create_engine(
+                "sqlite://", creator=_connect, module=driver(), poolclass=NullPool
+            )
+            self._open = self._closing.enter_context(engine.connect())
+            self._fill(self._open)
+        return self._open
+
+    def _fill(self, scratch: Connection) -> None:
+        create_tables(scratch)
+        raw = _raw(scratch)
+        raw.execute("CREATE TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID")
+        store = _raw(self._store)
+        raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
+        raw.executemany(
+            "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
+            store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
+        )
+        raw.executemany(
+            "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
+            "VALUES (?, ?, 0, 0, ?, 0, 0)",
+            store.execute(_BLOBS),
+        )
+
+
+def _connect() -> Any:
+    module: Any = driver()
+    connection = module.connect("", isolation_level=None, check_same_thread=False)
+    for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-32000"):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+def _raw(connection: Connection) -> Any:
+    return connection.connection.driver_connection
+
+
+def _listing(table: Table) -> tuple[str, int | None]:
+    """SQL for all rows of a log, key first, sessions by their ids; and where the seq stands."""
+    keys = [column.name for column in table.primary_key.columns]
+    joined = table.name in ("call", "change_set")
+    if table.name == "session":
+        keys = ["id"]
+    names = keys + [c.name for c in table.columns if c.name not in keys]
+    if table.name == "session":
+        names.remove("number")
+    shown = ["s.id" if joined and name == "session" else f"t.{name}" for name in names]
+    join = " LEFT JOIN session s ON s.number = t.session" if joined else ""
+    order = ", ".join(f"t.{name}" for name in keys)
+    sql = f"SELECT {', '.join(shown)} FROM {table.name} t{join} WHERE t.log = ? ORDER BY {order}"
+    seq = next((name for name in _SEQ_COLUMNS if name in names), None)
+    return sql, None if seq is None else names.index(seq)
+
+
+def _compare(
+    table: Table, keys: int, seq_at: int | None, ours: Any, theirs: Any
+) -> Iterator[tuple[int | None, str]]:
+    """What differs between two listings in the order of their keys, each event once."""
+    mine, its = ours.fetchone(), theirs.fetchone()
+    last: int | None = -1
+
+    def told(row: Any, what: str) -> Iterator[tuple[int | None, str]]:
+        nonlocal last
+        seq = None if seq_at is None else row[seq_at]
+        if seq is None or seq != last:
+            last = seq
+            yield seq, f"the projection {table.name} {what}"
+
+    while mine is not None or its is not None:
+        if mine == its:
+            mine, its = ours.fetchone(), theirs.fetchone()
+        elif its is None or (mine is not None and mine[:keys] < its[:keys]):
+            yield from told(mine, f"lacks a row that the log makes: {mine[:keys]}")
+            mine = ours.fetchone()
+        elif mine is None or its[:keys] < mine[:keys]:
+            yield from told(its, f"has a row that the log does not make: {its[:keys]}")
+            its = theirs.fetchone()
+        else:
+            yield from told(its, f"differs from what the log makes: {its[:keys]}")
+            mine, its = ours.fetchone(), theirs.fetchone()

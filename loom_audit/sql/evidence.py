@@ -1,0 +1,179 @@
+"""What a log's tables hold, row by row, for verification: nothing cached, nothing trusted."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from loom_audit.errors import Corrupt, NotFound, StorageFailed
+from loom_audit.model.codec import MAX_LEAF, decode
+from loom_audit.model.events import Event
+from loom_audit.model.files import BlobId
+from loom_audit.model.merkle import Node
+from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
+from loom_audit.sql.blobs import SqlBlobStore
+from loom_audit.sql.comparison import Scratch
+from loom_audit.sql.database import Database
+from loom_audit.sql.engine import Connections, driver, unavailable
+from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.merkle_tree import TILE
+from loom_audit.sql.packing import unpack, unpack_id
+
+_BATCH = 1 << TILE
+_ALL = 2**62
+
+_EVENTS = (
+    "SELECT seq, id, kind, leaf, leaf_hash FROM event "
+    "WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
+)
+_PARTS = (
+    "SELECT p.seq, p.role, p.n, p.salt, p.content, b.sha256, b.size "
+    "FROM payload p LEFT JOIN blob b ON b.number = p.blob "
+    "WHERE p.log = ? AND p.seq > ? AND p.seq <= ? ORDER BY p.seq"
+)
+_NODES = "SELECT level, position, hash FROM tree_node WHERE log = ? ORDER BY level, position"
+
+
+class SqlEvidence:
+    """The rows of one log as of one moment. To be closed; used by one thread."""
+
+    def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
+        self._log = log
+        self._closing = ExitStack()
+        self._blobs = SqlBlobStore(connections, blob_folder)
+        self._closing.callback(self._blobs.close)
+        try:
+            connection = self._closing.enter_context(connections.reading())
+            self._raw: Any = connection.connection.driver_connection
+            found = self._rows("SELECT number FROM log WHERE id = ?", log)
+            row = next(found, None)
+            if row is None:
+                raise NotFound(f"There is no log {log}", hint="`loom-audit workspaces` lists them.")
+            self._number: int = row[0]
+            self._scratch = self._closing.enter_context(Scratch(connection, self._number))
+        except BaseException:
+            self._closing.close()
+            raise
+
+    @property
+    def log(self) -> str:
+        return self._log
+
+    @property
+    def blobs(self) -> SqlBlobStore:
+        return self._blobs
+
+    @property
+    def node_levels(self) -> int:
+        return TILE
+
+    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
+        """The rows of these events, 256 at a time."""
+        rows = self._batches(_EVENTS, self._number, after, _ALL if until is None else until)
+        for batch in rows:
+            yield [
+                StoredEvent(seq, _id(id), kind, _leaf(leaf), hashed)
+                for seq, id, kind, leaf, hashed in batch
+            ]
+
+    def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
+        """Their payloads in order of seq."""
+        rows = self._batches(_PARTS, self._number, after, _ALL if until is None else until)
+        for batch in rows:
+            for seq, role, n, salt, content, digest, size in batch:
+                if content is not None:
+                    content, digest = _content(content), None
+                yield StoredPart(seq, role, n, salt, content, digest, size)
+
+    def nodes(self) -> Iterator[Node]:
+        """Every stored node."""
+        for level, position, hashed in self._rows(_NODES, self._number):
+            yield Node(level, position, hashed)
+
+    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
+        """Remember contents in a temporary table on disk."""
+        self._scratch.note(contents)
+
+    def noted(self) -> Iterator[NotedBlob]:
+        """Each content noted, bases before what leans on them."""
+        return self._scratch.noted()
+
+    def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
+        """Rebuild the projections in a temporary database and compare row by row.
+
+        Corrupt when an event cannot be read.
+        """
+        return self._scratch.differences(self._decoded(), report)
+
+    def _decoded(self) -> Iterator[Sequence[Event]]:
+        parts = self.parts()
+        part = next(parts, None)
+        for rows in self.events():
+            events = []
+            for row in rows:
+                payloads: dict[tuple[str, int], bytes] = {}
+                while part is not None and part.seq <= row.seq:
+                    if part.seq == row.seq:
+                        payloads[part.role, part.n] = self._bytes_of(part)
+                    part = next(parts, None)
+                if row.leaf is None:
+                    raise Corrupt(f"Event {row.seq} cannot be unpacked")
+                events.append(decode(row.leaf, payloads))
+            yield events
+
+    def _bytes_of(self, part: StoredPart) -> bytes:
+        if part.content is not None:
+            return part.content
+        return self._blobs.get(BlobId((part.digest or b"").hex()))
+
+    def damage(self) -> Iterator[str]:
+        """SQLite's own integrity_check, at most 100 lines."""
+        for (text,) in self._rows("PRAGMA integrity_check(100)"):
+            if text != "ok":
+                yield text
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _rows(self, sql: str, *values: Any) -> Iterator[Any]:
+        for batch in self._batches(sql, *values):
+            yield from batch
+
+    def _batches(self, sql: str, *values: Any) -> Iterator[list[Any]]:
+        """The rows, 256 at a time. StorageFailed where the database cannot give them out."""
+        try:
+            cursor = self._raw.execute(sql, values)
+            while batch := cursor.fetchmany(_BATCH):
+                yield batch
+        except driver().Error as error:  # type: ignore[attr-defined]
+            problem = unavailable(error)
+            raise StorageFailed(
+                problem.message, hint=problem.hint, details=problem.details
+            ) from error
+
+
+def _leaf(packed: Any) -> bytes | None:
+    try:
+        return unpack(packed, MAX_LEAF)
+    except (Corrupt, TypeError):
+        return None
+
+
+def _content(packed: Any) -> bytes:
+    """The content; what cannot be unpacked is given as it lies, and so has another hash."""
+    try:
+        return unpack(packed, MAX_INLINE_PAYLOAD)
+    except Corrupt:
+        return b"\x00" + bytes(packed)
+
+
+def _id(packed: Any) -> str:
+    try:
+        return unpack_id(packed)
+    except (TypeError, ValueError, AttributeError):
+        return repr(packed)
+
+
+def open_evidence(database: Database, log: str) -> SqlEvidence:
+    """The evidence of one log of an open store. NotFound when there is no such log."""
+    return SqlEvidence(database.connections, os.path.join(database.folder, "blobs"), log)
