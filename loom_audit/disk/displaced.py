@@ -10,11 +10,12 @@ import hashlib
 import io
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from loom_audit.disk import system
-from loom_audit.disk.exchange import Spot, exchange, move
+from loom_audit.disk.exchange import Spot, exchange, move, spot
 from loom_audit.disk.paths import in_our_words, shown
 from loom_audit.errors import Conflict, FileNotFound
 from loom_audit.model.files import BlobId, FileState
@@ -107,6 +108,29 @@ def hash_file(place: Spot, found: os.stat_result) -> tuple[BlobId, int]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def usable(*places: Spot | None) -> Iterator[None]:
+    """Let us work in folders of ours whose mode forbids it, for the block.
+
+    What was displaced from a read-only folder has to be read and deleted there.
+    """
+    closed: list[tuple[Spot, int]] = []
+    try:
+        for place in places:
+            if place is None or not place.parent or os.geteuid() == 0:
+                continue
+            found = os.fstat(place.fd)
+            mode = stat.S_IMODE(found.st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU and found.st_uid == os.geteuid():
+                folder = spot(place.folders, place.parent)
+                folder.chmod(mode | stat.S_IRWXU)
+                closed.append((folder, mode))
+        yield
+    finally:
+        for folder, mode in reversed(closed):
+            folder.chmod(mode)
+
+
 @dataclass(slots=True)
 class Replaced:
     """What a replace took away: a file or link under `aside`, a folder's mode, or nothing."""
@@ -127,7 +151,7 @@ class Replaced:
     @property
     def state(self) -> FileState | None:
         if self._state is None and self.prior is not None:
-            with in_our_words(self.at.path):
+            with in_our_words(self.at.path), usable(self.aside):
                 self._state = self._look(self.prior)
         return self._state
 
@@ -153,19 +177,19 @@ class Replaced:
 
     def open(self) -> BinaryIO:
         aside = self._aside()
-        with in_our_words(self.at.path):
+        with in_our_words(self.at.path), usable(aside):
             if self.prior is None or stat.S_ISLNK(self.prior.st_mode):
                 return io.BytesIO(aside.read_link())
             return cast(BinaryIO, os.fdopen(open_owned(aside, self.prior), "rb"))
 
     def discard(self) -> None:
         if self.aside is not None:
-            with in_our_words(self.at.path):
+            with in_our_words(self.at.path), usable(self.aside):
                 self.aside.unlink()
             self.aside = None
 
     def put_back(self) -> None:
-        with in_our_words(self.at.path):
+        with in_our_words(self.at.path), usable(self.at, self.aside):
             if self.prior is None:
                 self._remove_replacement()
             else:

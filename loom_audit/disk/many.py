@@ -68,6 +68,9 @@ class _Batch:
     staged: dict[int, tuple[Spot, Put]] = field(default_factory=dict)
     unsteady: set[str] = field(default_factory=set)
     opened: dict[str, int] = field(default_factory=dict)
+    """Modes of folders that we opened for ourselves, as they were."""
+    closing: dict[str, int] = field(default_factory=dict)
+    """Modes of folders as they shall be, once all is done."""
     homes: dict[str, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
 
@@ -140,8 +143,10 @@ class _Batch:
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n].change)):
             step = self.steps[number]
             self.path = step.change.path
+            self._make_usable(self._home(self.path))
             self._make_usable(split(self.path)[0])
             self.done[number] = self._one(number, step)
+            self._tell_mode_before(self.done[number])
 
     def _one(self, number: int, step: Replacement) -> Displaced:
         change = step.change
@@ -167,20 +172,24 @@ class _Batch:
                 after = FileState("directory", None, mode | _USABLE, 0)
         change = FileChange(change.path, change.before, after)
         displaced = replace(self.folders, change, None, durable=False, staging=home)
-        before = self.opened.pop(change.path, None)
-        if before is not None and isinstance(displaced, Replaced | ModeChanged):
-            displaced.state_is(FileState("directory", None, before, 0))
         if after is not None and after.mode != mode:
-            self.opened[change.path] = mode
+            self.closing[change.path] = mode
             if isinstance(displaced, ModeChanged):
                 displaced.mode = mode
         return displaced
+
+    def _tell_mode_before(self, displaced: Displaced) -> None:
+        """What went was a folder that we had opened for ourselves."""
+        before = self.opened.pop(self.path, None)
+        if before is not None and isinstance(displaced, Replaced | ModeChanged):
+            displaced.state_is(FileState("directory", None, before, 0))
 
     def tidy(self) -> None:
         """Remove what was written and not used, and give folders the mode they should have."""
         for temporary, _ in self.staged.values():
             remove(temporary)
         self.staged.clear()
-        for folder in sorted(self.opened, reverse=True):
+        modes = self.opened | self.closing
+        for folder in sorted(modes, reverse=True):
             if self._is_folder(folder):
-                spot(self.folders, folder).chmod(self.opened[folder])
+                spot(self.folders, folder).chmod(modes[folder])

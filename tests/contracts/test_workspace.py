@@ -30,6 +30,7 @@ class Somebody(Protocol):
     def link(self, path: str, target: bytes) -> None: ...
     def folder(self, path: str, mode: int = 0o755) -> None: ...
     def remove(self, path: str) -> None: ...
+    def chmod(self, path: str, mode: int) -> None: ...
 
 
 class DiskSomebody:
@@ -48,6 +49,9 @@ class DiskSomebody:
 
     def folder(self, path: str, mode: int = 0o755) -> None:
         self._at(path).mkdir()
+        self._at(path).chmod(mode)
+
+    def chmod(self, path: str, mode: int) -> None:
         self._at(path).chmod(mode)
 
     def remove(self, path: str) -> None:
@@ -660,7 +664,11 @@ def trees(draw: st.DrawFn) -> dict[str, tuple[FileState, bytes | None]]:
 
 def establish_tree(somebody: Somebody, entries: dict[str, tuple[FileState, bytes | None]]) -> None:
     for path in sorted(entries):
-        establish(somebody, path, *entries[path])
+        what, data = entries[path]
+        establish(somebody, path, folder() if what.kind == "directory" else what, data)
+    for path in sorted(entries, reverse=True):
+        if entries[path][0].kind == "directory":
+            somebody.chmod(path, entries[path][0].mode)
 
 
 @pytest.mark.parametrize("kind", KINDS)
