@@ -66,7 +66,7 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Paths compared and paths that differ, per comparison: rolled back, replayed, redone."""
+    """Paths compared and paths that differ, per comparison: replayed, rolled back, undone."""
 
     compared: Mapping[str, int]
     differences: Mapping[str, Sequence[str]]
@@ -326,7 +326,7 @@ def what_to_try(demo: Demo) -> list[tuple[str, str]]:
         (f"loom-audit revert {demo.numbers['rm']}", f"bring {demo.package}/ back after rm -rf"),
         (f"loom-audit revert {edit}", "take back one edit, keep the later ones"),
         (f"loom-audit rollback @{CHECKPOINT}", "everything as it was when the tests passed"),
-        ("loom-audit redo", "take that back too"),
+        ("loom-audit undo", "take the rollback back too"),
         ("loom-audit verify", "whether the log is what was written"),
     ]
 
@@ -335,7 +335,7 @@ def what_to_try(demo: Demo) -> list[tuple[str, str]]:
 
 
 def prove(workspace: AuditedWorkspace, demo: Demo) -> Proof:
-    """Replay the end and the checkpoint, roll back to the start, redo, roll back again.
+    """Replay the end and the checkpoint, roll back to the start, undo that, roll back again.
 
     Each result is compared with the copy made at that moment: every path with its kind,
     permission bits and content. The workspace is left as it was at the start.
@@ -358,8 +358,8 @@ def prove(workspace: AuditedWorkspace, demo: Demo) -> Proof:
     root = Path(demo.root)
     workspace.carry_out(workspace.plan_rollback(demo.start, outside=True))
     compare("rolled back to start", root, "start")
-    workspace.carry_out(workspace.plan_redo())
-    compare("redone to end", root, "end")
+    workspace.carry_out(workspace.plan_undo())
+    compare("rollback undone", root, "end")
     workspace.carry_out(workspace.plan_rollback(demo.start, outside=True))
     compare("rolled back again", root, "start")
     return Proof(compared, differences)

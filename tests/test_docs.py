@@ -38,7 +38,7 @@ def examples(text: str) -> list[Example]:
         for number, line in enumerate(block[1].splitlines(), first):
             if line.startswith("$ "):
                 found.append(Example(number, line[2:]))
-            elif line.startswith("> ") and not found[-1].output:
+            elif (line == ">" or line.startswith("> ")) and not found[-1].output:
                 found[-1].command += "\n" + line[2:]
             else:
                 found[-1].output.append(line)
