@@ -1,0 +1,33 @@
+"""One stem and one arena for a module: what is killed is forked from what is loaded already."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.faults import Arena, Stem, needs_strace
+
+
+@pytest.fixture(scope="module")
+def stem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stem]:
+    stem = Stem(tmp_path_factory.mktemp("stem"))
+    yield stem
+    stem.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("arena")
+
+
+@pytest.fixture(scope="module")
+def shared_arena(stem: Stem, folder: Path) -> Arena:
+    needs_strace()
+    return Arena(folder, stem)
+
+
+@pytest.fixture
+def arena(shared_arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
+    """A store and a workspace to be broken."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(shared_arena.home))
+    return shared_arena

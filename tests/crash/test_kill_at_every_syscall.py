@@ -1,0 +1,163 @@
+"""`kill -9` at every system call of a recorder at work, and what the next one finds."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, open_store
+from loom_audit.errors import NoWorkspace
+from loom_audit.history.baseline import baseline_end
+from tests.crash.faults import (
+    STAGES,
+    SYSCALLS,
+    Arena,
+    Ended,
+    Point,
+    Stage,
+    check_files,
+    check_finishes,
+    check_fold,
+    check_intended,
+    check_log,
+    check_prior,
+    without_leftovers,
+)
+from tests.trees import Entry, differences, tree_of
+
+Tree = dict[bytes, Entry]
+READS = ("openat", "openat2")
+"""Mostly readings, of which a baseline does thousands: past 40 every seventh is taken."""
+
+
+def survives(arena: Arena, point: Point) -> bool:
+    """Run into the fault and check everything. False when the scenario ended before it."""
+    before = arena.prepare(point.scenario)
+    ended = arena.run(point, point.scenario, point.stage)
+    if not ended.hit:
+        assert ended.status == 0, ended.said
+        return False
+    assert ended.status == -9, ended.said
+    if point.scenario == "attach":
+        check_attaching(arena, ended, before)
+    else:
+        check_working(arena, point, ended, before)
+    return True
+
+
+def check_attaching(arena: Arena, ended: Ended, before: Tree) -> None:
+    with open_store() as store:
+        try:
+            workspace = store.workspace(arena.root)
+        except NoWorkspace:
+            assert not ended.acks
+        else:
+            check_log(workspace, ended.acks)
+        workspace = store.attach(arena.root)
+        assert tree_of(arena.root) == before
+        assert baseline_end(workspace.at)
+        check_fold(workspace, before)
+        check_log(workspace, ended.acks)
+        goes_on(workspace, before)
+
+
+def check_working(arena: Arena, point: Point, ended: Ended, before: Tree) -> None:
+    after = arena.outcome(point.scenario)
+    with open_store() as store:
+        workspace = store.workspace(arena.root)
+        check_log(workspace, ended.acks)
+        disk = tree_of(arena.root)
+        now = without_leftovers(workspace, disk)
+        check_prior(workspace, before, now)
+        if point.scenario != "shell":  # which is not ours, and may leave anything
+            check_files(before, after, now)
+        if sum(call["success"] for call in ended.calls) == len(after_of(point.scenario)):
+            assert now == after
+        check_intended(workspace, before, now)
+        waiting = [one for one in workspace.recover() if one.waiting]
+        assert tree_of(arena.root) == disk
+        check_finishes(workspace, waiting=bool(waiting))
+        if waiting and point.nth % 2:
+            workspace.recover("continue")
+            assert without_leftovers(workspace, tree_of(arena.root)) == after
+        elif waiting:
+            workspace.recover("abandon")
+            assert tree_of(arena.root) == disk
+        goes_on(workspace, after if point.scenario == "rollback" else before)
+        check_log(workspace, ended.acks)
+
+
+def after_of(scenario: str) -> Sequence[int]:
+    """One entry for each call of the scenario."""
+    return range(5) if scenario == "writes" else range(1)
+
+
+def goes_on(workspace: AuditedWorkspace, start: Tree) -> None:
+    """Nothing is left open or unrecorded, the next session works, and the start is restored."""
+    check_finishes(workspace)
+    status = workspace.status()
+    assert (status.drift, status.open_calls, status.interrupted) == ((), (), ())
+    check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
+    for path in workspace.at.workspace.leftovers():
+        workspace.at.workspace.remove_leftover(path)
+    with workspace.session("next") as session:
+        made = {"path": "old.txt", "content": "the next session\n"}
+        result = anyio.run(lambda: session.call("write_file", made))
+    assert result.success, result.error
+    point = 0 if not workspace.timeline.checkpoints() else "@start"
+    if point:
+        workspace.carry_out(workspace.plan_rollback(point, outside=True))
+        assert not differences(tree_of(workspace.root), start)
+
+
+def points(arena: Arena, scenario: str, stage: Stage, syscall: str = "") -> list[Point]:
+    """Every occurrence of the system calls (of one) in a run without faults."""
+    counted: Mapping[str, int] = arena.count(scenario, stage)
+    return [
+        Point(scenario, stage, name, n)
+        for name in SYSCALLS
+        for n in range(1, counted.get(name, 0) + 1)
+        if syscall in ("", name) and (name not in READS or n <= 40 or n % 7 == 0)
+    ]
+
+
+def test_a_kill_at_a_sampled_system_call_loses_nothing(arena: Arena) -> None:
+    seed = int(os.environ.get("LOOM_CRASH_SEED", "1"))
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    run: Counter[str] = Counter()
+    for scenario, stages in STAGES.items():
+        found = [point for stage in stages for point in points(arena, scenario, stage)]
+        for point in chosen.sample(found, 5):
+            run[scenario] += attempt(arena, point)
+    assert run.total() >= 20, run
+
+
+def attempt(arena: Arena, point: Point) -> bool:
+    """As `survives`, the point named in what fails."""
+    try:
+        return survives(arena, point)
+    except BaseException as error:
+        error.add_note(str(point))
+        raise
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("syscall", SYSCALLS)
+@pytest.mark.parametrize(
+    ("scenario", "stage"), [(name, stage) for name, stages in STAGES.items() for stage in stages]
+)
+def test_a_kill_at_any_system_call_loses_nothing(
+    arena: Arena, scenario: str, stage: Stage, syscall: str
+) -> None:
+    found = points(arena, scenario, stage, syscall)
+    hit = [attempt(arena, point) for point in found]
+    print(f"{scenario}/{stage}: {sum(hit)} kills at {syscall}")
+    assert sum(hit) >= len(found) * 0.9, "the scenario does not repeat itself"
+    if found and found[-1].nth == len(found):
+        beyond = Point(scenario, stage, syscall, found[-1].nth + 20)
+        assert not survives(arena, beyond)
