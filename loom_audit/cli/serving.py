@@ -1,13 +1,16 @@
 """Commands that reach further: serve, demo."""
 
 import shlex
+import shutil
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loom_audit.cli import exits
-from loom_audit.cli.options import Invocation, command
+from loom_audit.cli.options import PROGRAM, Invocation, command
 from loom_audit.cli.output import Output
 from loom_audit.cli.progress import progress
 
@@ -103,6 +106,8 @@ def _introduce(output: Output, made: "Demo") -> None:
     output.line("")
     output.line("Try, in another terminal:")
     output.line(f"  cd {shlex.quote(made.root)}")
+    if shutil.which(PROGRAM) is None:
+        output.line(f'  export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"')
     for name, value in made.environment.items():
         output.line(f"  export {name}={shlex.quote(value)}")
     tries = what_to_try(made)
