@@ -24,7 +24,7 @@ check: $(VENV)/installed $(VENV)/needs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(PYTEST)
 
 bench: $(VENV)/installed
@@ -39,7 +39,7 @@ lock: $(VENV)/python
 	mv .ci/requirements.new .ci/requirements.lock
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/python:
 	@test -n "$(PYTHON)" || { echo "loom-audit needs Python 3.11 or newer" >&2; exit 1; }
