@@ -75,10 +75,18 @@ def _all_stale(at: Attachment) -> None:
 
 
 def remember(at: Attachment, entries: Mapping[str, IndexEntry | None], head: int) -> None:
-    """Let the index follow a commit that recorded these paths; the workspace lock is held."""
+    """Let the index follow a commit that recorded these paths; the workspace lock is held.
+
+    An index that cannot be written stays behind the log: what it does not know is hashed
+    again. What is on record is on record, so this must not fail the call that recorded it.
+    """
     if not entries and at.known.head == head:
         return
-    at.index.update(entries, head=head)
+    try:
+        at.index.update(entries, head=head)
+    except AuditError:
+        at.known.head = -1
+        return
     at.known.head = head
     for path, entry in entries.items():
         if entry is None:
