@@ -1,11 +1,14 @@
 """The command line: `loom-audit`. Each command translates, nothing else."""
 
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `loom-audit` with the arguments, by default the process's own, and exit."""
+    if arguments is None:
+        _use_utf8()
     import typer
     from typer.exceptions import TyperException
 
@@ -22,3 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = 141
     sys.exit(code or 0)
+
+
+def _use_utf8() -> None:
+    """Start again in UTF-8 mode where the locale is another, as names on disk are bytes to us.
+
+    What is printed keeps to the locale: `open_output` is told its encoding.
+    """
+    if sys.getfilesystemencoding().lower() not in ("utf-8", "utf8"):
+        os.environ["LOOM_AUDIT_ENCODING"] = sys.stdout.encoding or "ascii"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])

@@ -124,7 +124,7 @@ def open_output(*, json: bool) -> Output:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+            reconfigure(encoding=os.environ.get("LOOM_AUDIT_ENCODING"), errors="backslashreplace")
     return Output(
         json,
         sys.stdout,

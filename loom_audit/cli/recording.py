@@ -201,7 +201,7 @@ def call(
     agent: AgentOption = "command-line",
 ) -> int:
     """Call one bundled tool and print its result."""
-    text = sys.stdin.read() if arguments == "-" else arguments
+    text = sys.stdin.buffer.read() if arguments == "-" else arguments
     try:
         values = json.loads(text)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Runs `loom-audit` as people do: a process of its own, over a real store and workspace."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,15 +11,22 @@ from typing import Any
 
 import pytest
 
+from loom_audit.cli import main
+
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass
 class Shell:
-    """A person at a shell, in a workspace, with a store of their own."""
+    """A person at a shell, in a workspace, with a store of their own.
+
+    Commands run inside this process, which is quick, except `run` and all where `real` is set:
+    those are processes of their own.
+    """
 
     workspace: Path
     home: Path
+    real: bool = False
     extra: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -33,24 +41,56 @@ class Shell:
 
     def __call__(
         self,
-        *arguments: str | bytes,
+        *arguments: str,
         code: int | None = 0,
         stdin: bytes = b"",
         cwd: Path | None = None,
     ) -> "Ran":
+        real = self.real or "run" in arguments
+        run = self._process if real else self._inside
+        ran = run(arguments, stdin, cwd or self.workspace)
+        if code is not None:
+            assert ran.code == code, f"{arguments}: exit {ran.code}\n{ran.text}\n{ran.errors}"
+        assert "Traceback" not in ran.errors, ran.errors
+        return ran
+
+    def _process(self, arguments: tuple[str, ...], stdin: bytes, cwd: Path) -> "Ran":
         done = subprocess.run(
             [sys.executable, "-m", "loom_audit", *arguments],
-            cwd=cwd or self.workspace,
+            cwd=cwd,
             env=self.environment,
             input=stdin,
             capture_output=True,
             timeout=120,
         )
-        ran = Ran(done.returncode, done.stdout, done.stderr)
-        if code is not None:
-            assert ran.code == code, f"{arguments}: exit {ran.code}\n{ran.text}\n{ran.errors}"
-        assert "Traceback" not in ran.errors, ran.errors
-        return ran
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def _inside(self, arguments: tuple[str, ...], stdin: bytes, cwd: Path) -> "Ran":
+        streams = [
+            io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") for data in (stdin, b"", b"")
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("LOOM_AUDIT_")]:
+                patch.delenv(name)
+            for name, value in {"LOOM_AUDIT_HOME": str(self.home), **self.extra}.items():
+                patch.setenv(name, value)
+            for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            patch.chdir(cwd)
+            try:
+                main(arguments)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        printed = []
+        for stream in streams[1:]:
+            stream.flush()
+            assert isinstance(stream.buffer, io.BytesIO)
+            printed.append(stream.buffer.getvalue())
+        return Ran(code, *printed)
+
+    def sh(self, script: str) -> dict[str, Any]:
+        """Run a shell command as a tool call."""
+        return self.call("shell_execute", command=script)
 
     def records(self, *arguments: str, code: int | None = 0) -> list[dict[str, Any]]:
         return self(*arguments, "--json", code=code).records
@@ -120,4 +160,12 @@ def shell(tmp_path: Path) -> Shell:
 def audited(shell: Shell) -> Shell:
     """The same, under audit."""
     shell("init")
+    return shell
+
+
+@pytest.fixture
+def real(shell: Shell) -> Shell:
+    """A workspace under audit where every command is a process of its own."""
+    shell("init")
+    shell.real = True
     return shell

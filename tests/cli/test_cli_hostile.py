@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import Shell
-from hostile import CORPUS, dangerous
+
+from tests.cli.conftest import Shell
+from tests.cli.hostile import CORPUS, dangerous
 
 NAMES = [
     name.encode("utf-8", "surrogateescape")

@@ -5,7 +5,6 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hostile import CORPUS, dangerous, texts
 from hypothesis import given
 
 from loom_audit.cli import lines, records
@@ -14,6 +13,7 @@ from loom_audit.errors import Conflict
 from loom_audit.model.events import Call, Coverage, Event, FilesChanged, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.planning import Note, Plan
+from tests.cli.hostile import CORPUS, dangerous, texts
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SHA = BlobId("a" * 64)
