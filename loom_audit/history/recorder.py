@@ -10,10 +10,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any, Literal
 
-from loom_audit.errors import (
-    Conflict,
-    PermissionDenied,
-)
+from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import Found, attribute, outside, remember, scan
 from loom_audit.history.edits import deleted, edited, linked, moved
@@ -314,9 +311,13 @@ class OpenCall:
         try:
             yield
         finally:
-            with self._exclusive(final):
-                others |= {call.call_id for call in self._at.running(but=(self.call_id,))}
-                self._collect(tuple(sorted(others)))
+            try:
+                with self._exclusive(final):
+                    others |= {call.call_id for call in self._at.running(but=(self.call_id,))}
+                    self._collect(tuple(sorted(others)))
+            except AuditError as error:
+                self.coverage = self.coverage.without(f"not seen: {error.message}", level="none")
+                raise
 
     def _collect(self, others: tuple[str, ...]) -> None:
         """Scan, and keep what is found for the record as this call's (shared with `others`)."""
