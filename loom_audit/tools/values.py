@@ -5,8 +5,8 @@ from typing import Any
 
 from loom_audit.errors import NotSerializable
 
-MAX_DEPTH = 100
-MAX_VALUES = 1_000_000
+MAX_DEPTH = 64
+MAX_VALUES = 2_000_000
 MAX_NEAREST = 10_000
 _SHOWN = 500
 
@@ -15,18 +15,15 @@ def as_json(value: Any, where: str = "value") -> Any:
     """A copy made of None, bool, int, float, str, list and str-keyed dict; tuples become lists.
 
     NotSerializable names the place of anything else, of NaN and infinities, of values nested
-    deeper than 100, and is raised for more than a million values (an object that holds itself
-    many times over has no end).
+    deeper than 64, and is raised for more than two million values (an object that holds
+    itself many times over has no end).
     """
-    return _copy(value, where, 0, [MAX_VALUES])
+    return _copy(value, [where], [MAX_VALUES])
 
 
-def _copy(value: Any, where: str, depth: int, left: list[int]) -> Any:
+def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
+    """The copy; `trail` leads to the value, `left` counts how many more there may be."""
     left[0] -= 1
-    if left[0] < 0:
-        raise NotSerializable(f"more than {MAX_VALUES} values")
-    if depth > MAX_DEPTH:
-        raise NotSerializable(f"nested deeper than {MAX_DEPTH} at {where:.200}")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -34,22 +31,36 @@ def _copy(value: Any, where: str, depth: int, left: list[int]) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise NotSerializable(f"{value} at {where:.200} is not a JSON number")
-        return float(value)
+        if math.isfinite(value):
+            return float(value)
+        raise NotSerializable(f"{value} at {_place(trail)} is not a JSON number")
+    if left[0] < 0:
+        raise NotSerializable(f"more than {MAX_VALUES} values")
+    if len(trail) > MAX_DEPTH:
+        raise NotSerializable(f"nested deeper than {MAX_DEPTH} at {_place(trail)}")
     if isinstance(value, (list, tuple)):
-        return [_copy(item, f"{where}[{n}]", depth + 1, left) for n, item in enumerate(value)]
+        return [_inner(item, n, trail, left) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(f"the key {_text(key):.100} at {where:.200} is not a text")
-        return {
-            str(key): _copy(item, f"{where}.{key}", depth + 1, left) for key, item in value.items()
-        }
+                raise NotSerializable(f"the key {_text(key):.100} at {_place(trail)} is not a text")
+        return {str(key): _inner(item, key, trail, left) for key, item in value.items()}
     raise NotSerializable(
-        f"{type(value).__name__} at {where:.200} is not a JSON value",
+        f"{type(value).__name__} at {_place(trail)} is not a JSON value",
         hint="Pass null, booleans, numbers, texts, lists and objects only.",
     )
+
+
+def _inner(value: Any, step: str | int, trail: list[str | int], left: list[int]) -> Any:
+    trail.append(step)
+    copy = _copy(value, trail, left)
+    trail.pop()
+    return copy
+
+
+def _place(trail: list[str | int]) -> str:
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step:.50}" for step in trail]
+    return "".join(steps)[1:200]
 
 
 def as_far_as_possible(value: Any) -> Any:

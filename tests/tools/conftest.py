@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter
-from loom_audit.session import AuditedWorkspace, Session, open_store
+from loom_audit.session import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.registry import ToolRegistry
 from loom_audit.tools.tool import ToolResult
@@ -85,14 +85,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditStore]:
+    """One store for all: every test has a workspace, and so a log, of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOM_AUDIT_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.delenv("LOOM_AUDIT_STORE", raising=False)
+        store = open_store()
+    with store:
+        yield store
+
+
 @pytest.fixture
-def bench(tmp_path: Path, home: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, shared_store: AuditStore) -> Iterator[Bench]:
     root = tmp_path / "work"
     root.mkdir()
     (root / "src").mkdir()
     (root / "src" / "main.py").write_text("import os\n\nprint('one')\nprint('two')\n")
     (root / "notes.txt").write_bytes(b"first\r\nsecond\r\nthird")
-    with open_store() as store:
-        workspace = store.attach(root)
-        with workspace.session("tester") as session:
-            yield Bench(root, workspace, session, session.registry)
+    workspace = shared_store.attach(root)
+    with workspace.session("tester") as session:
+        yield Bench(root, workspace, session, session.registry)

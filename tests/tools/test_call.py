@@ -203,6 +203,20 @@ def test_cancelling_at_any_moment_leaves_one_finish_and_a_log_that_agrees(bench)
     bench.assert_log_agrees_with_disk()
 
 
+def test_asyncio_s_own_cancelling_at_any_moment_does_no_worse(bench):
+    async def main():
+        for n in range(40):
+            arguments = {"path": f"f{n}", "content": str(n)}
+            task = asyncio.ensure_future(bench.acall("write_file", arguments))
+            await asyncio.sleep(n * 0.0005)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
 def test_a_denied_call_does_nothing_and_says_by_whom(bench):
     before = bench.tree()
     result = bench.call("write_file", {"path": "x", "content": ""}, gate=DenyAll("write"))
