@@ -105,6 +105,7 @@ def _listing(
         raise InvalidArguments(
             f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUSES) + "."
         )
+    shown = here.timeline.session(session) if session else None
     filters = {name: first(query, name) for name in FILTERS}
     listing = list_calls(here.timeline, query, session)
     base = address("w", here.id, *(("s", session) if session else ("calls",)))
@@ -122,7 +123,7 @@ def _listing(
         request,
         "calls.html",
         **values,
-        session=here.timeline.session(session) if session else None,
+        session=shown,
         statuses=STATUSES,
         here="calls",
     )

@@ -10,7 +10,9 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
+from loom_audit.model.events import BaselineFinished
 from loom_audit.model.files import FileState, Tree
+from loom_audit.ports import EventFilter
 from loom_audit.session import AuditedWorkspace
 from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
@@ -76,6 +78,7 @@ def at(
         "path": path,
         "crumbs": crumbs(path),
         "head": here.timeline.point("head"),
+        "reachable": seq >= first_point(here),
     }
     state = here.timeline.state(path, seq) if path else None
     if path and state is None:
@@ -197,6 +200,12 @@ def folder(tree: Tree, path: str) -> list[Entry]:
             inside[child] += 1
     entries = [Entry(name, prefix + name, state, inside[name]) for name, state in found]
     return sorted(entries, key=lambda entry: (entry.state.kind != "directory", entry.name))
+
+
+def first_point(here: AuditedWorkspace) -> int:
+    """The earliest point that a rollback can go to: the end of the baseline."""
+    wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
+    return next((event.seq for event in here.timeline.events(wanted)), here.log.head() + 1)
 
 
 def crumbs(path: str) -> tuple[tuple[str, str], ...]:

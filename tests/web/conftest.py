@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from web_pages import HOSTILE, STRANGE
 
 from loom_audit.session import AuditedWorkspace, AuditStore, open_store
 from loom_audit.web.app import create_app
+from tests.web.web_pages import HOSTILE, STRANGE
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -73,6 +74,7 @@ def lay_out(root: Path) -> None:
     (root / "link").symlink_to("src/main.py")
 
 
+TITLE = "<script>window.hacked = 3</script> \x1b[31m"
 CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("read", "read_file", {"path": "src/main.py"}),
     ("notes", "edit_file", {"path": "notes.txt", "old_str": "two", "new_str": "TWO"}),
@@ -89,22 +91,24 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("big", "write_file", {"path": "big.txt", "content": "\n".join(map(str, range(900)))}),
     ("huge", "write_file", {"path": "huge.txt", "content": "x" * (1024 * 1024 + 1)}),
-    ("shell", "shell_execute", {"command": "rm -rf build && chmod 700 notes.txt && mkdir empty"}),
+    ("shell", "shell_execute", {"command": "rm -rf build && chmod 700 big.txt && mkdir empty"}),
     ("failing", "shell_execute", {"command": "echo '<b>no</b>' >&2; exit 3"}),
     ("unknown", "<b>nothing</b>", {"a": "\x1b[31m"}),
 ]
 
 
-@pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
-    root = tmp_path / "work"
+@contextmanager
+def recording(folder: Path) -> Iterator[Recorded]:
+    """A store and a workspace in the folder, with everything of CALLS on record."""
+    root = folder / "work"
     lay_out(root)
-    with open_store(f"sqlite:///{tmp_path / 'home' / 'audit.db'}") as store:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+            store = stack.enter_context(open_store())
         workspace = store.attach(root)
         made = Recorded(store, workspace, root)
-        title = "<script>window.hacked = 3</script> \x1b[31m"
-        with workspace.session("coder", title=title) as session:
+        with workspace.session("coder", title=TITLE) as session:
             made.session = session.id
 
             async def run() -> None:
@@ -119,21 +123,59 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record
         yield made
 
 
+@contextmanager
+def asking(made: Recorded) -> Iterator[TestClient]:
+    """A client of the dashboard that asks as its own pages do."""
+    app = create_app(made.store, port=PORT)
+    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False) as client:
+        client.headers["sec-fetch-site"] = "same-origin"
+        yield client
+
+
 @pytest.fixture
-def client(recorded: Recorded) -> Iterator[TestClient]:
-    app = create_app(recorded.store, port=PORT)
-    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False) as made:
-        made.headers["sec-fetch-site"] = "same-origin"
+def recorded(tmp_path: Path) -> Iterator[Recorded]:
+    """A recording of one's own, to change."""
+    with recording(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def live(recorded: Recorded) -> Iterator[str]:
+def client(recorded: Recorded) -> Iterator[TestClient]:
+    with asking(recorded) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    """A recording that all tests look at and none changes."""
+    with recording(tmp_path_factory.mktemp("standing")) as made:
+        head = made.workspace.log.head()
+        yield made
+        assert made.workspace.log.head() == head
+
+
+@pytest.fixture(scope="session")
+def _standing_client(standing: Recorded) -> Iterator[TestClient]:
+    with asking(standing) as made:
+        yield made
+
+
+@pytest.fixture
+def reader(_standing_client: TestClient) -> Iterator[TestClient]:
+    """A client of the standing recording."""
+    before = dict(_standing_client.headers)
+    yield _standing_client
+    _standing_client.headers.clear()
+    _standing_client.headers.update(before)
+
+
+@contextmanager
+def serving(made: Recorded) -> Iterator[str]:
     """The dashboard on a real port; its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = create_app(recorded.store, port=port)
+    app = create_app(made.store, port=port)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -145,6 +187,18 @@ def live(recorded: Recorded) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(10)
+
+
+@pytest.fixture
+def live(recorded: Recorded) -> Iterator[str]:
+    with serving(recorded) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def standing_live(standing: Recorded) -> Iterator[str]:
+    with serving(standing) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

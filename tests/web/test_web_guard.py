@@ -12,8 +12,8 @@ OURS = f"http://127.0.0.1:{PORT}"
 
 
 @pytest.mark.parametrize("host", [*sorted(hosts(PORT)), f"LOCALHOST:{PORT}"])
-def test_our_own_names_are_answered(client: TestClient, host: str) -> None:
-    assert client.get("/healthz", headers={"host": host}).status_code == 200
+def test_our_own_names_are_answered(reader: TestClient, host: str) -> None:
+    assert reader.get("/healthz", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_our_own_names_are_answered(client: TestClient, host: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/healthz", "/static/app.css", "/nothing"])
-def test_a_foreign_host_is_refused_before_routing(client: TestClient, host: str, path: str) -> None:
-    answer = client.get(path, headers={"host": host})
+def test_a_foreign_host_is_refused_before_routing(reader: TestClient, host: str, path: str) -> None:
+    answer = reader.get(path, headers={"host": host})
     assert answer.status_code == 421
     assert "MISDIRECTED" in answer.text
 
@@ -53,16 +53,16 @@ REFUSED = [
 @pytest.mark.parametrize("headers", REFUSED, ids=str)
 @pytest.mark.parametrize("path", ["carry-out", "verify"])
 def test_a_request_that_changes_something_must_be_ours(
-    recorded, client: TestClient, headers: dict[str, str], path: str
+    standing, reader: TestClient, headers: dict[str, str], path: str
 ) -> None:
-    del client.headers["sec-fetch-site"]
-    head = recorded.workspace.log.head()
-    form = {"verb": "revert", "target": str(recorded.numbers["notes"]), "quick": "1"}
-    answer = client.post(f"{recorded.url}/{path}", data=form, headers=headers)
+    del reader.headers["sec-fetch-site"]
+    head = standing.workspace.log.head()
+    form = {"verb": "revert", "target": str(standing.numbers["notes"]), "quick": "1"}
+    answer = reader.post(f"{standing.url}/{path}", data=form, headers=headers)
     assert answer.status_code == 403
     assert "CROSS_SITE" in answer.text
-    assert recorded.workspace.log.head() == head
-    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+    assert standing.workspace.log.head() == head
+    assert (standing.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_our_own_forms_are_let_through(
 
 
 @pytest.mark.parametrize("path", ["carry-out"])
-def test_a_get_never_changes_anything(recorded, client: TestClient, path: str) -> None:
-    head = recorded.workspace.log.head()
-    query = f"?verb=revert&target={recorded.numbers['notes']}&quick=1"
-    assert client.get(f"{recorded.url}/{path}{query}").status_code == 405
-    assert client.get(f"{recorded.url}/plan{query}").status_code == 200
-    assert client.get(f"{recorded.url}/status").status_code == 200
-    assert recorded.workspace.log.head() == head
-    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+def test_a_get_never_changes_anything(standing, reader: TestClient, path: str) -> None:
+    head = standing.workspace.log.head()
+    query = f"?verb=revert&target={standing.numbers['notes']}&quick=1"
+    assert reader.get(f"{standing.url}/{path}{query}").status_code == 405
+    assert reader.get(f"{standing.url}/plan{query}").status_code == 200
+    assert reader.get(f"{standing.url}/status").status_code == 200
+    assert standing.workspace.log.head() == head
+    assert (standing.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
-def test_every_answer_carries_the_headers(recorded, client: TestClient) -> None:
-    for path in ("/", recorded.url + "/", "/nothing", "/static/app.css", "/healthz"):
-        headers = client.get(path).headers
+def test_every_answer_carries_the_headers(standing, reader: TestClient) -> None:
+    for path in ("/", standing.url + "/", "/nothing", "/static/app.css", "/healthz"):
+        headers = reader.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
@@ -108,21 +108,21 @@ def test_every_answer_carries_the_headers(recorded, client: TestClient) -> None:
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["cross-origin-opener-policy"] == "same-origin"
         assert headers["cross-origin-resource-policy"] == "same-origin"
-    assert client.get("/").headers["cache-control"] == "no-store"
-    assert "immutable" in client.get("/static/app.css").headers["cache-control"]
+    assert reader.get("/").headers["cache-control"] == "no-store"
+    assert "immutable" in reader.get("/static/app.css").headers["cache-control"]
 
 
-def test_every_page_has_a_nonce_of_its_own(client: TestClient) -> None:
-    one, other = client.get("/"), client.get("/")
+def test_every_page_has_a_nonce_of_its_own(reader: TestClient) -> None:
+    one, other = reader.get("/"), reader.get("/")
     assert one.headers["content-security-policy"] != other.headers["content-security-policy"]
     nonce = one.headers["content-security-policy"].split("'nonce-")[1].split("'")[0]
     assert one.text.count(f'nonce="{nonce}"') >= 2
 
 
-def test_a_defect_of_ours_is_a_page_with_all_headers(recorded, monkeypatch) -> None:
+def test_a_defect_of_ours_is_a_page_with_all_headers(standing, monkeypatch) -> None:
     from loom_audit.web.app import create_app
 
-    app = create_app(recorded.store, port=PORT)
+    app = create_app(standing.store, port=PORT)
     monkeypatch.setattr(app.state, "store", None)
     with TestClient(app, base_url=OURS, raise_server_exceptions=False) as broken:
         answer = broken.get("/")
@@ -132,9 +132,9 @@ def test_a_defect_of_ours_is_a_page_with_all_headers(recorded, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "example.org", ""])
-def test_it_is_served_on_loopback_only(recorded, host: str) -> None:
+def test_it_is_served_on_loopback_only(standing, host: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
-        serve(recorded.store, port=PORT, host=host)
+        serve(standing.store, port=PORT, host=host)
     assert "ssh -L" in refused.value.hint
 
 
@@ -147,20 +147,20 @@ def test_it_is_served_on_loopback_only(recorded, host: str) -> None:
         "/static//etc/passwd",
     ],
 )
-def test_static_files_do_not_lead_outside(client: TestClient, path: str) -> None:
-    assert client.get(path).status_code == 404
+def test_static_files_do_not_lead_outside(reader: TestClient, path: str) -> None:
+    assert reader.get(path).status_code == 404
 
 
-def test_a_form_that_is_too_large_is_refused(recorded, client: TestClient) -> None:
+def test_a_form_that_is_too_large_is_refused(standing, reader: TestClient) -> None:
     body = "verb=revert&target=1&x=" + "y" * (1024 * 1024)
-    answer = client.post(
-        f"{recorded.url}/carry-out",
+    answer = reader.post(
+        f"{standing.url}/carry-out",
         content=body,
         headers={"content-type": "application/x-www-form-urlencoded"},
     )
     assert answer.status_code == 413
 
 
-def test_a_form_of_another_type_is_refused(recorded, client: TestClient) -> None:
-    answer = client.post(f"{recorded.url}/carry-out", json={"verb": "revert", "target": "1"})
+def test_a_form_of_another_type_is_refused(standing, reader: TestClient) -> None:
+    answer = reader.post(f"{standing.url}/carry-out", json={"verb": "revert", "target": "1"})
     assert answer.status_code == 400

@@ -8,9 +8,9 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
-from web_pages import HOSTILE, STRANGE, pages
 
 from loom_audit.web.urls import address, quoted
+from tests.web.web_pages import HOSTILE, STRANGE, pages
 
 HX = {"hx-request": "true"}
 
@@ -31,29 +31,29 @@ class Links(HTMLParser):
                 self.addresses.append(found)
 
 
-def test_every_link_on_every_page_answers(recorded, client: TestClient) -> None:
+def test_every_link_on_every_page_answers(standing, reader: TestClient) -> None:
     waiting, seen, shapes = ["/"], set[str](), dict[str, int]()
     while waiting:
         path = waiting.pop(0)
-        shape = re.sub(r"\d+", "N", path.replace(recorded.workspace.id, "ID"))
+        shape = re.sub(r"\d+", "N", path.replace(standing.workspace.id, "ID"))
         shapes[shape] = shapes.get(shape, 0) + 1
         if path in seen or shapes[shape] > 6:
             continue
         seen.add(path)
-        answer = client.get(path, follow_redirects=True)
+        answer = reader.get(path, follow_redirects=True)
         assert answer.status_code == 200, (path, answer.status_code, answer.text[:500])
         if not answer.headers["content-type"].startswith("text/html"):
             continue
         for found in Links(answer.text).addresses:
             where = urlsplit(urljoin(str(answer.url), found))
-            assert where.netloc == f"127.0.0.1:{client.base_url.port}", (path, found)
+            assert where.netloc == f"127.0.0.1:{reader.base_url.port}", (path, found)
             waiting.append(where.path + ("?" + where.query if where.query else ""))
     assert len(seen) > 60
 
 
-def test_no_recorded_text_becomes_markup_or_steers_anything(recorded, client: TestClient) -> None:
-    for name, path in pages(recorded).items():
-        answer = client.get(path)
+def test_no_recorded_text_becomes_markup_or_steers_anything(standing, reader: TestClient) -> None:
+    for name, path in pages(standing).items():
+        answer = reader.get(path)
         assert answer.status_code == 200, (name, answer.text[:300])
         text = answer.text
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b]", text)
@@ -70,13 +70,13 @@ def test_no_recorded_text_becomes_markup_or_steers_anything(recorded, client: Te
                 assert "data-hx-nonce" in attributes, name
 
 
-def test_hostile_content_is_shown_in_full_as_text(recorded, client: TestClient) -> None:
+def test_hostile_content_is_shown_in_full_as_text(standing, reader: TestClient) -> None:
     path = quoted("docs/evil <i>.html", safe="/")
-    text = html.unescape(client.get(f"{recorded.url}/at/head/{path}").text)
+    text = html.unescape(reader.get(f"{standing.url}/at/head/{path}").text)
     assert "<script>window.hacked = 1</script>" in text
     assert "\\x1b[2J" in text
     assert "{{ 7 * 7 }}" in text
-    raw = client.get(f"{recorded.url}/raw/head/{path}")
+    raw = reader.get(f"{standing.url}/raw/head/{path}")
     assert raw.text == HOSTILE
     assert raw.headers["content-type"] == "application/octet-stream"
     assert raw.headers["content-disposition"].startswith("attachment;")
@@ -84,62 +84,63 @@ def test_hostile_content_is_shown_in_full_as_text(recorded, client: TestClient) 
     assert raw.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_name_that_is_not_text_works_everywhere(recorded, client: TestClient) -> None:
+def test_a_name_that_is_not_text_works_everywhere(standing, reader: TestClient) -> None:
     name = quoted(STRANGE)
     assert "%FF%FE" in name
-    url = recorded.url
-    assert client.get(f"{url}/raw/head/{name}").content == b"bytes \xff\xfe\n"
-    shown = client.get(f"{url}/at/head/{name}")
+    url = standing.url
+    assert reader.get(f"{url}/raw/head/{name}").content == b"bytes \xff\xfe\n"
+    shown = reader.get(f"{url}/at/head/{name}")
     assert shown.status_code == 200
     assert "bytes \\xff\\xfe" in shown.text
-    assert client.get(f"{url}/history/{name}").status_code == 200
-    assert client.get(f"{url}/calls?path={name}").status_code == 200
+    assert reader.get(f"{url}/history/{name}").status_code == 200
+    assert reader.get(f"{url}/calls?path={name}").status_code == 200
     rollback = address(
-        "w", recorded.workspace.id, "plan",
-        query=[("verb", "rollback"), ("target", recorded.numbers["read"]), ("path", STRANGE)],
+        "w", standing.workspace.id, "plan",
+        query=[("verb", "rollback"), ("target", standing.numbers["read"]), ("path", STRANGE)],
     )  # fmt: skip
-    assert client.get(rollback).status_code == 200
+    assert reader.get(rollback).status_code == 200
 
 
-def test_the_raw_download_names_the_file_by_its_bytes(recorded, client: TestClient) -> None:
-    raw = client.get(f"{recorded.url}/raw/head/{quoted(STRANGE)}")
+def test_the_raw_download_names_the_file_by_its_bytes(standing, reader: TestClient) -> None:
+    raw = reader.get(f"{standing.url}/raw/head/{quoted(STRANGE)}")
     assert raw.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quoted(STRANGE)}"
 
 
-def test_filters_narrow_the_timeline(recorded, client: TestClient) -> None:
+def test_filters_narrow_the_timeline(standing, reader: TestClient) -> None:
     def numbers(query: str) -> set[str]:
-        found = client.get(f"{recorded.url}/calls?{query}")
+        found = reader.get(f"{standing.url}/calls?{query}")
         assert found.status_code == 200
         return set(re.findall(r'<tr id="c(\d+)"', found.text))
 
-    named = {name: str(number) for name, number in recorded.numbers.items()}
+    named = {name: str(number) for name, number in standing.numbers.items()}
     everything = numbers("")
     assert set(named.values()) <= everything
     assert numbers("tool=edit_file") == {named["notes"], named["first"], named["later"]}
     assert {named["failing"], named["unknown"]} <= numbers("status=error") < everything
-    assert numbers("path=notes.txt") == {named["notes"], named["shell"]}
+    assert numbers("path=notes.txt") == {named["notes"]}
     assert numbers("path=build/") == {named["shell"]}
+    assert numbers("path=big.txt") == {named["big"], named["shell"]}
     assert numbers("tool=edit_file&path=notes.txt") == {named["notes"]}
     assert numbers("tool=nothing") == set()
 
 
-def test_an_empty_answer_says_what_to_do(recorded, client: TestClient) -> None:
-    text = client.get(f"{recorded.url}/calls?tool=nothing").text
+def test_an_empty_answer_says_what_to_do(standing, reader: TestClient) -> None:
+    text = reader.get(f"{standing.url}/calls?tool=nothing").text
     assert "No call matches" in text
     assert "Show all calls" in text
 
 
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
-    recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    standing, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.web.calls.ROWS", 3)
-    url = f"{recorded.url}/calls"
-    whole = [call.seq for call in recorded.workspace.timeline.calls()]
+    url = f"{standing.url}/calls"
+    whole = [call.seq for call in standing.workspace.timeline.calls()]
 
     def walk(link: str, start: str) -> list[list[int]]:
         found, where = [], start
         while where:
-            text = client.get(where).text
+            text = reader.get(where).text
             found.append([int(n) for n in re.findall(r'<tr id="c(\d+)"', text)])
             match = re.search(rf'<a href="([^"]+)"[^>]*>{link} calls', text)
             where = html.unescape(match.group(1)) if match else ""
@@ -147,64 +148,64 @@ def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
 
     down = walk("Older", url)
     assert list(chain.from_iterable(down)) == whole
-    oldest = recorded.workspace.timeline.calls()[-1].requested
+    oldest = standing.workspace.timeline.calls()[-1].requested
     up = walk("Newer", f"{url}?after={oldest - 1}")
     assert list(chain.from_iterable(reversed(up))) == whole
 
 
-def test_a_fragment_is_a_part_of_the_page(recorded, client: TestClient) -> None:
-    rows = client.get(f"{recorded.url}/calls?before=1000000&more=1", headers=HX).text
+def test_a_fragment_is_a_part_of_the_page(standing, reader: TestClient) -> None:
+    rows = reader.get(f"{standing.url}/calls?before=1000000&more=1", headers=HX).text
     assert rows.lstrip().startswith("<tr")
-    listing = client.get(f"{recorded.url}/calls?tool=read_file", headers=HX).text
+    listing = reader.get(f"{standing.url}/calls?tool=read_file", headers=HX).text
     assert listing.lstrip().startswith('<div id="listing"')
     restored = {**HX, "hx-history-restore-request": "true"}
-    assert client.get(f"{recorded.url}/calls", headers=restored).text.startswith("<!doctype")
+    assert reader.get(f"{standing.url}/calls", headers=restored).text.startswith("<!doctype")
 
 
 @pytest.mark.parametrize("fragment", [True, False])
-def test_a_large_diff_waits_for_a_click(recorded, client: TestClient, fragment: bool) -> None:
-    number = recorded.numbers["big"]
-    page = client.get(f"{recorded.url}/c/{number}")
+def test_a_large_diff_waits_for_a_click(standing, reader: TestClient, fragment: bool) -> None:
+    number = standing.numbers["big"]
+    page = reader.get(f"{standing.url}/c/{number}")
     assert "Load diff" in page.text
     assert '<td class="ln">899</td>' not in page.text
-    answer = client.get(f"{recorded.url}/c/{number}?diff=big.txt", headers=HX if fragment else None)
+    answer = reader.get(f"{standing.url}/c/{number}?diff=big.txt", headers=HX if fragment else None)
     assert '<td class="ln">899</td>' in answer.text
     assert answer.text.lstrip().startswith("<section" if fragment else "<!doctype")
 
 
-def test_what_is_too_large_to_compare_can_be_downloaded(recorded, client: TestClient) -> None:
-    number = recorded.numbers["huge"]
-    page = client.get(f"{recorded.url}/c/{number}?diff=huge.txt")
+def test_what_is_too_large_to_compare_can_be_downloaded(standing, reader: TestClient) -> None:
+    number = standing.numbers["huge"]
+    page = reader.get(f"{standing.url}/c/{number}?diff=huge.txt")
     assert "Too large to compare" in page.text
-    raw = client.get(f"{recorded.url}/raw/{number}/huge.txt")
+    raw = reader.get(f"{standing.url}/raw/{number}/huge.txt")
     assert len(raw.content) == 1024 * 1024 + 1
 
 
-def test_a_call_page_answers_to_any_of_its_events(recorded, client: TestClient) -> None:
-    detail = recorded.workspace.timeline.call(recorded.numbers["notes"])
+def test_a_call_page_answers_to_any_of_its_events(standing, reader: TestClient) -> None:
+    detail = standing.workspace.timeline.call(standing.numbers["notes"])
     assert len(detail.events) > 2
     for event in detail.events:
-        text = client.get(f"{recorded.url}/c/{event.seq}").text
-        assert f"#{recorded.numbers['notes']}</span>" in text
+        text = reader.get(f"{standing.url}/c/{event.seq}").text
+        assert f"#{standing.numbers['notes']}</span>" in text
 
 
-def test_a_call_shows_its_own_diff_and_not_what_came_later(recorded, client: TestClient) -> None:
-    text = html.unescape(client.get(f"{recorded.url}/c/{recorded.numbers['first']}").text)
+def test_a_call_shows_its_own_diff_and_not_what_came_later(standing, reader: TestClient) -> None:
+    text = html.unescape(reader.get(f"{standing.url}/c/{standing.numbers['first']}").text)
     plain = re.sub(r"</?(ins|del)>", "", text)
     assert "return value * 7" in plain
     assert "value ** 7" not in plain
 
 
-def test_a_file_is_shown_as_it_was(recorded, client: TestClient) -> None:
-    number = recorded.numbers["notes"]
-    assert ">TWO</td>" in client.get(f"{recorded.url}/at/{number}/notes.txt").text
-    assert ">two</td>" in client.get(f"{recorded.url}/at/{number - 1}/notes.txt").text
-    checkpoint = client.get(f"{recorded.url}/at/{quoted('@v1/<b>')}/notes.txt")
+def test_a_file_is_shown_as_it_was(standing, reader: TestClient) -> None:
+    call = standing.workspace.timeline.call(standing.numbers["notes"]).call
+    assert ">TWO</td>" in reader.get(f"{standing.url}/at/{call.seq}/notes.txt").text
+    assert ">two</td>" in reader.get(f"{standing.url}/at/{call.requested}/notes.txt").text
+    checkpoint = reader.get(f"{standing.url}/at/{quoted('@v1/<b>')}/notes.txt")
     assert checkpoint.status_code == 200
 
 
-def test_a_binary_file_is_dumped_and_never_rendered(recorded, client: TestClient) -> None:
-    text = client.get(f"{recorded.url}/at/{recorded.numbers['big']}/build/out.o").text
+def test_a_binary_file_is_dumped_and_never_rendered(standing, reader: TestClient) -> None:
+    text = reader.get(f"{standing.url}/at/{standing.numbers['big']}/build/out.o").text
     assert "7f 45 4c 46" in text
     assert "Download" in text
 
@@ -243,28 +244,28 @@ ERRORS = [
 @pytest.mark.parametrize(("path", "status", "says"), ERRORS, ids=[path for path, *_ in ERRORS])
 @pytest.mark.parametrize("fragment", [True, False], ids=["fragment", "page"])
 def test_an_error_is_a_page_with_code_message_and_hint(
-    recorded, client: TestClient, path: str, status: int, says: str, fragment: bool
+    standing, reader: TestClient, path: str, status: int, says: str, fragment: bool
 ) -> None:
-    answer = client.get(path.format(url=recorded.url), headers=HX if fragment else None)
+    answer = reader.get(path.format(url=standing.url), headers=HX if fragment else None)
     assert answer.status_code == status, answer.text
     assert re.search(r"<code>[A-Z_]+</code>", answer.text)
     assert says in answer.text
     assert answer.text.startswith("<!doctype") != fragment
 
 
-def test_an_address_in_an_error_is_not_reflected_as_markup(client: TestClient) -> None:
+def test_an_address_in_an_error_is_not_reflected_as_markup(reader: TestClient) -> None:
     for path in ("/<script>alert(1)</script>", "/w/<script>x</script>/", "//evil.example/"):
-        answer = client.get(path)
-        assert answer.status_code == 404
+        answer = reader.get(str(reader.base_url).rstrip("/") + path)
+        assert answer.status_code == 404, path
         assert "<script>" not in answer.text.replace("<script src=", "")
         assert "location" not in answer.headers
 
 
-def test_a_path_that_was_deleted_leads_to_where_it_was(recorded, client: TestClient) -> None:
-    text = client.get(f"{recorded.url}/at/head/build/out.o").text
+def test_a_path_that_was_deleted_leads_to_where_it_was(standing, reader: TestClient) -> None:
+    text = reader.get(f"{standing.url}/at/head/build/out.o").text
     near = re.search(r'href="([^"]+)">As it was at', text)
     assert near
-    assert client.get(html.unescape(near.group(1))).status_code == 200
+    assert reader.get(html.unescape(near.group(1))).status_code == 200
 
 
 def test_a_store_without_workspaces_says_how_to_begin(tmp_path, monkeypatch) -> None:
