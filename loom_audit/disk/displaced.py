@@ -67,16 +67,18 @@ def _removed(temporary: Spot) -> bool:
     return True
 
 
-def sync_inode(at: Spot, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def sync_inode(at: Spot) -> None:
+    """Make the mode of a file or folder durable."""
+    found = at.lstat()
+    if found is not None and stat.S_ISDIR(found.st_mode):
         at.folders.forget(at.path)
         at.folders.sync(at.path)
-        return
-    descriptor = open_owned(at, found)
-    try:
-        system.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    elif found is not None:
+        descriptor = open_owned(at, found)
+        try:
+            system.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def open_owned(place: Spot, found: os.stat_result) -> int:
@@ -291,4 +293,4 @@ class ModeChanged:
                 )
             if self.mode != self.state.mode:
                 self.at.chmod(self.state.mode)
-                sync_inode(self.at, found)
+                sync_inode(self.at)

@@ -248,5 +248,5 @@ def _in_place(
             details={"path": shown(at.path)},
         )
     if durable and mode != after.mode:
-        sync_inode(at, now)
+        sync_inode(at)
     return ModeChanged(at, state, stat.S_IMODE(now.st_mode), put_of(now), stamp_of(now))

@@ -1,7 +1,6 @@
 """Which directories may be put under audit."""
 
 import contextlib
-import errno
 import os
 import pwd
 from collections.abc import Iterable
@@ -29,8 +28,8 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
         if not os.path.isdir(real):
             os.stat(real)
             raise _refused(text, "no directory", "name the folder that the agent works in")
-        if not os.access(real, os.R_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), text)
+        os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.stat(os.path.join(real, "."))
     if real in _EXACT or any(_holds(folder, real) for folder in _SYSTEM):
         raise _refused(real, "a folder of the system", "name a project's own folder")
     for home in _homes():

@@ -33,7 +33,7 @@ def walk(
         except OSError as error:
             if error.errno in GONE:
                 continue
-            yield folder, "unreadable"
+            yield folder, "path too long" if error.errno == errno.ENAMETOOLONG else "unreadable"
             continue
         try:
             if folder != path:

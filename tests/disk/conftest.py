@@ -1,0 +1,52 @@
+"""What tests of the disk share: an ordinary user, and a small filesystem of their own."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def as_ordinary_user() -> Generator[Path, None, None]:
+    """A directory of an ordinary user, as whom the test runs, whoever started it."""
+    folder = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    groups = os.getgroups()
+    if root:
+        os.chown(folder, NOBODY, NOBODY)
+        os.setgroups([])
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(groups)
+        subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
+    """An empty filesystem of 256 KiB."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small filesystem")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.decode()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -1,0 +1,123 @@
+"""The change index as a file: damage is an empty index, and nothing more than needed is written."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_audit.disk import index as index_module
+from loom_audit.disk.index import MAGIC, DiskChangeIndex
+from loom_audit.errors import AuditError
+from loom_audit.model.files import BlobId
+from loom_audit.ports import IndexEntry, Stamp
+
+
+def entry(n: int) -> IndexEntry:
+    return IndexEntry(Stamp(0o100644, n, n, n, n), BlobId(f"{n:064x}"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "index" / "log.db"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", b"SQLite format 3\0" + bytes(100), MAGIC, MAGIC[:-4], MAGIC + b"1234567",
+     MAGIC + bytes(500), os.urandom(3000)],
+)  # fmt: skip
+def test_a_file_that_is_no_index_is_an_empty_one(file: Path, content: bytes) -> None:
+    file.parent.mkdir()
+    file.write_bytes(content)
+    index = DiskChangeIndex(file)
+    assert (index.load(), index.head(), index.get("a")) == ({}, 0, None)
+    index.update({"a": entry(1)}, head=4)
+    for each in (index, DiskChangeIndex(file)):
+        assert (each.load(), each.head()) == ({"a": entry(1)}, 4)
+
+
+@given(data=st.data())
+def test_damage_leaves_what_was_true_at_some_head(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    file = tmp_path_factory.mktemp("damage") / "i"
+    index = DiskChangeIndex(file)
+    states: dict[int, dict[str, IndexEntry]] = {0: {}}
+    for n in range(1, 6):
+        index.update({f"p{n}": entry(n), "same": entry(n)}, head=n)
+        states[n] = index.load()
+    raw = bytearray(file.read_bytes())
+    at = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        raw[at] ^= data.draw(st.integers(1, 255))
+    else:
+        del raw[at:]
+    file.write_bytes(raw)
+    for again in (DiskChangeIndex(file), index):
+        assert again.load() == states[again.head()]
+    again = DiskChangeIndex(file)
+    known = again.load()
+    again.update({"new": entry(9)}, head=9)
+    assert DiskChangeIndex(file).load() == known | {"new": entry(9)}
+
+
+def test_a_no_op_writes_nothing_and_one_path_writes_little(file: Path) -> None:
+    index = DiskChangeIndex(file)
+    many = {f"some/folder/{n}": entry(n) for n in range(5000)}
+    index.update(many, head=1)
+    before = file.stat()
+    index.update(many, head=1)
+    index.update({"never": None}, head=1)
+    after = file.stat()
+    assert (after.st_mtime_ns, after.st_ino, after.st_size) == (
+        before.st_mtime_ns,
+        before.st_ino,
+        before.st_size,
+    )
+    index.update({"some/folder/1": entry(7)}, head=2)
+    assert file.stat().st_size - before.st_size < 200
+
+
+def test_a_file_that_is_mostly_outdated_is_written_anew(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "_SMALL", 1000)
+    one, other = DiskChangeIndex(file), DiskChangeIndex(file)
+    one.update({f"p{n}": entry(n) for n in range(20)}, head=0)
+    for n in range(300):
+        (one, other)[n % 2].update({f"p{n % 20}": entry(n)}, head=n)
+        assert file.stat().st_size < 20_000
+    assert one.load() == other.load() == DiskChangeIndex(file).load()
+    assert one.load()["p0"] == entry(280)
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_processes_see_what_others_wrote_and_cleared(file: Path) -> None:
+    one, other = DiskChangeIndex(file), DiskChangeIndex(file)
+    one.update({"a": entry(1)}, head=1)
+    assert other.get("a") == entry(1)
+    other.update({"a": None, "b": entry(2)}, head=2)
+    assert (one.get("a"), one.get("b"), one.head()) == (None, entry(2), 2)
+    one.clear()
+    assert (other.load(), other.head()) == ({}, 0)
+    other.update({"c": entry(3)}, head=3)
+    file.unlink()
+    assert (one.load(), other.load()) == ({}, {})
+    one.update({"d": entry(4)}, head=4)
+    assert other.load() == {"d": entry(4)}
+
+
+def test_the_file_is_for_its_owner_alone(file: Path) -> None:
+    DiskChangeIndex(file).update({"a": entry(1)}, head=1)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_ours(as_ordinary_user: Path) -> None:
+    as_ordinary_user.chmod(0o500)
+    index = DiskChangeIndex(as_ordinary_user / "i")
+    assert index.load() == {}
+    with pytest.raises(AuditError):
+        index.update({"a": entry(1)}, head=1)
