@@ -45,12 +45,13 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
     ids = [session] if session else [one.id for one in at.projections.sessions(limit=1000)]
     for id in ids:
         before: int | None = None
-        while page := at.projections.calls(CallFilter(session=id, before=before, limit=100)):
+        size = 10
+        while page := at.projections.calls(CallFilter(session=id, before=before, limit=size)):
             for call in page:
                 acted = call.changed > 0 or call.tool == "undo"
                 if call.seq and acted and call.undone_by is None and wanted(call):
                     return call
-            before = page[-1].requested
+            before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
     raise NotFound(f"nothing to {verb} {where}")
 
@@ -142,7 +143,7 @@ class Planner:
             first = meant.since + 1
         touched = {one.change.path for one in own}
         drift = self._drift(touched, whole=meant.rollback)
-        steps, moves, numbers, shared = self._steps(request, meant, first, touched, taken)
+        steps, moves, shared = self._steps(request, meant, first, touched, taken)
         for change in drift:
             chosen = request.outside or request.choices.get(change.path) == "old"
             if not meant.rollback or in_paths(request, change.path):
@@ -151,7 +152,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=meant.target,
-            reverts=self._reverts(meant, own, numbers, steps),
+            reverts=self._reverts(meant, own, steps),
             steps=steps,
             tree=apply(self.at.projections.tree(), drift),
             blobs=self.at.blobs,
@@ -211,7 +212,6 @@ class Planner:
     ) -> tuple[
         list[PathStep],
         Mapping[int, tuple[Move, ...]],
-        Mapping[tuple[str, str], Call],
         tuple[Note, ...],
     ]:
         """All recorded changes from the first taken one on, as the planner wants them."""
@@ -219,25 +219,18 @@ class Planner:
         recorded = self.at.projections.changes(
             after=first - 1, paths=sorted(touched) if narrow else None
         )
-        numbers: dict[tuple[str, str], Call] = {}
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         names = {call.call_id for call in meant.calls}
         for one in recorded:
             if meant.rollback and not in_paths(request, one.change.path):
                 continue
-            number = None
-            if one.call_id is not None:
-                key = (one.session, one.call_id)
-                if key not in numbers:
-                    numbers[key] = self.at.projections.call(*key)
-                number = numbers[key].seq or numbers[key].requested
             is_taken = taken(one)
             if not is_taken and one.causes and names & set(one.causes):
                 reason = "other commands were running and may have done it"
-                shared[one.change.path] = Note(one.change.path, reason, (number or 0,))
-            steps.append(PathStep(one.seq, one.change, is_taken, number))
-        return steps, self._moves({step.seq for step in steps}), numbers, tuple(shared.values())
+                shared[one.change.path] = Note(one.change.path, reason, (one.number or 0,))
+            steps.append(PathStep(one.seq, one.change, is_taken, one.number))
+        return steps, self._moves(_may_hold_moves(steps)), tuple(shared.values())
 
     def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
         moves: dict[int, tuple[Move, ...]] = {}
@@ -261,20 +254,17 @@ class Planner:
         self,
         meant: Meant,
         own: Sequence[RecordedChange],
-        numbers: Mapping[tuple[str, str], Call],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not meant.rollback:
             return (*sorted(call.seq for call in meant.calls if call.seq), *meant.events)
         partly = {step.call for step in steps if step.call and not step.taken}
-        whole = {
-            call.seq
-            for one in own
-            if one.call_id is not None
-            and (call := numbers[one.session, one.call_id]).seq
-            and call.requested > meant.since
-        }
-        return tuple(sorted(seq for seq in whole if seq and seq not in partly))
+        whole = {one.number for one in own if one.number} - partly
+        return tuple(sorted(number for number in whole if self._began_after(number, meant.since)))
+
+    def _began_after(self, number: int, point: int) -> bool:
+        """Whether a call was requested after a point, so that going there takes all of it back."""
+        return self.at.projections.call_at(number).requested > point
 
     # --- what disk says -------------------------------------------------------------------
 
@@ -314,6 +304,12 @@ class Planner:
 
     def _listed(self, path: str) -> Sequence[tuple[str, object]]:
         return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+
+
+def _may_hold_moves(steps: Sequence[PathStep]) -> set[int]:
+    """The events that both removed and created something."""
+    created = {step.seq for step in steps if step.change.before is None}
+    return created & {step.seq for step in steps if step.change.after is None}
 
 
 def in_paths(request: Request, path: str) -> bool:

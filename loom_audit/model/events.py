@@ -291,7 +291,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """One path's change with the event that holds it."""
+    """One path's change with the event that holds it; `number` is its call's, when finished."""
 
     seq: int
     at: datetime
@@ -301,6 +301,7 @@ class RecordedChange:
     call_id: str | None
     causes: tuple[str, ...]
     change: FileChange
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,20 @@ from loom_audit.model.events import FULL, Call, Coverage, Effect, Level
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.packing import unpack_id
-from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, REVERT, SESSION
+from loom_audit.sql.statements import prepare
+from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, SESSION
 
 LISTED_PATHS = 20
 FEW = 10_000
 """Up to this many calls that touched a path are looked up by it; past it they are dense."""
+
+_PATHS = prepare(
+    "SELECT p.path FROM call_change c "
+    "JOIN file_change f ON f.log = c.log AND f.seq = c.seq JOIN path p ON p.number = f.path "
+    "WHERE c.log = :log AND c.requested = :requested AND c.own = 1 "
+    "ORDER BY f.seq, f.n LIMIT :limit"
+)
+_REVERTS = prepare("SELECT number, target FROM revert WHERE log = :log ORDER BY number DESC")
 
 _COLUMNS = (
     CALL.c.requested,
@@ -146,12 +155,7 @@ def taken_back(connection: Connection, log: int) -> Mapping[int, int]:
     The newest calls are looked at first: whether one stands depends on later ones only.
     """
     found: dict[int, int] = {}
-    wanted = (
-        select(REVERT.c.number, REVERT.c.target)
-        .where(REVERT.c.log == log)
-        .order_by(REVERT.c.number.desc())
-    )
-    for number, target in connection.execute(wanted):
+    for number, target in _REVERTS.rows(connection, log=log):
         if number not in found:
             found.setdefault(target, number)
     return found
@@ -163,22 +167,9 @@ def _paths(
     """The first paths each call changed, in the order in which they stand in the log."""
     found: dict[int, tuple[str, ...]] = {}
     for one in requested:
-        wanted = (
-            select(PATH.c.path)
-            .select_from(CALL_CHANGE)
-            .join(
-                FILE_CHANGE,
-                (FILE_CHANGE.c.log == CALL_CHANGE.c.log) & (FILE_CHANGE.c.seq == CALL_CHANGE.c.seq),
-            )
-            .join(PATH, PATH.c.number == FILE_CHANGE.c.path)
-            .where(CALL_CHANGE.c.log == log, CALL_CHANGE.c.requested == one, CALL_CHANGE.c.own == 1)
-            .order_by(FILE_CHANGE.c.seq, FILE_CHANGE.c.n)
-            .limit(4 * LISTED_PATHS)
-        )
-        names = dict.fromkeys(row[0] for row in connection.execute(wanted))
-        found[one] = tuple(
-            name.decode("utf-8", "surrogateescape") for name in list(names)[:LISTED_PATHS]
-        )
+        rows = _PATHS.rows(connection, log=log, requested=one, limit=4 * LISTED_PATHS)
+        names = list(dict.fromkeys(row[0] for row in rows))[:LISTED_PATHS]
+        found[one] = tuple(name.decode("utf-8", "surrogateescape") for name in names)
     return found
 
 

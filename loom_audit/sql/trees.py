@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
@@ -14,7 +14,7 @@ from loom_audit.sql.clock import from_micros
 from loom_audit.sql.keyframes import Listed, unpack_listing
 from loom_audit.sql.packing import unpack_id
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.tables import BLOB, CHANGE_SET, FILE_CHANGE, PATH, SESSION
+from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
 
 _MANY = 500
 _KINDS: Mapping[int, Kind] = {
@@ -58,7 +58,7 @@ def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileSt
 def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileState]:
     """The tree after event `at`; None for the head."""
     if at is None:
-        rows = _HEAD_TREE.run(connection, log=log)
+        rows = _HEAD_TREE.rows(connection, log=log)
         listed: list[Listed] = [(path, mode, size, blob) for path, mode, size, blob in rows]
     else:
         listed = _listed_at(connection, log, at)
@@ -85,11 +85,11 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
 def _listed_at(connection: Connection, log: int, at: int) -> list[Listed]:
     """The nearest keyframe before, and what changed since."""
     start, entries = 0, dict[int, Listed]()
-    keyframe = _KEYFRAME.run(connection, log=log, at=at).first()
+    keyframe = _KEYFRAME.first(connection, log=log, at=at)
     if keyframe is not None:
         start = keyframe[0]
         entries = {entry[0]: entry for entry in unpack_listing(keyframe[1])}
-    for path, mode, size, blob in _TAIL.run(connection, log=log, after=start, until=at):
+    for path, mode, size, blob in _TAIL.rows(connection, log=log, after=start, until=at):
         if mode is None:
             entries.pop(path, None)
         else:
@@ -109,7 +109,7 @@ def _named(connection: Connection, query: Any, numbers: Iterable[int]) -> dict[i
 def state(connection: Connection, log: int, path: str, at: int) -> FileState | None:
     """One path after event `at`."""
     raw = path.encode("utf-8", "surrogateescape")
-    row = _STATE.run(connection, log=log, path=raw, at=at).first()
+    row = _STATE.first(connection, log=log, path=raw, at=at)
     return None if row is None else to_state(*row)
 
 
@@ -125,6 +125,7 @@ def select_changes(log: int) -> Select[Any]:
             CHANGE_SET.c.origin,
             CHANGE_SET.c.call,
             CHANGE_SET.c.causes,
+            CALL.c.finished,
             PATH.c.path,
             FILE_CHANGE.c.old_mode,
             FILE_CHANGE.c.old_size,
@@ -140,6 +141,12 @@ def select_changes(log: int) -> Select[Any]:
         )
         .join(PATH, PATH.c.number == FILE_CHANGE.c.path)
         .outerjoin(SESSION, SESSION.c.number == CHANGE_SET.c.session)
+        .outerjoin(
+            CALL,
+            (CALL.c.log == CHANGE_SET.c.log)
+            & (CALL.c.call_id == CHANGE_SET.c.call)
+            & (func.coalesce(CALL.c.session, 0) == func.coalesce(CHANGE_SET.c.session, 0)),
+        )
         .outerjoin(_OLD, _OLD.c.number == FILE_CHANGE.c.old_blob)
         .outerjoin(_NEW, _NEW.c.number == FILE_CHANGE.c.new_blob)
         .where(FILE_CHANGE.c.log == log)
@@ -162,4 +169,5 @@ def to_changes(rows: Sequence[Any]) -> Iterator[RecordedChange]:
                 to_state(row.old_mode, row.old_size, row.old_hash),
                 to_state(row.new_mode, row.new_size, row.new_hash),
             ),
+            number=row.finished,
         )
