@@ -1,6 +1,7 @@
 """A real store, workspace and runner; calls go the whole way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,13 +97,26 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditStor
         yield store
 
 
+@pytest.fixture(scope="session")
+def new_bench(shared_store: AuditStore) -> Callable[[Path], AbstractContextManager[Bench]]:
+    """Makes a small workspace in a folder, with an open session in it."""
+
+    @contextmanager
+    def make(folder: Path) -> Iterator[Bench]:
+        root = folder / "work"
+        (root / "src").mkdir(parents=True)
+        (root / "src" / "main.py").write_text("import os\n\nprint('one')\nprint('two')\n")
+        (root / "notes.txt").write_bytes(b"first\r\nsecond\r\nthird")
+        workspace = shared_store.attach(root)
+        with workspace.session("tester") as session:
+            yield Bench(root, workspace, session, session.registry)
+
+    return make
+
+
 @pytest.fixture
-def bench(tmp_path: Path, shared_store: AuditStore) -> Iterator[Bench]:
-    root = tmp_path / "work"
-    root.mkdir()
-    (root / "src").mkdir()
-    (root / "src" / "main.py").write_text("import os\n\nprint('one')\nprint('two')\n")
-    (root / "notes.txt").write_bytes(b"first\r\nsecond\r\nthird")
-    workspace = shared_store.attach(root)
-    with workspace.session("tester") as session:
-        yield Bench(root, workspace, session, session.registry)
+def bench(
+    tmp_path: Path, new_bench: Callable[[Path], AbstractContextManager[Bench]]
+) -> Iterator[Bench]:
+    with new_bench(tmp_path) as made:
+        yield made

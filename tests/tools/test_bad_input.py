@@ -127,38 +127,39 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def trapped(bench):
-    """The workspace with everything in it that is not to be touched."""
-    (bench.root / "out").symlink_to("/etc")
-    (bench.root / "secret").symlink_to(OUTSIDE)
-    (bench.root / ".git").mkdir()
-    (bench.root / ".git/config").write_text("[core]\n")
-    os.mkfifo(bench.root / "fifo")
-    with socket.socket(socket.AF_UNIX) as listening:
-        here = Path.cwd()
-        os.chdir(bench.root)  # a socket's path is short
-        try:
-            listening.bind("socket")
-        finally:
-            os.chdir(here)
-        yield bench
+@pytest.fixture(scope="module")
+def trapped(tmp_path_factory, new_bench):
+    """A workspace with everything in it that is not to be touched; no row may change it."""
+    with new_bench(tmp_path_factory.mktemp("trapped")) as bench:
+        (bench.root / "out").symlink_to("/etc")
+        (bench.root / "secret").symlink_to(OUTSIDE)
+        (bench.root / ".git").mkdir()
+        (bench.root / ".git/config").write_text("[core]\n")
+        os.mkfifo(bench.root / "fifo")
+        with socket.socket(socket.AF_UNIX) as listening:
+            here = Path.cwd()
+            os.chdir(bench.root)  # a socket's path is short
+            try:
+                listening.bind("socket")
+            finally:
+                os.chdir(here)
+            yield bench
 
 
 @pytest.mark.parametrize("row", BAD)
 def test_bad_input(trapped, row):
     tool, arguments, code = BAD[row]
-    before = trapped.tree()
+    before, asked_before = trapped.tree(), len(trapped.requested())
     result = trapped.call(tool, arguments)
     assert not result.success and result.output.startswith("Error: ")
     assert result.error.message and (code in ("*", result.error.code)), result.error
     assert result.files_changed == []
     assert trapped.tree() == before and not os.path.lexists(NEVER)
     trapped.assert_every_call_has_one_finish()
-    (fact,) = trapped.finished()
-    assert fact.status == "error"
+    (asked,) = trapped.requested()[asked_before:]
+    (fact,) = trapped.finished()[asked_before:]
+    assert fact.call_id == asked.call_id and fact.status == "error"
     assert fact.result["error"]["code"] == result.error.code
-    asked = trapped.requested()[0]
     if isinstance(tool, str) and 0 < len(tool) < 100:
         assert asked.tool == tool
     if result.error.code != "SERIALIZATION":
