@@ -89,7 +89,7 @@ class Database:
     def logs(self) -> Sequence[str]:
         """The ids of all logs, oldest first."""
         with self.connections.reading() as connection:
-            return [row[0] for row in _LOGS.run(connection)]
+            return [row[0] for row in _LOGS.rows(connection)]
 
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""
@@ -111,7 +111,7 @@ class Database:
     def number(self, id: str) -> int:
         """The log's number in the tables. NotFound when there is none."""
         with self.connections.reading() as connection:
-            number = _LOG.run(connection, id=id).scalar()
+            number = _LOG.value(connection, id=id)
         if number is None:
             raise NotFound(
                 f"There is no workspace {id} in this store",
@@ -122,7 +122,7 @@ class Database:
     def workspaces(self) -> Sequence[WorkspaceEntry]:
         """All workspaces, oldest first."""
         with self.connections.reading() as connection:
-            rows = _WORKSPACES.run(connection).all()
+            rows = _WORKSPACES.rows(connection)
         return [
             WorkspaceEntry(
                 id=id,

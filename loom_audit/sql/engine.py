@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from loom_audit.errors import AuditError, AuditUnavailable, Conflict, StorageFailed
+from loom_audit.errors import AuditError, AuditUnavailable, Conflict, Corrupt, StorageFailed
 from loom_audit.ports import Lock
 
 SAFE_SQLITE = (3, 51, 3)
@@ -174,11 +174,10 @@ class Connections:
         try:
             with self._readers.connect() as connection, connection.begin():
                 yield connection
-        except DBAPIError as error:
+        except (DBAPIError, driver().Error) as error:
             problem = unavailable(error)
-            raise StorageFailed(
-                problem.message, hint=problem.hint, details=problem.details
-            ) from error
+            kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
+            raise kind(problem.message, hint=problem.hint, details=problem.details) from error
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -194,7 +193,7 @@ class Connections:
                 connection = self._writer()
                 with connection.begin():
                     yield connection
-            except DBAPIError as error:
+            except (DBAPIError, driver().Error) as error:
                 self._drop()
                 raise unavailable(error) from error
 
@@ -273,6 +272,6 @@ def _engine(creator: Callable[[], Any], begin: str, *, pooled: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        connection.connection.cursor().execute(begin)
 
     return engine

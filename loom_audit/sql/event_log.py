@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt, NotFound
 from loom_audit.model.codec import encode, parse_time, read_envelope
@@ -24,15 +24,12 @@ from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blobs import Entry, SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
 from loom_audit.sql.engine import Connections
+from loom_audit.sql.event_reader import READ_EVENTS, EventReader, onward
 from loom_audit.sql.folding import fold
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.tables import EVENT
 from loom_audit.sql.writes import CALL_STATE
-
-READ_EVENTS = 200
-"""Events read in one go, so that no reader holds an old state of the store for long."""
 
 _HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log")
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
@@ -41,11 +38,6 @@ _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND l
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq > :after "
     "ORDER BY seq LIMIT 1000"
-)
-_SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
-_SPAN_OF_CALL = prepare(
-    "SELECT min(requested), max(finished), count(*) - count(finished) FROM call "
-    "WHERE log = :log AND call_id = :call_id"
 )
 
 
@@ -83,6 +75,7 @@ class SqlEventLog:
         self._clock = clock
         self._ballast = ballast
         self._salts = salts
+        self._reader = EventReader(id, number, blobs)
         self._last: _Spot | None = None
 
     @property
@@ -157,7 +150,7 @@ class SqlEventLog:
     def _spot(self, connection: Connection) -> _Spot:
         """Where the log ends now: what we know of it, checked and brought up to date."""
         generation = self._connections.generation
-        head = _HEAD.run(connection, log=self._number).scalar() or 0
+        head = _HEAD.value(connection, log=self._number) or 0
         last = self._last
         if last is not None and last.generation == generation and last.head <= head:
             if last.head == head:
@@ -173,7 +166,7 @@ class SqlEventLog:
 
     def _verified_spot(self, connection: Connection, generation: int) -> _Spot:
         """The end of the log as a new connection finds it, its last event checked."""
-        row = _LAST.run(connection, log=self._number).first()
+        row = _LAST.first(connection, log=self._number)
         if row is None:
             return _Spot(generation, Frontier(), None)
         seq, packed, hashed = row
@@ -195,7 +188,7 @@ class SqlEventLog:
         seqs = [
             seq
             for id in given
-            if (seq := _BY_ID.run(connection, log=self._number, id=pack_id(id)).scalar())
+            if (seq := _BY_ID.value(connection, log=self._number, id=pack_id(id)))
         ]
         if not seqs:
             return []
@@ -205,7 +198,7 @@ class SqlEventLog:
                 hint="Append the new ones alone.",
                 details={"known": seqs},
             )
-        found = {event.seq: event for event in self._load(connection, seqs)}
+        found = {event.seq: event for event in self._reader.load(connection, seqs)}
         return [found[seq] for seq in seqs]
 
     def _check_calls(self, connection: Connection, drafts: Sequence[Draft]) -> None:
@@ -218,12 +211,227 @@ class SqlEventLog:
             key = draft.session, fact.call_id
             finished = batch.get(key)
             if finished is None:
-                row = CALL_STATE.run(
+                row = CALL_STATE.first(
                     connection,
                     log=self._number,
                     session=draft.session,
                     call_id=pack_id(fact.call_id),
-                ).first()
+                )
+                finished = None if row is None else row[0] is not None
+            if isinstance(fact, CallRequested):
+                if finished is not None:
+                    raise _call_conflict(fact.call_id, "was requested before")
+                batch[key] = False
+            else:
+                if finished is None:
+                    raise _call_conflict(fact.call_id, "was never requested")
+                if finished:
+                    raise _call_conflict(fact.call_id, "is finished already")
+                batch[key] = True
+
+    def _is_full(self, error: AuditUnavailable) -> bool:
+        """Full, or an I/O error with no room left: SQLite cannot always tell the two apart."""
+        cause = error.details.get("cause")
+        if cause != "io":
+            return cause == "full"
+        room = os.statvfs(os.path.dirname(self._connections.path) or ".")
+        return room.f_bavail * room.f_frsize < 1 << 20
+
+    # --- reading --------------------------------------------------------------------------
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        """The events that match, a few hundred at a time, each batch of one moment."""
+        left = filter.limit
+        with self._connections.reading() as connection:
+            window = self._reader.narrowed(connection, filter)
+        while left is None or left > 0:
+            count = READ_EVENTS if left is None else min(READ_EVENTS, left)
+            with self._connections.reading() as connection:
+                seqs, events = self._reader.batch(connection, window, count)
+            yield from events
+            if len(seqs) < count:
+                return
+            if left is not None:
+                left -= len(events)
+            window = onward(window, seqs[-1])
+
+    def read_in(self, connection: Connection) -> Iterator[Event]:
+        """All events in order, within the caller's transaction."""
+        window = EventFilter()
+        while True:
+            seqs, events = self._reader.batch(connection, window, READ_EVENTS)
+            yield from events
+            if len(seqs) < READ_EVENTS:
+                return
+            window = onward(window, seqs[-1])
+
+    def head(self) -> int:
+        return self.frontier.size
+
+
+class SqlEventLog:
+    """The log of one workspace in a store's database."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        blobs: SqlBlobStore,
+        *,
+        id: str,
+        number: int,
+        clock: Clock,
+        ballast: Ballast,
+        salts: Callable[[], bytes] = lambda: os.urandom(32),
+    ) -> None:
+        self._connections = connections
+        self._blobs = blobs
+        self._id = id
+        self._number = number
+        self._clock = clock
+        self._ballast = ballast
+        self._salts = salts
+        self._reader = EventReader(id, number, blobs)
+        self._last: _Spot | None = None
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    # --- appending ------------------------------------------------------------------------
+
+    def append(
+        self, drafts: Sequence[Draft], *, expected_head: int | None = None
+    ) -> Sequence[Event]:
+        """Store the drafts and all staged contents as one durable transaction."""
+        if not drafts:
+            return []
+        try:
+            return self._append(drafts, expected_head)
+        except AuditUnavailable as error:
+            if not (self._is_full(error) and _is_outcome(drafts) and self._ballast.give_up()):
+                raise
+            return self._append(drafts, expected_head)
+
+    def _append(self, drafts: Sequence[Draft], expected_head: int | None) -> Sequence[Event]:
+        with self._connections.writing() as connection:
+            spot = self._spot(connection)
+            known = self._already_there(connection, drafts)
+            if known:
+                return known
+            if expected_head is not None and spot.head != expected_head:
+                raise Conflict(
+                    f"The log is at event {spot.head}, not at {expected_head}",
+                    hint="Somebody recorded something in between. Look again and retry.",
+                    details={"head": spot.head, "expected": expected_head},
+                )
+            self._check_calls(connection, drafts)
+            events, after, staged = self._store(connection, spot, drafts)
+        self._last = after
+        self._blobs.written(staged)
+        return events
+
+    def _store(
+        self, connection: Connection, spot: _Spot, drafts: Sequence[Draft]
+    ) -> tuple[list[Event], _Spot, Sequence[Entry]]:
+        now = self._clock.now()
+        frontier = Frontier(spot.head, list(spot.frontier.hashes))
+        prev = spot.prev
+        events: list[Event] = []
+        rows = []
+        parts = []
+        nodes: list[Node] = []
+        for draft in drafts:
+            seq = frontier.size + 1
+            id = draft.id or new_id(now)
+            encoded = encode(
+                draft, log=self._id, seq=seq, id=id, at=now, prev=prev, salts=self._salts
+            )
+            prev = encoded.leaf_hash
+            nodes += frontier.append(prev)
+            rows.append((seq, id, encoded, prev))
+            parts += [
+                event_rows.payload_row(self._number, seq, payload, self._blobs)
+                for payload in encoded.payloads
+            ]
+            events.append(_as_event(draft, self._id, seq, id, now, prev))
+        staged = self._blobs.staged()
+        self._blobs.write(connection, staged)
+        event_rows.insert_events(connection, self._number, rows)
+        event_rows.insert_payloads(connection, parts)
+        insert_nodes(connection, self._number, nodes)
+        fold(connection, self._number, events)
+        return events, _Spot(spot.generation, frontier, prev), staged
+
+    def _spot(self, connection: Connection) -> _Spot:
+        """Where the log ends now: what we know of it, checked and brought up to date."""
+        generation = self._connections.generation
+        head = _HEAD.value(connection, log=self._number) or 0
+        last = self._last
+        if last is not None and last.generation == generation and last.head <= head:
+            if last.head == head:
+                return last
+            frontier = Frontier(last.head, list(last.frontier.hashes))
+            try:
+                for hashed in leaf_hashes(connection, self._number, last.head, head):
+                    frontier.append(hashed)
+            except Corrupt as error:
+                raise _untrusted(error) from error
+            return _Spot(generation, frontier, hashed)
+        return self._verified_spot(connection, generation)
+
+    def _verified_spot(self, connection: Connection, generation: int) -> _Spot:
+        """The end of the log as a new connection finds it, its last event checked."""
+        row = _LAST.first(connection, log=self._number)
+        if row is None:
+            return _Spot(generation, Frontier(), None)
+        seq, packed, hashed = row
+        try:
+            envelope = read_envelope(event_rows.read_leaf(seq, packed, hashed))
+            if (envelope.get("log"), envelope.get("seq")) != (self._id, seq):
+                raise event_rows.damaged(seq, "its leaf belongs elsewhere")
+            frontier = load_frontier(connection, self._number, seq)
+        except Corrupt as error:
+            raise _untrusted(error) from error
+        return _Spot(generation, frontier, hashed)
+
+    def _already_there(self, connection: Connection, drafts: Sequence[Draft]) -> Sequence[Event]:
+        given = [draft.id for draft in drafts if draft.id is not None]
+        if not given:
+            return []
+        if len(set(given)) != len(given):
+            raise Conflict("Two drafts of one append have the same id")
+        seqs = [
+            seq
+            for id in given
+            if (seq := _BY_ID.value(connection, log=self._number, id=pack_id(id)))
+        ]
+        if not seqs:
+            return []
+        if len(seqs) != len(drafts):
+            raise Conflict(
+                "Some drafts of one append are on record already, and some are not",
+                hint="Append the new ones alone.",
+                details={"known": seqs},
+            )
+        found = {event.seq: event for event in self._reader.load(connection, seqs)}
+        return [found[seq] for seq in seqs]
+
+    def _check_calls(self, connection: Connection, drafts: Sequence[Draft]) -> None:
+        """Each call is requested once and finished at most once."""
+        batch: dict[tuple[str, str], bool] = {}
+        for draft in drafts:
+            fact = draft.fact
+            if not isinstance(fact, (CallRequested, CallFinished)):
+                continue
+            key = draft.session, fact.call_id
+            finished = batch.get(key)
+            if finished is None:
+                row = CALL_STATE.first(
+                    connection,
+                    log=self._number,
+                    session=draft.session,
+                    call_id=pack_id(fact.call_id),
+                )
                 finished = None if row is None else row[0] is not None
             if isinstance(fact, CallRequested):
                 if finished is not None:
@@ -289,17 +497,15 @@ class SqlEventLog:
         first, last = filter.after + 1, filter.before
         with self._connections.reading() as connection:
             if filter.session:
-                span = _SPAN_OF_SESSION.run(
-                    connection, log=self._number, session=filter.session
-                ).first()
+                span = _SPAN_OF_SESSION.first(connection, log=self._number, session=filter.session)
                 if span is None:
                     return replace(filter, limit=0, before=0)
                 first = max(first, span[0])
                 last = span[1] + 1 if last is None else min(last, span[1] + 1)
             if filter.call_id is not None:
-                low, high, still_open = _SPAN_OF_CALL.run(
+                [(low, high, still_open)] = _SPAN_OF_CALL.rows(
                     connection, log=self._number, call_id=pack_id(filter.call_id)
-                ).one()
+                )
                 if low is not None and not still_open:
                     first = max(first, low)
                     last = high + 1 if last is None else min(last, high + 1)
@@ -338,12 +544,12 @@ class SqlEventLog:
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
         with self._connections.reading() as connection:
-            return _HEAD.run(connection, log=self._number).scalar() or 0
+            return _HEAD.value(connection, log=self._number) or 0
 
     def tree_head(self, size: int | None = None) -> TreeHead:
         """The Merkle root over the first `size` events, by default all."""
         with self._connections.reading() as connection:
-            head = _HEAD.run(connection, log=self._number).scalar() or 0
+            head = _HEAD.value(connection, log=self._number) or 0
             if size is None:
                 size = head
             if not 0 <= size <= head:
@@ -358,8 +564,8 @@ class SqlEventLog:
         """The seq before the first event later than `at`; clocks may have gone back since."""
         latest = to_micros(at)
         with self._connections.reading() as connection:
-            after = _KEYFRAME_BEFORE.run(connection, log=self._number, latest=latest).scalar() or 0
-            while rows := _LEAVES.run(connection, log=self._number, after=after).all():
+            after = _KEYFRAME_BEFORE.value(connection, log=self._number, latest=latest) or 0
+            while rows := _LEAVES.rows(connection, log=self._number, after=after):
                 for seq, packed, hashed in rows:
                     leaf = event_rows.read_leaf(seq, packed, hashed)
                     if parse_time(read_envelope(leaf)["at"]) > at:

@@ -220,9 +220,9 @@ def _attribute(
 ) -> None:
     """Name the changes with the calls that made them or may have."""
     for call_id in dict.fromkeys(([fact.call_id] if fact.call_id else []) + list(fact.causes)):
-        requested = writes.CALL_OF.run(
+        requested = writes.CALL_OF.value(
             connection, log=key["log"], session=event.session, call_id=pack_id(call_id)
-        ).scalar()
+        )
         if requested is None:
             continue
         own = int(call_id == fact.call_id)

@@ -24,7 +24,7 @@ _INSERT = prepare(
 
 def write_keyframe(connection: Connection, log: int, seq: int) -> None:
     """Keep the tree as the projections have it now as the tree after event `seq`."""
-    rows = _ENTRIES.run(connection, log=log)
+    rows = _ENTRIES.rows(connection, log=log)
     listing = pack_listing((path, mode, size, blob) for path, mode, size, blob in rows)
     _INSERT.run(connection, log=log, seq=seq, listing=listing)
 

@@ -42,7 +42,7 @@ def insert_nodes(connection: Connection, log: int, nodes: Sequence[Node]) -> Non
 
 def leaf_hashes(connection: Connection, log: int, after: int, until: int) -> list[bytes]:
     """The leaf hashes of the events after one seq up to another. Corrupt where one is missing."""
-    rows = _LEAVES.run(connection, log=log, after=after, until=until).all()
+    rows = _LEAVES.rows(connection, log=log, after=after, until=until)
     if len(rows) != until - after or (rows and rows[0][0] != after + 1):
         there = {row[0] for row in rows}
         missing = next(seq for seq in range(after + 1, until + 1) if seq not in there)
@@ -61,9 +61,9 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
         """The up to 256 hashes on a stored level that lie under one node of the next."""
         start, end = tile << TILE, (tile + 1) << TILE
         if level == 0:
-            rows = _LEAVES.run(connection, log=log, after=start, until=end)
+            rows = _LEAVES.rows(connection, log=log, after=start, until=end)
             return _gapless([(seq - 1, hash) for seq, hash in rows], start, level)
-        rows = _NODES.run(connection, log=log, level=level, start=start, end=end)
+        rows = _NODES.rows(connection, log=log, level=level, start=start, end=end)
         return _gapless([(position, hash) for position, hash in rows], start, level)
 
     def node(level: int, index: int) -> bytes:

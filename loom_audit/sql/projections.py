@@ -180,7 +180,7 @@ class SqlProjections:
             return trees.state(connection, self._number, path, head if at is None else at)
 
     def _check_point(self, connection: Connection, at: int | None) -> int:
-        head = _HEAD.run(connection, log=self._number).scalar() or 0
+        head = _HEAD.value(connection, log=self._number) or 0
         if at is not None and not 0 <= at <= head:
             raise NotFound(f"There is no event {at}: the log ends at {head}")
         return head

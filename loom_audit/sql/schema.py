@@ -27,10 +27,39 @@ _VERSION_TABLE = (
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 _KEYS = {
-    "log": "number = NEW.number OR id = NEW.id",
-    "event": "log = NEW.log AND (seq = NEW.seq OR id = NEW.id)",
-    "tree_node": "log = NEW.log AND level = NEW.level AND position = NEW.position",
+    "log": ("number = NEW.number", "id = NEW.id"),
+    "event": ("log = NEW.log AND seq = NEW.seq", "log = NEW.log AND id = NEW.id"),
+    "tree_node": ("log = NEW.log AND level = NEW.level AND position = NEW.position",),
 }
+_STATISTICS = {
+    "event": "1000000 100000 1",
+    "event_id": "1000000 100000 1",
+    "payload": "1500000 150000 2 1 1",
+    "tree_node": "4000 2000 1900 1",
+    "sqlite_autoindex_blob_1": "500000 1",
+    "session_id": "500 250 1",
+    "session_started": "500 250 1",
+    "call": "250000 100000 1",
+    "call_id": "250000 100000 1",
+    "call_session": "250000 100000 500 1",
+    "call_number": "250000 100000 1",
+    "call_open": "4 2 1",
+    "call_not_ok": "10000 5000 1 1",
+    "revert": "1000 500 10 1",
+    "path_name": "40000 20000 1",
+    "change_set": "250000 100000 1",
+    "call_change": "250000 100000 1 1",
+    "file_change": "500000 200000 2 1",
+    "file_change_path": "500000 200000 20 1",
+    "tree_entry": "20000 20000 1",
+    "sqlite_autoindex_keyframe_1": "100 50 1",
+    "sqlite_autoindex_checkpoint_1": "100 50 1",
+    "rollup": "5000 2500 10 3 1",
+}
+"""Rows of each index, then for each of its columns how many share it, in a store of some size.
+
+Without them SQLite takes a log for ten rows, and reads it whole to find one call in it.
+"""
 
 
 def triggers() -> dict[str, str]:
@@ -44,9 +73,10 @@ def triggers() -> dict[str, str]:
                 f"CREATE TRIGGER {name} BEFORE {verb} ON {table} BEGIN SELECT {message}; END"
             )
         name = f"{table}_no_replace"
+        # one EXISTS for each key: with OR inside a single one SQLite reads the whole table
+        there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k})" for k in _KEYS[table])
         found[name] = (
-            f"CREATE TRIGGER {name} BEFORE INSERT ON {table} "
-            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_KEYS[table]}) "
+            f"CREATE TRIGGER {name} BEFORE INSERT ON {table} WHEN {there} "
             f"BEGIN SELECT {message}; END"
         )
     return found
@@ -78,6 +108,20 @@ def create_tables(connection: Connection) -> None:
     for sql in triggers().values():
         connection.exec_driver_sql(sql)
     connection.exec_driver_sql(search_table())
+    _state_statistics(connection)
+
+
+def _state_statistics(connection: Connection) -> None:
+    tables = {str(index.name): table.name for table in TABLES for index in table.indexes}
+    connection.exec_driver_sql("ANALYZE sqlite_schema")
+    for index, rows in _STATISTICS.items():
+        table = index.removeprefix("sqlite_autoindex_").removesuffix("_1")
+        connection.exec_driver_sql(
+            "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)",
+            (tables.get(index, table), index, rows),
+        )
+    # once more, or this connection goes on without them
+    connection.exec_driver_sql("ANALYZE sqlite_schema")
 
 
 def revision(connection: Connection) -> str | None:

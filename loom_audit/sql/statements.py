@@ -1,58 +1,81 @@
-"""SQL written once with SQLAlchemy and kept as compiled text, for the paths that must be quick.
+"""SQL written once and kept as compiled text, for the paths that must be quick.
 
-Values go to the driver as they are, so only columns of integers, text and bytes fit.
+Statements go to the driver as they are, within the transaction of the connection they are
+given: SQLAlchemy's own way costs more than most of them do. So only columns of integers, text
+and bytes fit, and errors are the driver's (`Connections` translates both kinds).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, text
-from sqlalchemy.sql.elements import CompilerElement
+from sqlalchemy import Connection, text
 
 Values = Mapping[str, Any]
+Row = tuple[Any, ...]
 _Binder = Callable[[Values], Any]
 
 
 class Prepared:
     """A statement with named parameters, compiled once for each dialect it runs on."""
 
-    __slots__ = ("_compiled", "_statement")
+    __slots__ = ("_compiled", "_sql")
 
-    def __init__(self, statement: CompilerElement) -> None:
-        self._statement = statement
+    def __init__(self, sql: str) -> None:
+        self._sql = sql
         self._compiled: dict[str, tuple[str, _Binder]] = {}
 
-    def run(
-        self, connection: Connection, /, **values: Any
-    ) -> CursorResult[*tuple[Any, ...]]:
-        """Execute it with these values."""
-        sql, bind = self._on(connection)
-        return connection.exec_driver_sql(sql, bind(values))
+    def run(self, connection: Connection, /, **values: Any) -> None:
+        """Execute it."""
+        self._execute(connection, values).close()
 
     def run_many(self, connection: Connection, rows: Sequence[Values]) -> None:
         """Execute it for each of the rows; no rows, no statement."""
-        if rows:
-            sql, bind = self._on(connection)
-            connection.exec_driver_sql(sql, [bind(row) for row in rows])
+        if not rows:
+            return
+        sql, bind = self._on(connection)
+        cursor = connection.connection.cursor()
+        cursor.executemany(sql, [bind(row) for row in rows])
+        cursor.close()
+
+    def rows(self, connection: Connection, /, **values: Any) -> list[Row]:
+        """All rows it finds."""
+        cursor = self._execute(connection, values)
+        found: list[Row] = cursor.fetchall()
+        cursor.close()
+        return found
+
+    def first(self, connection: Connection, /, **values: Any) -> Row | None:
+        """The first row, if there is one; the statement should find no more than that."""
+        found = self.rows(connection, **values)
+        return found[0] if found else None
+
+    def value(self, connection: Connection, /, **values: Any) -> Any:
+        """The first column of the first row, or None."""
+        found = self.rows(connection, **values)
+        return found[0][0] if found else None
+
+    def _execute(self, connection: Connection, values: Values) -> Any:
+        sql, bind = self._on(connection)
+        cursor = connection.connection.cursor()
+        cursor.execute(sql, bind(values))
+        return cursor
 
     def _on(self, connection: Connection) -> tuple[str, _Binder]:
         found = self._compiled.get(connection.dialect.name)
         if found is None:
-            compiled: Any = self._statement.compile(dialect=connection.dialect)
-            fixed = {k: v for k, v in compiled.params.items() if v is not None}
-            found = str(compiled), _binder(compiled.positiontup, fixed)
+            compiled: Any = text(self._sql).compile(dialect=connection.dialect)
+            found = str(compiled), _binder(compiled.positiontup)
             self._compiled[connection.dialect.name] = found
         return found
 
 
-def _binder(names: Sequence[str] | None, fixed: Values) -> _Binder:
+def _binder(names: Sequence[str] | None) -> _Binder:
+    """How a driver wants its parameters: by position where it has names for them, else by name."""
     if names is None:
-        return lambda row: {**fixed, **row}
-    if fixed:
-        return lambda row: tuple(fixed[n] if n in fixed else row[n] for n in names)
-    return lambda row: tuple(map(row.__getitem__, names))
+        return dict
+    return lambda row: tuple([row[name] for name in names])
 
 
 def prepare(sql: str) -> Prepared:
     """SQL text with `:name` parameters, in words that SQLite and PostgreSQL share."""
-    return Prepared(text(sql))
+    return Prepared(sql)

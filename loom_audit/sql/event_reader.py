@@ -1,0 +1,97 @@
+"""Reading events of one log within somebody's transaction."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from loom_audit.model.events import Event
+from loom_audit.ports import BlobStore, EventFilter
+from loom_audit.sql import event_rows
+from loom_audit.sql.packing import pack_id
+from loom_audit.sql.statements import prepare
+from loom_audit.sql.tables import EVENT
+
+READ_EVENTS = 200
+"""Events read in one go, so that no reader holds an old state of the store for long."""
+
+_SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
+_SPAN_OF_CALL = prepare(
+    "SELECT min(requested), max(finished), count(*) - count(finished) FROM call "
+    "WHERE log = :log AND call_id = :call_id"
+)
+
+
+def onward(window: EventFilter, last: int) -> EventFilter:
+    """What is left of a window when the event `last` was the last one read."""
+    if window.newest_first:
+        return replace(window, before=last)
+    return replace(window, after=last)
+
+
+class EventReader:
+    """Turns rows of one log into events."""
+
+    def __init__(self, log: str, number: int, blobs: BlobStore) -> None:
+        self._log = log
+        self._number = number
+        self._blobs = blobs
+
+    def narrowed(self, connection: Connection, filter: EventFilter) -> EventFilter:
+        """The filter with bounds from the projections, for what only the envelope tells."""
+        first, last = filter.after + 1, filter.before
+        spans: list[tuple[int, int]] = []
+        if filter.session:
+            span = _SPAN_OF_SESSION.first(connection, log=self._number, session=filter.session)
+            spans.append((span[0], span[1]) if span else (0, 0))
+        if filter.call_id is not None:
+            [(low, high, still_open)] = _SPAN_OF_CALL.rows(
+                connection, log=self._number, call_id=pack_id(filter.call_id)
+            )
+            if low is not None and not still_open:
+                spans.append((low, high))
+        for low, high in spans:
+            first = max(first, low)
+            last = high + 1 if last is None else min(last, high + 1)
+        return replace(filter, after=first - 1, before=last)
+
+    def batch(
+        self, connection: Connection, window: EventFilter, count: int
+    ) -> tuple[Sequence[int], Sequence[Event]]:
+        """The seqs of the next `count` events in the window, and the events that match."""
+        wanted = select(EVENT.c.seq, EVENT.c.leaf, EVENT.c.leaf_hash).where(
+            EVENT.c.log == self._number, EVENT.c.seq > window.after
+        )
+        if window.before is not None:
+            wanted = wanted.where(EVENT.c.seq < window.before)
+        if window.kinds:
+            wanted = wanted.where(EVENT.c.kind.in_(window.kinds))
+        order = EVENT.c.seq.desc() if window.newest_first else EVENT.c.seq
+        rows = connection.execute(wanted.order_by(order).limit(count)).all()
+        kept = []
+        for seq, packed, hashed in rows:
+            leaf = event_rows.read_leaf(seq, packed, hashed)
+            if event_rows.belongs(leaf, window.session, window.call_id):
+                kept.append((seq, leaf))
+        return [row[0] for row in rows], self._decode(connection, kept)
+
+    def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
+        """The events of these seqs."""
+        rows = connection.execute(
+            select(EVENT.c.seq, EVENT.c.leaf, EVENT.c.leaf_hash).where(
+                EVENT.c.log == self._number, EVENT.c.seq.in_(seqs)
+            )
+        )
+        leaves = [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
+        return self._decode(connection, leaves)
+
+    def _decode(
+        self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
+    ) -> Sequence[Event]:
+        if not leaves:
+            return []
+        parts = event_rows.load_payloads(connection, self._number, [seq for seq, _ in leaves])
+        return [
+            event_rows.read_event(self._log, seq, leaf, parts.get(seq, ()), self._blobs)
+            for seq, leaf in leaves
+        ]
