@@ -103,9 +103,9 @@ class Machine(RuleBasedStateMachine):
     def delete(self, path: str) -> None:
         self.call("delete_file", path=path, recursive=True)
 
-    @rule(source=st.one_of(PATHS, st.just("d")), target=st.one_of(PATHS, st.just("k")))
-    def move(self, source: str, target: str) -> None:
-        self.call("move_file", **{"from": source, "to": target, "overwrite": True})
+    @rule(source=st.one_of(PATHS, st.just("d")), to=st.one_of(PATHS, st.just("k")))
+    def move(self, source: str, to: str) -> None:
+        self.call("move_file", **{"from": source, "to": to, "overwrite": True})
 
     @rule(
         command=st.sampled_from(
