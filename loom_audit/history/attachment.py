@@ -22,6 +22,8 @@ from loom_audit.ports import (
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 STALE = Stamp(0, 0, 0, 0, 0)
 """A stamp no path has: what is known of it must be looked at again."""
+HIDDEN = Stamp(0, 0, 0, 0, 1)
+"""As STALE, for a path that is on record as untracked: found gone later, it is deleted."""
 
 
 @dataclass(slots=True)

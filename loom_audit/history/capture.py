@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, FileNotFound, PermissionDenied
-from loom_audit.history.attachment import STALE, Attachment
+from loom_audit.history.attachment import HIDDEN, STALE, Attachment
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
@@ -229,10 +229,22 @@ def _states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:
 
 def _is_news(at: Attachment, hidden: Untracked) -> bool:
     """A path the tree holds as recorded, or holds something below, and can no longer see."""
-    below = hidden.path + "/"
-    return hidden.path in at.known.entries or any(
-        path.startswith(below) for path in at.known.entries
-    )
+    entries = at.known.entries
+    return any(entries[path].stamp != HIDDEN for path in _within(at, hidden.path))
+
+
+def hide(at: Attachment, paths: Iterable[Untracked]) -> dict[str, IndexEntry | None]:
+    """Index entries for what is on record as untracked, and all that is known below it."""
+    return {
+        path: IndexEntry(HIDDEN, at.known.entries[path].blob)
+        for hidden in paths
+        for path in _within(at, hidden.path)
+    }
+
+
+def _within(at: Attachment, path: str) -> list[str]:
+    below = path + "/"
+    return [known for known in at.known.entries if known == path or known.startswith(below)]
 
 
 def outside(changes: Iterable[FileChange]) -> Draft:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import Found, attribute, outside, remember, scan
+from loom_audit.history.capture import Found, attribute, hide, outside, remember, scan
 from loom_audit.history.edits import deleted, edited, linked, moved
 from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
@@ -365,11 +365,7 @@ class OpenCall:
     def _note_untracked(self, found: Found) -> None:
         if found.untracked:
             self._deferred.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
-            for hidden in found.untracked:
-                below = hidden.path + "/"
-                for path in list(self._at.known.entries):
-                    if path == hidden.path or path.startswith(below):
-                        self._entries[path] = None
+            self._entries.update(hide(self._at, found.untracked))
 
     # --- the end --------------------------------------------------------------------------
 

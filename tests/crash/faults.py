@@ -232,13 +232,26 @@ class Arena:
         """The tree that a run without faults leaves; `count` makes one."""
         return self.outcomes[scenario]
 
-    def count(self, scenario: str, stage: Stage) -> Counter[str]:
-        """How often each system call is made, and so how many points there are."""
+    def count(self, scenario: str, stage: Stage) -> dict[str, list[int]]:
+        """Which occurrences of each system call, from 1, are about the store or the workspace."""
         self.prepare(scenario)
         ended = self.run(None, scenario, stage)
         assert ended.status == 0, ended.said
         self.outcomes[scenario] = tree_of(self.root)
-        return Counter(re.findall(r"^(\w+)\(", ended.trace, re.M))
+        found: dict[str, list[int]] = {name: [] for name in SYSCALLS}
+        seen: Counter[str] = Counter()
+        for name, words in re.findall(r"^(\w+)\((.*)", ended.trace, re.M):
+            seen[name] += 1
+            absolute = re.match(r'(?:AT_FDCWD, )?"(/[^"]*)', words)
+            foreign = absolute and not absolute[1].startswith(str(self.folder))
+            if not foreign and not words.startswith(self._reports):
+                found[name].append(seen[name])
+        return found
+
+    @property
+    def _reports(self) -> tuple[str, ...]:
+        """How a line of the child's own report begins, as strace shows it."""
+        return tuple(f'{fd}, "{{\\"' for fd in range(3, 12))
 
 
 @contextmanager

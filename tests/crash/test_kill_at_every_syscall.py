@@ -2,8 +2,9 @@
 
 import os
 import random
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -74,7 +75,7 @@ def check_working(arena: Arena, point: Point, ended: Ended, before: Tree) -> Non
         check_prior(workspace, before, now)
         if point.scenario != "shell":  # which is not ours, and may leave anything
             check_files(before, after, now)
-        if sum(call["success"] for call in ended.calls) == len(after_of(point.scenario)):
+        if sum(call["success"] for call in ended.calls) == calls_of(point.scenario):
             assert now == after
         check_intended(workspace, before, now)
         waiting = [one for one in workspace.recover() if one.waiting]
@@ -90,17 +91,22 @@ def check_working(arena: Arena, point: Point, ended: Ended, before: Tree) -> Non
         check_log(workspace, ended.acks)
 
 
-def after_of(scenario: str) -> Sequence[int]:
-    """One entry for each call of the scenario."""
-    return range(5) if scenario == "writes" else range(1)
+def calls_of(scenario: str) -> int:
+    """How many calls the scenario makes."""
+    return {"writes": 5, "attach": 0}.get(scenario, 1)
 
 
-def goes_on(workspace: AuditedWorkspace, start: Tree) -> None:
-    """Nothing is left open or unrecorded, the next session works, and the start is restored."""
+def goes_on(workspace: AuditedWorkspace, start: Tree, *, gaps: bool = False) -> None:
+    """Nothing is left open or unrecorded, the next session works, and the start is restored.
+
+    With `gaps` changes may be unrecorded where the call says that they could not be seen.
+    """
     check_finishes(workspace)
     status = workspace.status()
-    assert (status.drift, status.open_calls, status.interrupted) == ((), (), ())
-    check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
+    assert (status.open_calls, status.interrupted) == ((), ())
+    if not (gaps and any(call.coverage.reasons for call in workspace.timeline.calls())):
+        assert status.drift == ()
+        check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
     for path in workspace.at.workspace.leftovers():
         workspace.at.workspace.remove_leftover(path)
     with workspace.session("next") as session:
@@ -115,18 +121,17 @@ def goes_on(workspace: AuditedWorkspace, start: Tree) -> None:
 
 def points(arena: Arena, scenario: str, stage: Stage, syscall: str = "") -> list[Point]:
     """Every occurrence of the system calls (of one) in a run without faults."""
-    counted: Mapping[str, int] = arena.count(scenario, stage)
     return [
         Point(scenario, stage, name, n)
-        for name in SYSCALLS
-        for n in range(1, counted.get(name, 0) + 1)
+        for name, occurrences in arena.count(scenario, stage).items()
+        for n in occurrences
         if syscall in ("", name) and (name not in READS or n <= 40 or n % 7 == 0)
     ]
 
 
 def test_a_kill_at_a_sampled_system_call_loses_nothing(arena: Arena) -> None:
     seed = int(os.environ.get("LOOM_CRASH_SEED", "1"))
-    print(f"seed {seed}")
+    sys.stdout.write(f"seed {seed}\n")
     chosen = random.Random(seed)
     run: Counter[str] = Counter()
     for scenario, stages in STAGES.items():
@@ -156,8 +161,7 @@ def test_a_kill_at_any_system_call_loses_nothing(
 ) -> None:
     found = points(arena, scenario, stage, syscall)
     hit = [attempt(arena, point) for point in found]
-    print(f"{scenario}/{stage}: {sum(hit)} kills at {syscall}")
+    sys.stdout.write(f"{scenario}/{stage}: {sum(hit)} kills at {syscall}\n")
     assert sum(hit) >= len(found) * 0.9, "the scenario does not repeat itself"
-    if found and found[-1].nth == len(found):
-        beyond = Point(scenario, stage, syscall, found[-1].nth + 20)
-        assert not survives(arena, beyond)
+    if found:
+        assert not survives(arena, replace(found[-1], nth=found[-1].nth + 1000))

@@ -1,0 +1,74 @@
+"""What the faults brought to light, as plain tests."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
+from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.errors import StorageFailed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    (root / "a.txt").write_text("first\n")
+    (root / "folder" / "b.txt").write_text("below\n")
+    return root
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[AuditStore]:
+    with open_store() as store:
+        yield store
+
+
+@pytest.fixture
+def workspace(store: AuditStore, root: Path) -> AuditedWorkspace:
+    return store.attach(root)
+
+
+def call(session: Session, tool: str, **arguments: Any) -> ToolResult:
+    return anyio.run(lambda: session.call(tool, arguments))
+
+
+def test_an_index_that_cannot_be_written_fails_no_call(
+    workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise StorageFailed(os.strerror(errno.ENOSPC))
+
+    with workspace.session("tester") as session:
+        monkeypatch.setattr(DiskChangeIndex, "update", full)
+        first = call(session, "write_file", path="a.txt", content="second\n")
+        second = call(session, "shell_execute", command="echo third > c.txt; rm folder/b.txt")
+        monkeypatch.undo()
+        assert first.success and first.files_changed == ["a.txt"]
+        assert second.success and second.files_changed == ["c.txt", "folder/b.txt"]
+    assert workspace.status().drift == ()
+    assert [call.status for call in workspace.timeline.calls()] == ["ok", "ok"]
+
+
+def test_a_path_that_was_untracked_for_a_while_is_missed_when_it_is_gone(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("tester") as session:
+        (root / "a.txt").unlink()
+        os.mkfifo(root / "a.txt")
+        call(session, "shell_execute", command="true")
+        assert "a.txt" in workspace.timeline.tree()
+        again = call(session, "shell_execute", command="true")
+        assert not again.files_changed
+        untracked = [e for e in workspace.log.read() if e.kind == "paths.untracked"]
+        assert len(untracked) == 1, "news is told once"
+        gone = call(session, "shell_execute", command="rm a.txt")
+        assert gone.files_changed == ["a.txt"]
+    assert "a.txt" not in workspace.timeline.tree()
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / "a.txt").read_text() == "first\n"
