@@ -89,9 +89,12 @@ async def call_tool(
     request = _request(registry, name, arguments, call_id)
     opened: OpenCall | None = None
     if recorder is not None:
-        begin = partial(_begin, recorder, request, new=call_id is None)
         try:
-            opened = await in_thread(begin)
+            if call_id is not None:
+                await in_thread(partial(_check_unused, recorder, request.call_id))
+            opened = recorder.begin(
+                request.name, request.arguments, request.effect, call_id=request.call_id
+            )
         except AuditError as error:
             return ToolResult.failure(error)
     ctx = ToolContext(
@@ -146,19 +149,16 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _begin(recorder: Recorder, request: _Request, *, new: bool) -> OpenCall:
-    """Open the call. Conflict when the session has a call of this id, which then stays as it is."""
-    if not new:
-        try:
-            recorder.at.projections.call(recorder.session, request.call_id)
-        except NotFound:
-            pass
-        else:
-            raise Conflict(
-                f"this session has a call {request.call_id} already",
-                hint="Give every call an id of its own, or none.",
-            )
-    return recorder.begin(request.name, request.arguments, request.effect, call_id=request.call_id)
+def _check_unused(recorder: Recorder, call_id: str) -> None:
+    """Conflict when the session has a call of this id, which then stays as it is."""
+    try:
+        recorder.at.projections.call(recorder.session, call_id)
+    except NotFound:
+        return
+    raise Conflict(
+        f"this session has a call {call_id} already",
+        hint="Give every call an id of its own, or none.",
+    )
 
 
 async def _attempt(
@@ -189,7 +189,9 @@ async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
     The answer is on record when anything was decided: a plain yes to a call that asked for
     nothing is not.
     """
-    wanted = await in_thread(lambda: tool.requires_approval(args, ctx))
+    wanted: bool | str = False
+    if type(tool).requires_approval is not Tool.requires_approval:
+        wanted = await in_thread(lambda: tool.requires_approval(args, ctx))
     asked = wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
     try:
         answer = await gate.decide(tool, args, ctx.call_id, asked=asked)
