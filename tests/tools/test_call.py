@@ -385,3 +385,22 @@ def test_without_a_workspace_a_tool_that_needs_one_says_so(bench):
         return await call_tool(bench.registry, AllowAll(), None, "read_file", {"path": "x"})
 
     assert anyio.run(main).error.code == "NO_WORKSPACE"
+
+
+def test_of_several_calls_at_once_with_one_id_one_happens(bench):
+    results = []
+
+    async def one(n):
+        arguments = {"path": f"f{n}", "content": str(n)}
+        results.append(await bench.acall("write_file", arguments, call_id="same"))
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            for n in range(6):
+                group.start_soon(one, n)
+
+    anyio.run(main)
+    codes = [result.error.code for result in results if result.error]
+    assert codes == ["CONFLICT"] * 5 and len([*bench.root.glob("f*")]) == 1
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
