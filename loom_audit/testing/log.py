@@ -1,0 +1,186 @@
+"""A log and its contents in memory."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from hashlib import sha256
+from io import BytesIO
+from secrets import token_bytes
+from typing import BinaryIO
+
+from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound
+from loom_audit.model.codec import decode, encode
+from loom_audit.model.events import CallFinished, CallRequested, Draft, Event, TreeHead
+from loom_audit.model.files import BlobId
+from loom_audit.model.merkle import root
+from loom_audit.ports import Clock, EventFilter
+
+
+class MemoryBlobStore:
+    """Contents in a dict; what is put waits for the next append of a log opened on it."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._waiting: dict[str, int] = {}
+
+    def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
+        whole = bytes(content) if not hasattr(content, "read") else content.read()
+        blob = BlobId(sha256(whole).hexdigest())
+        if blob not in self._contents:
+            self._waiting[blob] = len(whole)
+            self._contents[blob] = whole
+        return blob
+
+    def get(self, blob: BlobId) -> bytes:
+        if len(blob) != 64 or set(blob) - set("0123456789abcdef"):
+            raise InvalidArguments(f"{blob!r} is no blob id")
+        if blob not in self._contents:
+            raise NotFound(f"The content {blob} is not in the store", details={"blob": blob})
+        content = self._contents[blob]
+        if sha256(content).hexdigest() != blob:
+            raise Corrupt(f"The content {blob} does not match its hash", details={"blob": blob})
+        return content
+
+    def open(self, blob: BlobId) -> BinaryIO:
+        return BytesIO(self.get(blob))
+
+    def __contains__(self, blob: object) -> bool:
+        return blob in self._contents
+
+    def size(self, blob: BlobId) -> int:
+        return len(self.get(blob))
+
+    def pending_bytes(self) -> int:
+        return sum(self._waiting.values())
+
+    def settle(self) -> None:
+        """What a log does when it appends: nothing waits any more."""
+        self._waiting.clear()
+
+    def damage(self, blob: BlobId, content: bytes) -> None:
+        """For tests: other bytes under the same name."""
+        self._contents[blob] = content
+
+
+class MemoryEventLog:
+    """A log as a list of leaves and payloads, encoded and decoded as a real one does."""
+
+    def __init__(
+        self,
+        id: str,
+        blobs: MemoryBlobStore,
+        clock: Clock,
+        *,
+        salts: Callable[[], bytes] = lambda: token_bytes(32),
+    ) -> None:
+        self._id = id
+        self._blobs = blobs
+        self._clock = clock
+        self._salts = salts
+        self._lock = threading.Lock()
+        self._leaves: list[bytes] = []
+        self._hashes: list[bytes] = []
+        self._payloads: list[dict[tuple[str, int], bytes]] = []
+        self._seqs: dict[str, int] = {}
+        self._finished: dict[tuple[str, str], bool] = {}
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    def append(
+        self, drafts: Sequence[Draft], *, expected_head: int | None = None
+    ) -> Sequence[Event]:
+        if not drafts:
+            return []
+        with self._lock:
+            known = self._already_there(drafts)
+            if known:
+                return known
+            head = len(self._leaves)
+            if expected_head is not None and head != expected_head:
+                raise Conflict(f"The log is at event {head}, not at {expected_head}")
+            calls = self._calls_after(drafts)
+            self._store(drafts)
+            self._finished.update(calls)
+            self._blobs.settle()
+            return [self._event(seq) for seq in range(head + 1, len(self._leaves) + 1)]
+
+    def _store(self, drafts: Sequence[Draft]) -> None:
+        now = self._clock.now()
+        prev = self._hashes[-1] if self._hashes else None
+        rows = []
+        for seq, draft in enumerate(drafts, len(self._leaves) + 1):
+            id = draft.id or token_bytes(16).hex()
+            encoded = encode(
+                draft, log=self._id, seq=seq, id=id, at=now, prev=prev, salts=self._salts
+            )
+            prev = encoded.leaf_hash
+            rows.append((id, encoded))
+        for id, encoded in rows:
+            self._leaves.append(encoded.leaf)
+            self._hashes.append(encoded.leaf_hash)
+            self._payloads.append({(p.role, p.n): p.content for p in encoded.payloads})
+            self._seqs[id] = len(self._leaves)
+
+    def _already_there(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        given = [draft.id for draft in drafts if draft.id is not None]
+        if len(set(given)) != len(given):
+            raise Conflict("Two drafts of one append have the same id")
+        seqs = [self._seqs[id] for id in given if id in self._seqs]
+        if seqs and len(seqs) != len(drafts):
+            raise Conflict("Some drafts of one append are on record already, and some are not")
+        return [self._event(seq) for seq in seqs]
+
+    def _calls_after(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], bool]:
+        changed: dict[tuple[str, str], bool] = {}
+        for draft in drafts:
+            fact = draft.fact
+            if not isinstance(fact, (CallRequested, CallFinished)):
+                continue
+            key = draft.session, fact.call_id
+            before = changed.get(key, self._finished.get(key))
+            if isinstance(fact, CallRequested) != (before is None) or before is True:
+                raise Conflict(f"Call {fact.call_id} is requested once and finished once")
+            changed[key] = isinstance(fact, CallFinished)
+        return changed
+
+    def _event(self, seq: int) -> Event:
+        return decode(self._leaves[seq - 1], self._payloads[seq - 1])
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        seqs = range(1, len(self._leaves) + 1)
+        left = filter.limit
+        for seq in reversed(seqs) if filter.newest_first else seqs:
+            if left == 0:
+                return
+            if seq <= filter.after or (filter.before is not None and seq >= filter.before):
+                continue
+            event = self._event(seq)
+            if (
+                (filter.kinds and event.kind not in filter.kinds)
+                or (filter.session is not None and event.session != filter.session)
+                or (filter.call_id is not None and _call_id(event) != filter.call_id)
+            ):
+                continue
+            yield event
+            left = None if left is None else left - 1
+
+    def head(self) -> int:
+        return len(self._leaves)
+
+    def tree_head(self, size: int | None = None) -> TreeHead:
+        size = len(self._leaves) if size is None else size
+        if not 0 <= size <= len(self._leaves):
+            raise NotFound(f"There is no event {size}")
+        return TreeHead(self._id, size, root(self._hashes[:size]))
+
+    def before(self, at: datetime) -> int:
+        for event in self.read():
+            if event.at > at:
+                return event.seq - 1
+        return self.head()
+
+
+def _call_id(event: Event) -> str | None:
+    return getattr(event.fact, "call_id", None)

@@ -1,0 +1,263 @@
+"""Projections computed from the whole log at every question: slow, and easy to believe."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from loom_audit.errors import NotFound
+from loom_audit.model.events import (
+    FULL,
+    Call,
+    CallFinished,
+    CallRequested,
+    Checkpoint,
+    CheckpointMarked,
+    Event,
+    FilesChanged,
+    RecordedChange,
+    Session,
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.model.files import FileState, apply
+from loom_audit.ports import CallFilter, EventLog
+
+_LISTED = 20
+
+
+class MemoryProjections:
+    """What a log says, folded anew each time."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        found = sorted(self._sessions().values(), key=lambda s: s.started, reverse=True)
+        return [s for s in found if before is None or s.started < before][:limit]
+
+    def session(self, id: str) -> Session:
+        found = self._sessions().get(id)
+        if found is None:
+            raise NotFound(f"There is no session {id}")
+        return found
+
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        found = [call for call in self._calls() if _matches(call, filter, self._paths(call))]
+        found.sort(key=lambda call: call.requested, reverse=filter.newest_first)
+        return found[: filter.limit]
+
+    def call_at(self, seq: int) -> Call:
+        for event in self._log.read():
+            call_id = getattr(event.fact, "call_id", None)
+            if event.seq == seq and call_id is not None:
+                return self.call(event.session, call_id)
+        raise NotFound(f"Event {seq} belongs to no call")
+
+    def call(self, session: str, call_id: str) -> Call:
+        for call in self._calls():
+            if (call.session, call.call_id) == (session, call_id):
+                return call
+        raise NotFound(f"There is no call {call_id} in session {session}")
+
+    def open_calls(self) -> Sequence[Call]:
+        return [call for call in self._calls() if call.seq is None]
+
+    def changes(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        paths: Iterable[str] | None = None,
+        call_ids: Iterable[str] | None = None,
+    ) -> Iterator[RecordedChange]:
+        named = None if paths is None else set(paths)
+        ids = None if call_ids is None else set(call_ids)
+        for change in self._changes():
+            if (
+                change.seq > after
+                and (until is None or change.seq <= until)
+                and (named is None or change.change.path in named)
+                and (ids is None or change.call_id in ids or ids & set(change.causes))
+            ):
+                yield change
+
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
+        found = [
+            change
+            for change in self._changes()
+            if _is_at(change.change.path, path, below) and (before is None or change.seq < before)
+        ]
+        return found[::-1][:limit]
+
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        if at is not None and not 0 <= at <= self._log.head():
+            raise NotFound(f"There is no event {at}")
+        changes = [c.change for c in self._changes() if at is None or c.seq <= at]
+        return apply({}, changes)
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        return self.tree(at).get(path)
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        found: dict[str, Checkpoint] = {}
+        for event in reversed(list(self._log.read())):
+            fact = event.fact
+            if isinstance(fact, CheckpointMarked) and fact.name not in found:
+                found[fact.name] = Checkpoint(fact.name, fact.point, event.seq, event.at, fact.note)
+        return list(found.values())
+
+    def reverted(self) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for event in reversed(list(self._log.read())):
+            fact = event.fact
+            if isinstance(fact, CallFinished) and fact.status == "ok" and event.seq not in found:
+                for target in fact.reverts:
+                    found.setdefault(target, event.seq)
+        return found
+
+    # --- the fold -------------------------------------------------------------------------
+
+    def _changes(self) -> Iterator[RecordedChange]:
+        for event in self._log.read():
+            fact = event.fact
+            if isinstance(fact, FilesChanged):
+                for change in fact.changes:
+                    yield RecordedChange(
+                        event.seq,
+                        event.at,
+                        event.session,
+                        event.actor,
+                        fact.origin,
+                        fact.call_id,
+                        fact.causes,
+                        change,
+                    )
+
+    def _paths(self, call: Call) -> list[str]:
+        own = (
+            change.change.path
+            for change in self._changes()
+            if (change.session, change.call_id) == (call.session, call.call_id)
+        )
+        return list(dict.fromkeys(own))
+
+    def _calls(self) -> list[Call]:
+        found: dict[tuple[str, str], Call] = {}
+        undone = self.reverted()
+        for event in self._log.read():
+            fact = event.fact
+            if isinstance(fact, CallRequested):
+                found[event.session, fact.call_id] = _requested(event, fact)
+            elif isinstance(fact, CallFinished):
+                call = found[event.session, fact.call_id]
+                found[event.session, fact.call_id] = replace(
+                    call,
+                    seq=event.seq,
+                    status=fact.status,
+                    coverage=fact.coverage,
+                    error=_failure(fact),
+                    reverts=fact.reverts,
+                    duration=fact.duration,
+                    sandbox=fact.sandbox,
+                    undone_by=undone.get(event.seq),
+                )
+        calls = []
+        for call in found.values():
+            paths = self._paths(call)
+            calls.append(replace(call, paths=tuple(paths[:_LISTED]), changed=len(paths)))
+        return sorted(calls, key=lambda call: call.requested)
+
+    def _sessions(self) -> dict[str, Session]:
+        found: dict[str, Session] = {}
+        touched: dict[str, set[str]] = {}
+        for event in self._log.read():
+            if not event.session:
+                continue
+            session = found.get(event.session) or Session(
+                event.session, "", event.actor, "", event.seq, event.at, None, None, "open", 0, 0, 0
+            )
+            found[event.session] = _after(session, event, touched)
+        return found
+
+
+def _requested(event: Event, fact: CallRequested) -> Call:
+    return Call(
+        call_id=fact.call_id,
+        seq=None,
+        requested=event.seq,
+        at=event.at,
+        session=event.session,
+        actor=event.actor,
+        tool=fact.tool,
+        effect=fact.effect,
+        status="open",
+        coverage=FULL,
+        summary=_summary(fact.arguments),
+        error="",
+        paths=(),
+        changed=0,
+        reverts=(),
+        duration=0,
+    )
+
+
+def _summary(arguments: Any) -> str:
+    """The plain cases only; what summaries say of others is tested with the real ones."""
+    if isinstance(arguments, dict):
+        for name in ("command", "path"):
+            if isinstance(arguments.get(name), str):
+                return str(arguments[name])
+    return ""
+
+
+def _failure(fact: CallFinished) -> str:
+    error = fact.result.get("error") if isinstance(fact.result, dict) else None
+    if fact.status == "ok" or error is None:
+        return ""
+    return str(error["message"]) if isinstance(error, dict) else str(error)
+
+
+def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Session:
+    fact = event.fact
+    if isinstance(fact, SessionStarted):
+        return replace(
+            session,
+            agent=fact.agent,
+            actor=event.actor,
+            title=fact.title,
+            ended=None,
+            ended_at=None,
+            status="open",
+        )
+    if isinstance(fact, SessionEnded):
+        return replace(session, ended=event.seq, ended_at=event.at, status=fact.status)
+    if isinstance(fact, CallRequested):
+        return replace(session, calls=session.calls + 1)
+    if isinstance(fact, CallFinished) and fact.status != "ok":
+        return replace(session, errors=session.errors + 1)
+    if isinstance(fact, FilesChanged) and fact.call_id is not None:
+        paths = touched.setdefault(session.id, set())
+        paths.update(change.path for change in fact.changes)
+        return replace(session, files=len(paths))
+    return session
+
+
+def _is_at(path: str, place: str, below: bool) -> bool:
+    return path == place or (below and (not place or path.startswith(place + "/")))
+
+
+def _matches(call: Call, filter: CallFilter, paths: Sequence[str]) -> bool:
+    return (
+        call.requested > filter.after
+        and (filter.before is None or call.requested < filter.before)
+        and (filter.session is None or call.session == filter.session)
+        and (filter.tool is None or call.tool == filter.tool)
+        and (filter.actor is None or call.actor == filter.actor)
+        and (filter.status is None or call.status == filter.status)
+        and (filter.since is None or call.at >= filter.since)
+        and (filter.until is None or call.at <= filter.until)
+        and (not filter.changed_only or call.changed > 0)
+        and (filter.path is None or any(_is_at(path, filter.path, True) for path in paths))
+    )
