@@ -2,7 +2,7 @@
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import OUTSIDE, Found, remember, scan
+from loom_audit.history.capture import OUTSIDE, Found, hide, remember, scan
 from loom_audit.model.display import size_text
 from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged, PathsUntracked
 from loom_audit.ports import EventFilter, Report
@@ -37,7 +37,8 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
         head = at.log.head()
         if facts:
             head = at.log.append([Draft(fact, "", OUTSIDE) for fact in facts])[-1].seq
-        remember(at, found.entries, head)
+        remember(at, {**found.entries, **hide(at, found.untracked)}, head)
+        found.untracked.clear()
 
     with at.exclusive():
         if baseline_end(at):

@@ -214,7 +214,7 @@ def _look_at(
             found.too_large.append(path)
         if keep and (at.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS):
             flush(found)
-            found = Found(untracked=[], too_large=list(found.too_large))
+            found = Found(untracked=found.untracked, too_large=found.too_large)
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:
@@ -228,18 +228,20 @@ def _states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:
 
 
 def _is_news(at: Attachment, hidden: Untracked) -> bool:
-    """A path the tree holds as recorded, or holds something below, and can no longer see."""
+    """A path that was never seen to be untracked, or that holds something that was not."""
     entries = at.known.entries
-    return any(entries[path].stamp != HIDDEN for path in _within(at, hidden.path))
+    within = _within(at, hidden.path)
+    return not within or any(entries[path].stamp != HIDDEN for path in within)
 
 
 def hide(at: Attachment, paths: Iterable[Untracked]) -> dict[str, IndexEntry | None]:
     """Index entries for what is on record as untracked, and all that is known below it."""
-    return {
-        path: IndexEntry(HIDDEN, at.known.entries[path].blob)
-        for hidden in paths
-        for path in _within(at, hidden.path)
-    }
+    hidden: dict[str, IndexEntry | None] = {}
+    for one in paths:
+        hidden[one.path] = IndexEntry(HIDDEN, None)
+        for path in _within(at, one.path):
+            hidden[path] = IndexEntry(HIDDEN, at.known.entries[path].blob)
+    return hidden
 
 
 def _within(at: Attachment, path: str) -> list[str]:

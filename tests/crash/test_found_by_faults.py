@@ -72,3 +72,22 @@ def test_a_path_that_was_untracked_for_a_while_is_missed_when_it_is_gone(
     assert "a.txt" not in workspace.timeline.tree()
     workspace.carry_out(workspace.plan_undo())
     assert (root / "a.txt").read_text() == "first\n"
+
+
+def test_what_the_baseline_cannot_read_is_said_and_recorded_when_it_can(
+    store: AuditStore, root: Path
+) -> None:
+    os.mkfifo(root / "pipe")
+    workspace = store.attach(root)
+    told = [event.fact for event in workspace.log.read() if event.kind == "paths.untracked"]
+    assert [[path.path for path in fact.paths] for fact in told] == [["pipe"]]
+    with workspace.session("tester") as session:
+        call(session, "shell_execute", command="true")
+        told = [event for event in workspace.log.read() if event.kind == "paths.untracked"]
+        assert len(told) == 1, "news is told once"
+        (root / "pipe").unlink()
+        (root / "pipe").write_text("a file now\n")
+        call(session, "shell_execute", command="mkfifo other")
+    listed = workspace.timeline.calls()[0]
+    assert listed.coverage.reasons == ("not a file: fifo: other",)
+    assert "pipe" in workspace.timeline.tree()
