@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Connection, Table, create_engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from loom_audit.errors import StorageFailed
 from loom_audit.model.events import Event
 from loom_audit.ports import NotedBlob, Progress, Report
 from loom_audit.sql.engine import driver
@@ -30,15 +32,14 @@ _NOTED = (
     "LEFT JOIN blob b ON b.sha256 = n.digest ORDER BY b.number"
 )
 
-_BLOBS = (
-    "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob"
-)
+_BLOBS = "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob"
 
 
 class Scratch:
     """A temporary database beside one log of a store. A context manager."""
 
-    def __init__(self, store: Connection, log: int) -> None:
+    def __init__(self, store: Any, log: int) -> None:
+        """`store` is a driver's connection, in a transaction."""
         self._store = store
         self._log = log
         self._closing = ExitStack()
@@ -66,19 +67,27 @@ class Scratch:
     def differences(
         self, events: Iterator[Sequence[Event]], report: Report | None = None
     ) -> Iterator[tuple[int | None, str]]:
-        """Fold the events into this database, then compare each projection with the store's."""
+        """Fold the events into this database, then compare each projection with the store's.
+
+        StorageFailed when events do not fit together well enough to be folded.
+        """
         scratch = self._connection()
         done = 0
         for batch in events:
-            fold(scratch, self._log, batch)
+            try:
+                fold(scratch, self._log, batch)
+            except DBAPIError as error:
+                raise StorageFailed(
+                    f"Events {done + 1} to {done + len(batch)} do not fit together: {error.orig}",
+                    hint="What verification finds in these events explains it.",
+                ) from error
             done += len(batch)
             if report is not None:
                 report(Progress("projections", done, unit="events"))
         for table in PROJECTIONS:
-            sql, seq_at = _listing(table)
+            sql, keys, seq_at = _listing(table)
             ours = _raw(scratch).execute(sql, (self._log,))
-            theirs = _raw(self._store).execute(sql, (self._log,))
-            keys = len(table.primary_key.columns)
+            theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
 
     def _connection(self) -> Connection:
@@ -94,16 +103,15 @@ class Scratch:
         create_tables(scratch)
         raw = _raw(scratch)
         raw.execute("CREATE TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID")
-        store = _raw(self._store)
         raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
         raw.executemany(
             "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
-            store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
+            self._store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
         )
         raw.executemany(
             "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
             "VALUES (?, ?, 0, 0, ?, 0, 0)",
-            store.execute(_BLOBS),
+            self._store.execute(_BLOBS),
         )
 
 
@@ -119,8 +127,11 @@ def _raw(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _listing(table: Table) -> tuple[str, int | None]:
-    """SQL for all rows of a log, key first, sessions by their ids; and where the seq stands."""
+def _listing(table: Table) -> tuple[str, int, int | None]:
+    """SQL for all rows of a log, key first, sessions by their ids.
+
+    And how many columns the key has, and which column says the seq.
+    """
     keys = [column.name for column in table.primary_key.columns]
     joined = table.name in ("call", "change_set")
     if table.name == "session":
@@ -133,7 +144,7 @@ def _listing(table: Table) -> tuple[str, int | None]:
     order = ", ".join(f"t.{name}" for name in keys)
     sql = f"SELECT {', '.join(shown)} FROM {table.name} t{join} WHERE t.log = ? ORDER BY {order}"
     seq = next((name for name in _SEQ_COLUMNS if name in names), None)
-    return sql, None if seq is None else names.index(seq)
+    return sql, len(keys), None if seq is None else names.index(seq)
 
 
 def _compare(
@@ -153,12 +164,22 @@ def _compare(
     while mine is not None or its is not None:
         if mine == its:
             mine, its = ours.fetchone(), theirs.fetchone()
-        elif its is None or (mine is not None and mine[:keys] < its[:keys]):
+        elif its is None or (mine is not None and _place(mine, keys) < _place(its, keys)):
             yield from told(mine, f"lacks a row that the log makes: {mine[:keys]}")
             mine = ours.fetchone()
-        elif mine is None or its[:keys] < mine[:keys]:
+        elif mine is None or _place(its, keys) < _place(mine, keys):
             yield from told(its, f"has a row that the log does not make: {its[:keys]}")
             its = theirs.fetchone()
         else:
             yield from told(its, f"differs from what the log makes: {its[:keys]}")
             mine, its = ours.fetchone(), theirs.fetchone()
+
+
+def _place(row: Any, keys: int) -> list[tuple[int, Any]]:
+    """A row's key in SQLite's order of types, which a damaged row may mix."""
+    return [
+        (0, 0)
+        if value is None
+        else (1 if isinstance(value, (int, float)) else 2 if isinstance(value, str) else 3, value)
+        for value in row[:keys]
+    ]

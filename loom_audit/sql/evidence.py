@@ -14,7 +14,7 @@ from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.comparison import Scratch
 from loom_audit.sql.database import Database
-from loom_audit.sql.engine import Connections, driver, unavailable
+from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import unpack, unpack_id
@@ -43,17 +43,27 @@ class SqlEvidence:
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._closing.callback(self._blobs.close)
         try:
-            connection = self._closing.enter_context(connections.reading())
-            self._raw: Any = connection.connection.driver_connection
+            self._raw = self._open(connections.path)
             found = self._rows("SELECT number FROM log WHERE id = ?", log)
             row = next(found, None)
             if row is None:
                 raise NotFound(f"There is no log {log}", hint="`loom-audit workspaces` lists them.")
             self._number: int = row[0]
-            self._scratch = self._closing.enter_context(Scratch(connection, self._number))
+            self._scratch = self._closing.enter_context(Scratch(self._raw, self._number))
         except BaseException:
             self._closing.close()
             raise
+
+    def _open(self, path: str) -> Any:
+        """A connection of our own, so that text that is not UTF-8 can be read as it lies."""
+        try:
+            raw = connect(path, "ro")
+            self._closing.callback(raw.close)
+            raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+            raw.execute("BEGIN")
+        except driver().Error as error:
+            raise _failed(error) from error
+        return raw
 
     @property
     def log(self) -> str:
@@ -92,18 +102,27 @@ class SqlEvidence:
 
     def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
-        self._scratch.note(contents)
+        try:
+            self._scratch.note(contents)
+        except driver().Error as error:
+            raise _failed(error) from error
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, bases before what leans on them."""
-        return self._scratch.noted()
+        try:
+            yield from self._scratch.noted()
+        except driver().Error as error:
+            raise _failed(error) from error
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
 
         Corrupt when an event cannot be read.
         """
-        return self._scratch.differences(self._decoded(), report)
+        try:
+            yield from self._scratch.differences(self._decoded(), report)
+        except driver().Error as error:
+            raise _failed(error) from error
 
     def _decoded(self) -> Iterator[Sequence[Event]]:
         parts = self.parts()
@@ -145,11 +164,13 @@ class SqlEvidence:
             cursor = self._raw.execute(sql, values)
             while batch := cursor.fetchmany(_BATCH):
                 yield batch
-        except driver().Error as error:  # type: ignore[attr-defined]
-            problem = unavailable(error)
-            raise StorageFailed(
-                problem.message, hint=problem.hint, details=problem.details
-            ) from error
+        except driver().Error as error:
+            raise _failed(error) from error
+
+
+def _failed(error: Exception) -> StorageFailed:
+    problem = unavailable(error)
+    return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
 
 
 def _leaf(packed: Any) -> bytes | None:

@@ -1,0 +1,647 @@
+"""Whoever holds the file can change it; each kind of change is found, and found where it is.
+
+The attacks work on the database directly, with the guards removed, as somebody with another
+program would. What the guards stop by themselves is tested first.
+"""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pytest
+import rfc8785
+
+from loom_audit.errors import AuditError
+from loom_audit.history.integrity import Verification
+from loom_audit.model.codec import encode
+from loom_audit.model.events import CallFinished, Draft, SessionStarted
+from loom_audit.model.merkle import Frontier, leaf_hash
+from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.engine import driver
+from loom_audit.sql.merkle_tree import TILE
+from loom_audit.sql.packing import pack, pack_id, unpack
+from tests.integrity.conftest import Recorded, record
+
+WHERE = 300
+"""An event in the middle of the log, under the second stored tree node."""
+
+
+def connect(store: Recorded) -> Any:
+    return closing(driver().connect(str(store.path), isolation_level=None))
+
+
+def unguarded(raw: Any) -> Any:
+    """The connection after its append-only triggers are gone."""
+    for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        raw.execute(f"DROP TRIGGER {name}")
+    return raw
+
+
+def leaf_of(raw: Any, seq: int) -> bytes:
+    [(packed,)] = raw.execute("SELECT leaf FROM event WHERE seq = ?", (seq,)).fetchall()
+    return unpack(packed, 65536)
+
+
+def put_leaf(raw: Any, seq: int, leaf: bytes, *, rehash: bool = True) -> None:
+    raw.execute("UPDATE event SET leaf = ? WHERE seq = ?", (pack(leaf), seq))
+    if rehash:
+        raw.execute("UPDATE event SET leaf_hash = ? WHERE seq = ?", (leaf_hash(leaf), seq))
+
+
+def other_actor(leaf: bytes) -> bytes:
+    """The same event, done by somebody else."""
+    envelope = json.loads(leaf)
+    envelope["actor"] = "agent:somebody-else"
+    return rfc8785.dumps(envelope)
+
+
+def find_seq(raw: Any, kind: str, after: int = WHERE) -> int:
+    sql = "SELECT min(seq) FROM event WHERE kind = ? AND seq >= ?"
+    return raw.execute(sql, (kind, after)).fetchone()[0]
+
+
+def rehash_tree(raw: Any) -> None:
+    """Make all nodes fit the leaf hashes that are there now."""
+    raw.execute("DELETE FROM tree_node")
+    frontier = Frontier()
+    for (hashed,) in raw.execute("SELECT leaf_hash FROM event ORDER BY seq").fetchall():
+        for level, index, node in frontier.append(hashed):
+            if level % TILE == 0:
+                raw.execute("INSERT INTO tree_node VALUES (1, ?, ?, ?)", (level, index, node))
+
+
+def rewrite_from(raw: Any, first: int) -> None:
+    """Change one event and make everything after it fit: only a head kept elsewhere can tell."""
+    prev = leaf_hash(leaf_of(raw, first - 1)) if first > 1 else None
+    rows = raw.execute("SELECT seq FROM event WHERE seq >= ? ORDER BY seq", (first,)).fetchall()
+    for (seq,) in rows:
+        envelope = json.loads(leaf_of(raw, seq))
+        if seq == first:
+            envelope["source"] = "rewritten"
+        if prev is not None:
+            envelope["prev"] = prev.hex()
+        leaf = rfc8785.dumps(envelope)
+        put_leaf(raw, seq, leaf)
+        prev = leaf_hash(leaf)
+    rehash_tree(raw)
+
+
+def swap(raw: Any, table: str, columns: str, where: str, one: tuple, two: tuple) -> None:
+    """Exchange columns between two rows."""
+    names = columns.split(", ")
+    select = f"SELECT {columns} FROM {table} WHERE {where}"
+    first, second = (raw.execute(select, key).fetchone() for key in (one, two))
+    update = f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in names)} WHERE {where}"
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    # a value of its own in between, because of unique columns
+    raw.execute(update, (*(b"" if isinstance(v, bytes) else v for v in first), *one))
+    raw.execute(update, (*first, *two))
+    raw.execute(update, (*second, *one))
+
+
+def forge(raw: Any, store: Recorded, fact: Any, session: str) -> int:
+    """Append an event that fits the log as it is: leaf, hash and predecessor."""
+    seq = raw.execute("SELECT max(seq) FROM event").fetchone()[0]
+    forged = encode(
+        Draft(fact, session, "agent:forger"),
+        log=store.log,
+        seq=seq + 1,
+        id=f"{seq:032x}",
+        at=SystemClock().now(),
+        prev=leaf_hash(leaf_of(raw, seq)),
+        salts=lambda: bytes(32),
+    )
+    row = (seq + 1, pack_id(f"{seq:032x}"), forged.kind, pack(forged.leaf), forged.leaf_hash)
+    raw.execute("INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) VALUES (1,?,?,?,?,?)", row)
+    for item in forged.payloads:
+        raw.execute(
+            "INSERT INTO payload (log, seq, role, n, salt, content) VALUES (1, ?, ?, ?, ?, ?)",
+            (seq + 1, item.role, item.n, item.salt, pack(item.content)),
+        )
+    return seq + 1
+
+
+# --- the guards ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE event SET leaf = x'00' WHERE seq = 300",
+        "UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = 300",
+        "DELETE FROM event WHERE seq = 300",
+        "DELETE FROM event",
+        "UPDATE event SET seq = 100000 WHERE seq = 300",
+        "INSERT OR REPLACE INTO event SELECT log, seq, id, kind, leaf, zeroblob(32) FROM event "
+        "WHERE seq = 300",
+        "INSERT OR REPLACE INTO event SELECT log, 100000, id, kind, leaf, zeroblob(32) FROM event "
+        "WHERE seq = 300",
+        "UPDATE tree_node SET hash = zeroblob(32)",
+        "DELETE FROM tree_node",
+        "INSERT OR REPLACE INTO tree_node SELECT log, level, position, zeroblob(32) FROM tree_node",
+        "UPDATE log SET id = 'x'",
+        "DELETE FROM log",
+    ],
+)
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_the_guards_stop_plain_statements_whatever_the_settings(store, sql, recursive):
+    with connect(store) as raw:
+        raw.execute(f"PRAGMA recursive_triggers = {recursive}")
+        with pytest.raises(driver().IntegrityError, match="append-only"):
+            raw.execute(sql)
+    assert store.verify().ok
+
+
+# --- the attacks --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The findings that an attack must lead to, as (code, seq); None for any seq."""
+
+    findings: set[tuple[str, int | None]]
+    quick: bool = False
+    only_with_heads: bool = False
+
+
+Attack = Callable[[Any, Recorded], Expected]
+
+
+def edit_a_leaf(raw, store):
+    put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)), rehash=False)
+    return Expected({("leaf.hash", WHERE)}, quick=True)
+
+
+def edit_a_leaf_and_its_hash(raw, store):
+    put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)))
+    return Expected({("event.prev", WHERE), ("tree.node", 257)}, quick=True)
+
+
+def edit_a_leaf_its_hash_and_the_tree(raw, store):
+    put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)))
+    rehash_tree(raw)
+    return Expected({("event.prev", WHERE), ("head.root", None)}, quick=True)
+
+
+def edit_a_hash(raw, store):
+    raw.execute("UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = ?", (WHERE,))
+    return Expected({("leaf.hash", WHERE), ("tree.node", 257)}, quick=True)
+
+
+def make_a_leaf_unreadable(raw, store):
+    raw.execute("UPDATE event SET leaf = x'0102' WHERE seq = ?", (WHERE,))
+    return Expected({("leaf.unreadable", WHERE)}, quick=True)
+
+
+def delete_an_event(raw, store):
+    raw.execute("DELETE FROM event WHERE seq = ?", (WHERE,))
+    return Expected({("event.missing", WHERE)}, quick=True)
+
+
+def delete_an_event_and_close_the_gap(raw, store):
+    raw.execute("DELETE FROM event WHERE seq = ?", (WHERE,))
+    for table in ("event", "payload"):
+        raw.execute(f"DELETE FROM {table} WHERE seq = ?", (WHERE,))
+        raw.execute(f"UPDATE {table} SET seq = -seq + 1 WHERE seq > ?", (WHERE,))
+        raw.execute(f"UPDATE {table} SET seq = -seq WHERE seq < 0")
+    return Expected({("event.place", WHERE), ("tree.node", 257), ("log.short", None)}, quick=True)
+
+
+def delete_many_events(raw, store):
+    raw.execute("DELETE FROM event WHERE seq BETWEEN 200 AND 600")
+    return Expected({("event.missing", 200)}, quick=True)
+
+
+def insert_an_event(raw, store):
+    for table in ("event", "payload"):
+        raw.execute(f"UPDATE {table} SET seq = -seq - 1 WHERE seq > ?", (WHERE,))
+        raw.execute(f"UPDATE {table} SET seq = -seq WHERE seq < 0")
+    leaf = other_actor(leaf_of(raw, WHERE))
+    raw.execute(
+        "INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) VALUES (1, ?, x'aa', 'x', ?, ?)",
+        (WHERE + 1, pack(leaf), leaf_hash(leaf)),
+    )
+    return Expected({("event.place", WHERE + 1), ("tree.node", 257)}, quick=True)
+
+
+def reorder_two_events(raw, store):
+    swap(raw, "event", "leaf, leaf_hash", "seq = ?", (WHERE,), (WHERE + 7,))
+    return Expected({("event.place", WHERE), ("event.place", WHERE + 7)}, quick=True)
+
+
+def replace_an_event(raw, store):
+    leaf = other_actor(leaf_of(raw, WHERE))
+    raw.execute(
+        "INSERT OR REPLACE INTO event SELECT log, seq, id, kind, ?, ? FROM event WHERE seq = ?",
+        (pack(leaf), leaf_hash(leaf), WHERE),
+    )
+    return Expected({("event.prev", WHERE), ("tree.node", 257)}, quick=True)
+
+
+def truncate_the_tail(raw, store):
+    raw.execute("DELETE FROM event WHERE seq > 600")
+    raw.execute("DELETE FROM payload WHERE seq > 600")
+    return Expected({("log.short", 600)}, quick=True, only_with_heads=True)
+
+
+def truncate_the_tail_over_a_tree_node(raw, store):
+    raw.execute("DELETE FROM event WHERE seq > 500")
+    return Expected({("log.short", 500), ("tree.extra", 500)}, quick=True)
+
+
+def truncate_the_tail_and_the_tree(raw, store):
+    for table in ("event", "payload"):
+        raw.execute(f"DELETE FROM {table} WHERE seq > 500")
+    rehash_tree(raw)
+    return Expected({("log.short", 500)}, quick=True, only_with_heads=True)
+
+
+def rewrite_the_suffix(raw, store):
+    rewrite_from(raw, WHERE)
+    return Expected({("head.root", None)}, quick=True, only_with_heads=True)
+
+
+def rewrite_the_whole_log(raw, store):
+    rewrite_from(raw, 1)
+    return Expected({("head.root", None)}, quick=True, only_with_heads=True)
+
+
+def edit_an_id_column(raw, store):
+    raw.execute("UPDATE event SET id = x'ff41' WHERE seq = ?", (WHERE,))
+    return Expected({("event.column", WHERE)})
+
+
+def edit_a_kind_column(raw, store):
+    seq = find_seq(raw, "files.changed")
+    raw.execute("UPDATE event SET kind = 'session.ended' WHERE seq = ?", (seq,))
+    return Expected({("event.column", seq)})
+
+
+def swap_payloads_between_events(raw, store):
+    one = find_seq(raw, "call.requested")
+    two = find_seq(raw, "call.requested", one + 1)
+    swap(raw, "payload", "salt, content, blob", "role = 'args' AND seq = ?", (one,), (two,))
+    return Expected({("payload.mismatch", one), ("payload.mismatch", two)})
+
+
+def edit_a_payload(raw, store):
+    seq = find_seq(raw, "call.finished")
+    packed = pack(b'{"duration":1,"result":{"success":true}}')
+    raw.execute(
+        "UPDATE payload SET content = ?, blob = NULL WHERE seq = ? AND role = 'result'",
+        (packed, seq),
+    )
+    return Expected({("payload.mismatch", seq)})
+
+
+def edit_a_salt(raw, store):
+    seq = find_seq(raw, "call.requested")
+    raw.execute("UPDATE payload SET salt = zeroblob(32) WHERE seq = ? AND role = 'args'", (seq,))
+    return Expected({("payload.mismatch", seq)})
+
+
+def delete_a_payload(raw, store):
+    seq = find_seq(raw, "call.requested")
+    raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'args'", (seq,))
+    return Expected({("payload.missing", seq)})
+
+
+def add_a_payload(raw, store):
+    raw.execute("INSERT INTO payload VALUES (1, ?, 'note', 0, zeroblob(32), x'00', NULL)", (WHERE,))
+    raw.execute("INSERT INTO payload VALUES (1, 9999, 'note', 0, zeroblob(32), x'00', NULL)")
+    return Expected({("payload.extra", WHERE), ("payload.extra", 9999)})
+
+
+def edit_a_key(raw, store):
+    seq = find_seq(raw, "files.changed")
+    [(keys,)] = raw.execute(
+        "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
+    ).fetchall()
+    changed = keys[:-1] + bytes([keys[-1] ^ 1])
+    raw.execute("UPDATE payload SET content = ? WHERE seq = ? AND role = 'keys'", (changed, seq))
+    return Expected({("keys.mismatch", seq)})
+
+
+def swap_two_contents_of_a_change(raw, store):
+    seq = find_seq(raw, "files.changed")
+    [(packed,)] = raw.execute(
+        "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
+    ).fetchall()
+    keys = unpack(packed, 10_000)
+    swapped = pack(keys[64:128] + keys[:64])
+    raw.execute("UPDATE payload SET content = ? WHERE seq = ? AND role = 'keys'", (swapped, seq))
+    return Expected({("keys.mismatch", seq)})
+
+
+def delete_keys(raw, store):
+    seq = find_seq(raw, "files.changed")
+    raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'keys'", (seq,))
+    return Expected({("keys.erased", seq)})
+
+
+def blob_of(raw, path: bytes) -> tuple[int, int]:
+    """A file's first content in the log: number of its blob, and the event that named it."""
+    sql = (
+        "SELECT f.new_blob, f.seq FROM file_change f JOIN path p ON p.number = f.path "
+        "WHERE p.path = ? ORDER BY f.seq LIMIT 1"
+    )
+    return raw.execute(sql, (path,)).fetchone()
+
+
+def swap_blobs(raw, store):
+    (one, seq), (two, _) = blob_of(raw, b"src/m3.py"), blob_of(raw, b"src/m4.py")
+    swap(raw, "blob_content", "content", "blob = ?", (one,), (two,))
+    return Expected({("blob.corrupt", seq)})
+
+
+def swap_names_of_blobs(raw, store):
+    (one, seq), (two, _) = blob_of(raw, b"src/m3.py"), blob_of(raw, b"src/m4.py")
+    swap(raw, "blob", "sha256", "number = ?", (one,), (two,))
+    return Expected({("blob.corrupt", seq), ("projection", seq)})
+
+
+def change_blob_bytes(raw, store):
+    number, seq = blob_of(raw, b"src/caf\xe9")
+    raw.execute("UPDATE blob_content SET content = ? WHERE blob = ?", (b"NON-utf-8 name", number))
+    return Expected({("blob.corrupt", seq)})
+
+
+def delete_blob_bytes(raw, store):
+    number, seq = blob_of(raw, b"src/caf\xe9")
+    raw.execute("DELETE FROM blob_content WHERE blob = ?", (number,))
+    return Expected({("blob.corrupt", seq)})
+
+
+def say_a_blob_was_recorded_by_hash_only(raw, store):
+    number, seq = blob_of(raw, b"src/caf\xe9")
+    raw.execute("UPDATE blob SET encoding = 'absent' WHERE number = ?", (number,))
+    return Expected({("blob.missing", seq)})
+
+
+def delete_a_blob(raw, store):
+    number, seq = blob_of(raw, b"src/caf\xe9")
+    raw.execute("DELETE FROM blob WHERE number = ?", (number,))
+    return Expected({("blob.missing", seq)})
+
+
+def large_file(raw, store):
+    number, seq = blob_of(raw, b"large.bin")
+    [(digest,)] = raw.execute("SELECT sha256 FROM blob WHERE number = ?", (number,)).fetchall()
+    return store.path.parent / "blobs" / digest.hex()[:2] / digest.hex()[2:], seq
+
+
+def change_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return Expected({("blob.corrupt", seq)})
+
+
+def cut_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    path.write_bytes(path.read_bytes()[:-100])
+    return Expected({("blob.corrupt", seq)})
+
+
+def delete_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    path.unlink()
+    return Expected({("blob.corrupt", seq)})
+
+
+def edit_a_tree_node(raw, store):
+    raw.execute("UPDATE tree_node SET hash = zeroblob(32) WHERE level = 8 AND position = 1")
+    return Expected({("tree.node", 257)}, quick=True)
+
+
+def delete_a_tree_node(raw, store):
+    raw.execute("DELETE FROM tree_node WHERE level = 8 AND position = 1")
+    return Expected({("tree.missing", 257)}, quick=True)
+
+
+def add_a_tree_node(raw, store):
+    raw.execute("INSERT INTO tree_node VALUES (1, 8, 2, zeroblob(32))")
+    return Expected({("tree.extra", None)}, quick=True)
+
+
+def forge_a_second_finish(raw, store):
+    seq = find_seq(raw, "call.finished")
+    envelope = json.loads(leaf_of(raw, seq))
+    fact = CallFinished(envelope["call_id"], envelope["tool"], "write", "error", None)
+    return Expected({("call.twice", forge(raw, store, fact, envelope["session"]))})
+
+
+def forge_a_finish_nobody_requested(raw, store):
+    fact = CallFinished("never", "t", "write", "ok", None)
+    return Expected({("call.twice", forge(raw, store, fact, "session-1"))})
+
+
+def move_an_event_to_another_log(raw, store):
+    raw.execute("INSERT INTO log (id) VALUES ('other')")
+    raw.execute("UPDATE event SET log = 2 WHERE seq = ?", (WHERE,))
+    return Expected({("event.missing", WHERE)}, quick=True)
+
+
+def rename_the_log(raw, store):
+    raw.execute("UPDATE log SET id = ?", ("f" * 32,))
+    store.log = "f" * 32
+    return Expected({("head.log", None), ("event.place", 1)}, quick=True)
+
+
+ATTACKS: tuple[Attack, ...] = (
+    edit_a_leaf,
+    edit_a_leaf_and_its_hash,
+    edit_a_leaf_its_hash_and_the_tree,
+    edit_a_hash,
+    make_a_leaf_unreadable,
+    delete_an_event,
+    delete_an_event_and_close_the_gap,
+    delete_many_events,
+    insert_an_event,
+    reorder_two_events,
+    replace_an_event,
+    truncate_the_tail,
+    truncate_the_tail_over_a_tree_node,
+    truncate_the_tail_and_the_tree,
+    rewrite_the_suffix,
+    rewrite_the_whole_log,
+    edit_an_id_column,
+    edit_a_kind_column,
+    swap_payloads_between_events,
+    edit_a_payload,
+    edit_a_salt,
+    delete_a_payload,
+    add_a_payload,
+    edit_a_key,
+    swap_two_contents_of_a_change,
+    delete_keys,
+    swap_blobs,
+    swap_names_of_blobs,
+    change_blob_bytes,
+    delete_blob_bytes,
+    say_a_blob_was_recorded_by_hash_only,
+    delete_a_blob,
+    change_a_large_file,
+    cut_a_large_file,
+    delete_a_large_file,
+    edit_a_tree_node,
+    delete_a_tree_node,
+    add_a_tree_node,
+    forge_a_second_finish,
+    forge_a_finish_nobody_requested,
+    move_an_event_to_another_log,
+    rename_the_log,
+)
+
+
+def codes(found: Verification) -> set[tuple[str, int | None]]:
+    exact = {(one.code, one.seq) for one in found.findings}
+    return exact | {(one.code, None) for one in found.findings}
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_tampering_is_found_and_located(store, attack):
+    with connect(store) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        expected = attack(unguarded(raw), store)
+    full, quick = store.verify(), store.verify(quick=True)
+    assert full.exit_code == 1
+    assert codes(full) >= expected.findings
+    assert all(one.message for one in full.findings)
+    if expected.quick:
+        assert quick.exit_code == 1
+        assert codes(quick) >= expected.findings
+    without = store.verify(heads=[], quick=True)
+    if expected.only_with_heads:
+        assert without.findings == ()
+        assert without.exit_code == 3
+        assert without.unanchored == without.size
+
+
+def test_an_old_copy_put_back_is_too_short_for_the_heads(master, store, tmp_path):
+    old = store.copy(tmp_path / "old")
+    with closing(store.open()) as database:
+        log = database.event_log(store.log)
+        log.append([Draft(SessionStarted("x"), "late", "agent:a")])
+        store.heads.append(log.tree_head())
+    assert store.verify().ok
+    shutil.rmtree(store.path.parent)
+    shutil.copytree(old.path.parent, store.path.parent)
+    found = store.verify()
+    assert [(one.code, one.seq) for one in found.findings] == [("log.short", found.size)]
+    assert found.exit_code == 1
+    assert found.anchored == found.size
+
+
+def test_a_log_started_over_is_not_the_one_the_heads_are_of(store, tmp_path):
+    again = record(tmp_path / "again" / "audit.db", 50)
+    found = again.verify(heads=store.heads)
+    assert {one.code for one in found.findings} == {"head.log"}
+    assert found.exit_code == 1 and found.anchored == 0
+
+
+PROJECTED = [
+    ("file_change", "UPDATE file_change SET new_mode = 33261 WHERE seq = :files"),
+    ("file_change", "DELETE FROM file_change WHERE seq = :files"),
+    ("file_change", "UPDATE file_change SET path = path + 1 WHERE seq = :files"),
+    ("file_change", "UPDATE path SET path = 'src/other' WHERE number = "
+     "(SELECT path FROM file_change WHERE seq = :files)"),
+    ("change_set", "UPDATE change_set SET actor = 'agent:b' WHERE seq = :files"),
+    ("change_set", "UPDATE change_set SET session = session + 1 WHERE seq = :files"),
+    ("call_change", "DELETE FROM call_change WHERE seq = :files"),
+    ("call", "UPDATE call SET status = 'error' WHERE finished = :finish"),
+    ("call", "UPDATE call SET session = session + 1 WHERE finished = :finish"),
+    ("call", "DELETE FROM call WHERE finished = :finish"),
+    ("session", "UPDATE session SET agent = 'x' WHERE id = 'session-2'"),
+    ("tree_entry", "UPDATE tree_entry SET size = size + 1 WHERE path = 9"),
+    ("tree_entry", "DELETE FROM tree_entry WHERE path = 9"),
+    ("checkpoint", "UPDATE checkpoint SET point = 1"),
+    ("rollup", "UPDATE rollup SET n = n + 1"),
+    ("revert", "INSERT INTO revert VALUES (1, :finish, 5)"),
+    ("workspace", "UPDATE workspace SET root = '/elsewhere'"),
+    ("keyframe", "INSERT INTO keyframe (log, seq, latest, listing) VALUES (1, 10, 0, x'00')"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "sql"), PROJECTED)
+def test_an_edited_projection_differs_from_the_log(store, table, sql):
+    with connect(store) as raw:
+        unguarded(raw)
+        files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
+        assert raw.execute(sql, {"files": files, "finish": finish}).rowcount > 0
+    found = store.verify()
+    assert found.exit_code == 1
+    assert {one.code for one in found.findings} == {"projection"}
+    told = [one for one in found.findings if f"projection {table} " in one.message]
+    assert told
+    if ":files" in sql:
+        assert files in {one.seq for one in told}
+    if ":finish" in sql:
+        assert any(one.seq is not None and finish - 10 <= one.seq <= finish for one in told)
+    assert store.verify(quick=True).ok
+
+
+# --- bits ---------------------------------------------------------------------------------
+
+
+def contents_of(path) -> dict[str, str]:
+    """A digest of every table's rows; the full-text index is not evidence and left out."""
+    found = {}
+    with closing(driver().connect(str(path))) as raw:
+        names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (name,) in names:
+            if not name.startswith("search"):
+                rows = raw.execute(f"SELECT * FROM {name}").fetchall()
+                found[name] = sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
+    return found
+
+
+def flip_bits(store: Recorded, seed: int, rounds: int) -> tuple[int, int]:
+    """How many single flips were found, and how many changed nothing that is stored."""
+    with connect(store) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raw.execute("PRAGMA journal_mode = DELETE")
+    whole = store.path.read_bytes()
+    good = contents_of(store.path)
+    chance = random.Random(seed)
+    found = harmless = 0
+    refused: list[AuditError] = []
+    for _ in range(rounds):
+        at, bit = chance.randrange(len(whole)), chance.randrange(8)
+        data = bytearray(whole)
+        data[at] ^= 1 << bit
+        for side in ("-wal", "-shm"):
+            store.path.with_name(store.path.name + side).unlink(missing_ok=True)
+        store.path.write_bytes(data)
+        try:
+            result = store.verify()
+        except AuditError as error:
+            refused.append(error)
+            continue
+        if result.findings:
+            assert result.exit_code in (1, 4)
+            found += 1
+        else:
+            assert contents_of(store.path) == good, f"seed {seed}: byte {at} bit {bit} not found"
+            harmless += 1
+    assert all(error.message and error.hint for error in refused)
+    return found + len(refused), harmless
+
+
+def test_flipped_bits_that_change_anything_stored_are_found(store):
+    found, harmless = flip_bits(store, 1, 40)
+    assert found > harmless
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(store):
+    # the seed stands in the message when a flip is not found
+    found, harmless = flip_bits(store, random.randrange(2**32), 500)
+    assert found > harmless
