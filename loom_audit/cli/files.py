@@ -1,13 +1,16 @@
 """Commands that look at files: diff, cat, ls, history, status."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loom_audit.cli.differences import below, print_differences, print_stat
 from loom_audit.cli.lines import call_line, change_lines, entry_line, history_line
+from loom_audit.cli.looking import event_id
 from loom_audit.cli.options import Invocation, command, is_point, point_text, workspace_path
 from loom_audit.cli.records import (
+    call_record,
     change_record,
     history_record,
     plain,
@@ -15,6 +18,7 @@ from loom_audit.cli.records import (
 )
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
 from loom_audit.model.display import visible_bytes, visible_path
+from loom_audit.model.events import Call
 
 if TYPE_CHECKING:
     from loom_audit.model.files import FileChange, FileState
@@ -235,13 +239,17 @@ def status(
                     "head": found.head,
                     "drift": [change_record(change) for change in found.drift],
                     "untracked": plain(found.untracked),
-                    "open_calls": plain(found.open_calls),
-                    "interrupted": plain(found.interrupted),
+                    "open_calls": _calls(workspace, found.open_calls),
+                    "interrupted": _calls(workspace, found.interrupted),
                 }
             )
         else:
             _print_status(at, workspace, found)
         return 1 if exit_code and anything else 0
+
+
+def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [call_record(call, event_id(workspace, call.seq or call.requested)) for call in calls]
 
 
 def _print_status(at: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:

@@ -111,7 +111,7 @@ def call_line(call: Call, *, width: int | None = None) -> Line:
 def _notes(call: Call) -> str:
     notes = []
     if call.changed:
-        notes.append("1 path" if call.changed == 1 else f"{call.changed} paths")
+        notes.append(counted(call.changed, "path"))
     if call.coverage.level != "full":
         notes.append(f"coverage {call.coverage.level}")
     if call.reverts:
@@ -182,24 +182,27 @@ def history_line(recorded: RecordedChange, *, path: bool) -> Line:
         f" {visible_path(recorded.change.path)}" if path else "",
         (_about(recorded.change), "dim"),
         f"  {one_line(who, 40)}",
-        (f"  {recorded.origin}", "dim"),
+        (f"  {recorded.origin}" if recorded.origin != who else "", "dim"),
     )
 
 
-def plan_lines(plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None) -> Iterator[Line]:
-    """A plan whole: what will change, what is left alone, what stops it, each with its reason.
+def plan_lines(
+    plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None, *, most: int | None = None
+) -> Iterator[Line]:
+    """A plan: what will change, what is left alone, what stops it, each with its reason.
 
-    `sessions` are the calls taken back by the session they belong to.
+    `sessions` are the calls taken back by the session they belong to; `most` bounds the lines
+    of what will change and what is there already.
     """
     yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
     for session, taken in (sessions or {}).items():
         yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
     if plan.changes:
         yield ("will change:",)
-        yield from change_lines(plan.changes, plan.moves)
+        yield from _bounded(list(change_lines(plan.changes, plan.moves)), most)
     if plan.already:
         yield ("already there:",)
-        yield from ((f"  {visible_path(path)}",) for path in plan.already)
+        yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
     for title, notes, style in (
         ("kept because it came from outside or later:", plan.kept, "cyan"),
         ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
@@ -210,6 +213,17 @@ def plan_lines(plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None) 
             yield from (note_line(note) for note in notes)
     if not (plan.changes or plan.blocked):
         yield ("nothing on disk will change",)
+
+
+def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
+    yield from lines[:most]
+    if most is not None and len(lines) > most:
+        yield ((f"  and {len(lines) - most} more; --dry-run lists them all", "dim"),)
+
+
+def counted(n: int, what: str) -> str:
+    """A number with its noun: `1 call`, `2 calls`."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def note_line(note: Note) -> Line:
@@ -225,6 +239,14 @@ def entry_line(path: str, state: FileState) -> Line:
     tail = "/" if state.kind == "directory" else ""
     style: Style = "cyan" if state.kind != "file" else ""
     return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))
+
+
+def result_lines(result: Any) -> list[str]:
+    """A tool's result without what is said elsewhere: the paths, the success, empty fields."""
+    if not isinstance(result, dict):
+        return value_lines(result)
+    told = {"files_changed", "success"}
+    return value_lines({k: v for k, v in result.items() if k not in told and v not in (None, "")})
 
 
 def value_lines(value: Any, indent: str = "  ") -> list[str]:

@@ -9,9 +9,11 @@ from loom_audit.cli.differences import difference, print_difference
 from loom_audit.cli.lines import (
     call_line,
     change_lines,
+    counted,
     event_line,
     local_time,
     numbers,
+    result_lines,
     value_lines,
 )
 from loom_audit.cli.options import Invocation, command, point_text, read_time, workspace_path
@@ -252,9 +254,13 @@ def show(
         if detail.decision is not None:
             decided = detail.decision
             at.output.line("decided    ", f"{decided.decision} by {decided.by} {decided.reason}")
-        for title, value in (("arguments", detail.arguments), ("result", detail.result)):
+        shown = (
+            ("arguments", value_lines(detail.arguments)),
+            ("result", result_lines(detail.result)),
+        )
+        for title, lines in shown:
             at.output.line((f"{title}:", "bold"))
-            for line in value_lines(value):
+            for line in lines:
                 at.output.marked(line, "")
         if detail.changes:
             at.output.line(("changes:", "bold"))
@@ -328,10 +334,11 @@ def session(
 
 def _print_session(at: Invocation, session: Session) -> None:
     errors = f", {session.errors} failed" if session.errors else ""
+    done = f"{counted(session.calls, 'call')}{errors}, {counted(session.files, 'file')}"
     at.output.line(
         (session.id, "bold"),
         f"  {local_time(session.started_at)}  ",
         one_line(session.agent, 40),
-        f"  {session.status}  {session.calls} calls{errors}, {session.files} files",
+        f"  {session.status}  {done}",
         f"  {one_line(session.title, 80)}" if session.title else "",
     )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from loom_audit.cli import exits
-from loom_audit.cli.lines import call_line, plan_lines
+from loom_audit.cli.lines import call_line, counted, plan_lines
+from loom_audit.cli.looking import event_id
 from loom_audit.cli.options import (
     ChooseOption,
     DryRunOption,
@@ -18,7 +19,7 @@ from loom_audit.cli.options import (
     workspace_path,
 )
 from loom_audit.cli.progress import progress
-from loom_audit.cli.records import plain, plan_record
+from loom_audit.cli.records import call_record, plan_record
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.display import visible_path
 from loom_audit.model.planning import Plan
@@ -32,6 +33,10 @@ SessionOption = Annotated[
 ]
 
 _CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: "", exits.CORRUPT: ""}
+
+
+MOST_LINES = 50
+"""Of what a plan changes when it is carried out; a dry run lists everything."""
 
 
 def add(app: typer.Typer) -> None:
@@ -163,7 +168,8 @@ def _settle(
     out = at.output
     record = plan_record(plan) | {"carried_out": False, "call": None, "changed": []}
     if not out.json:
-        out.lines(plan_lines(plan, _sessions(workspace, plan)))
+        most = None if dry_run else MOST_LINES
+        out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
     if dry_run:
         if out.json:
             out.record(record)
@@ -184,10 +190,12 @@ def _settle(
         count = len(result.changed)
         out.line(
             (f"{plan.verb} is call {result.call.seq}", "green"),
-            f": {count} {'path' if count == 1 else 'paths'} changed",
+            f": {counted(count, 'path')} changed",
         )
-        if plan.verb != "redo":
+        if plan.verb == "undo":
             out.note("`loom-audit redo` brings it back")
+        elif plan.verb != "redo":
+            out.note("`loom-audit undo` takes it back")
     return exits.OK
 
 
@@ -247,9 +255,23 @@ def recover(
     with at.workspace() as workspace:
         recovered = workspace.recover(mode)
         for one in recovered:
+            number = one.call.seq or one.call.requested
             if at.output.json:
-                at.output.record(plain(one))
-            else:
-                at.output.line(*call_line(one.call, width=at.output.width))
+                at.output.record(
+                    {
+                        "call": call_record(one.call, event_id(workspace, number)),
+                        "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
+                        "waiting": one.waiting,
+                    }
+                )
+                continue
+            at.output.line(*call_line(one.call, width=at.output.width))
+            for path, outcome in one.outcomes:
+                at.output.line(f"  {visible_path(path)}: {outcome}")
         if not recovered:
             at.output.note("nothing to recover")
+        if any(one.waiting for one in recovered):
+            raise Conflict(
+                "an interrupted change waits for a decision",
+                hint="`loom-audit recover --continue` finishes it, `--abandon` leaves it as it is.",
+            )

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.cli.conftest import Shell, walk
+from tests.cli.shells import Shell, walk
 
 
 def test_a_recorded_session_can_be_seen_compared_undone_and_redone(real: Shell) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
 from tests.cli.hostile import CORPUS, dangerous
+from tests.cli.shells import Shell
 
 NAMES = [
     name.encode("utf-8", "surrogateescape")

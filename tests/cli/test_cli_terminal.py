@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.cli.conftest import Shell
+from tests.cli.shells import Shell
 
 
 def at_terminal(shell: Shell, *arguments: str, answer: bytes = b"") -> tuple[int, str]:
