@@ -1,7 +1,6 @@
 """The timeline of calls and the page of one call."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +12,15 @@ from loom_audit.history.timeline import CallDetail, Timeline
 from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
 from loom_audit.session import AuditedWorkspace
-from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
+from loom_audit.web.diffs import Slice, joined, view_changes
+from loom_audit.web.listing import FILTERS, list_calls
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.places import Here, Query, Render, number
 from loom_audit.web.urls import Fields, address, first, unquoted
 
 router = APIRouter()
-ROWS = 100
 VALUE_CHARACTERS = 20_000
 STATUSES = ("ok", "error", "denied", "timeout", "cancelled", "interrupted", "open")
-FILTERS = ("tool", "status", "path")
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """One page of calls, newest first, with the seqs from which the neighbours start."""
-
-    calls: Sequence[Call]
-    older: int | None
-    newer: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +49,15 @@ def call(request: Request, here: Here, seq: int, query: Query, pages: Render) ->
     detail = here.timeline.call(seq)
     wanted = first(query, "diff") or None
     start = number(query, "from") or 0
-    shown, total = joined(detail.changes, detail.moves)
+    shown = joined(detail.changes, detail.moves)
+    part = Slice(len(detail.changes), len(shown), start)
     if wanted is not None and not any(change.path == wanted for change, _ in shown):
         raise InvalidArguments(f"call {seq} did not change {wanted}")
     views = view_changes(
         detail.changes, here.timeline.content, moves=detail.moves, wanted=wanted, start=start
     )
     base = address("w", here.id, "c", detail.call.seq or detail.call.requested)
-    values: dict[str, Any] = {"workspace": here, "views": views, "total": total, "base": base}
+    values: dict[str, Any] = {"workspace": here, "views": views, "part": part, "base": base}
     if wants_fragment(request) and wanted is not None:
         view = next(view for view in views if view.path == wanted)
         return pages.fragment(
@@ -91,8 +81,6 @@ def call(request: Request, here: Here, seq: int, query: Query, pages: Render) ->
         output=output_of(detail),
         older=older,
         newer=newer,
-        start=start,
-        next_start=start + FILES_PER_PAGE if start + FILES_PER_PAGE < total else None,
         here="calls",
     )
 
@@ -127,30 +115,6 @@ def _listing(
         statuses=STATUSES,
         here="calls",
     )
-
-
-def list_calls(timeline: Timeline, query: Fields, session: str | None) -> Listing:
-    """A page of calls by `before` or `after` (seqs of requests) and the filters."""
-    before, after = number(query, "before"), number(query, "after")
-    wanted = CallFilter(
-        after=after or 0,
-        before=before,
-        session=session,
-        tool=first(query, "tool") or None,
-        status=first(query, "status") or None,
-        path=first(query, "path").strip("/") or None,
-        newest_first=after is None,
-        limit=ROWS + 1,
-    )
-    found = timeline.calls(wanted)
-    more, calls = len(found) > ROWS, list(found[:ROWS])
-    if after is not None:
-        calls.reverse()
-        return Listing(
-            calls, calls[-1].requested if calls else None, calls[0].requested if more else None
-        )
-    newer = calls[0].requested if calls and before is not None else None
-    return Listing(calls, calls[-1].requested if more else None, newer)
 
 
 def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:

@@ -39,6 +39,26 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Which of the listed changes a page shows: `count` paths changed, `listed` have a heading."""
+
+    count: int
+    listed: int
+    start: int
+
+    @property
+    def next(self) -> int | None:
+        """Where the next page starts."""
+        after = self.start + FILES_PER_PAGE
+        return after if after < self.listed else None
+
+    @property
+    def left(self) -> int:
+        """How many are on later pages."""
+        return max(0, self.listed - self.start - FILES_PER_PAGE)
+
+
+@dataclass(frozen=True, slots=True)
 class FileView:
     """A change ready to show; `added` and `removed` are None where nothing was compared."""
 
@@ -66,7 +86,7 @@ def view_changes(
     start: int = 0,
 ) -> tuple[FileView, ...]:
     """The views of one page of changes; `wanted` is the path whose diff was asked for."""
-    shown, _ = joined(changes, moves)
+    shown = joined(changes, moves)
     views: list[FileView] = []
     spent = 0
     for change, source in shown[start : start + FILES_PER_PAGE]:
@@ -81,8 +101,8 @@ def view_changes(
 
 def joined(
     changes: Sequence[FileChange], moves: Iterable[Move]
-) -> tuple[list[tuple[FileChange, str | None]], int]:
-    """Changes with what they were moved from, and how many there are.
+) -> list[tuple[FileChange, str | None]]:
+    """The changes worth a heading of their own, with what they were moved from.
 
     A rename's deletion is folded into its creation; folders are left out where a path in them
     changed too, since that says the same.
@@ -104,7 +124,7 @@ def joined(
         source = source_of.get(change.path)
         before = by_path[source].before if source else change.before
         kept.append((FileChange(change.path, before, change.after), source))
-    return kept, len(kept)
+    return kept
 
 
 def view_change(

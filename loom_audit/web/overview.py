@@ -3,7 +3,10 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
+from loom_audit.session import AuditedWorkspace
+from loom_audit.web.listing import Listing, OutsideRow, outside_between
 from loom_audit.web.places import Here, Query, Render, Store, number
 from loom_audit.web.urls import address
 
@@ -37,7 +40,14 @@ def workspace(request: Request, here: Here, query: Query, pages: Render) -> Resp
         sessions=sessions[:SESSIONS],
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
-        calls=() if before else here.timeline.calls(CallFilter(limit=LAST_CALLS)),
+        rows=() if before else last_rows(here),
         open_calls=() if before else here.timeline.open_calls(),
         checkpoints=() if before else here.timeline.checkpoints(),
     )
+
+
+def last_rows(here: AuditedWorkspace) -> list[Call | OutsideRow]:
+    """The newest calls, and what came from outside since the first of them."""
+    calls = here.timeline.calls(CallFilter(limit=LAST_CALLS))
+    low = calls[-1].requested if calls else 0
+    return Listing(calls, None, None, outside_between(here.timeline, low, None)).rows[:LAST_CALLS]

@@ -14,7 +14,7 @@ from loom_audit.model.events import BaselineFinished
 from loom_audit.model.files import FileState, Tree
 from loom_audit.ports import EventFilter
 from loom_audit.session import AuditedWorkspace
-from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
+from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.places import Here, Query, Render, number
 from loom_audit.web.urls import address, first, quoted, unquoted
@@ -145,7 +145,6 @@ def compare(request: Request, here: Here, points: str, query: Query, pages: Rend
         if view is None:
             raise InvalidArguments(f"{wanted} is the same at both points")
         return pages.fragment(request, "compare.html", "file", **values, view=view)
-    total = joined(changes, ())[1]
     return pages.page(
         request,
         "compare.html",
@@ -153,9 +152,7 @@ def compare(request: Request, here: Here, points: str, query: Query, pages: Rend
         old_name=old_name,
         new_name=new_name,
         views=views,
-        total=total,
-        start=start,
-        next_start=start + FILES_PER_PAGE if start + FILES_PER_PAGE < total else None,
+        part=Slice(len(changes), len(joined(changes, ())), start),
         here="compare",
     )
 

@@ -12,7 +12,7 @@ from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
 from loom_audit.session import AuditedWorkspace, person
-from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_changes
+from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.places import Form, Here, Query, Render, number
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
@@ -153,7 +153,7 @@ def _show(
 
     start, wanted = number(fields, "from") or 0, first(fields, "diff") or None
     views = view_changes(plan.changes, content, moves=plan.moves, wanted=wanted, start=start)
-    total = joined(plan.changes, plan.moves)[1]
+    part = Slice(len(plan.changes), len(joined(plan.changes, plan.moves)), start)
     status = 409 if problem else 200
     base = address("w", here.id, "plan", query=wish.fields)
     values: dict[str, Any] = {"workspace": here, "base": base, "wish": wish, "plan": plan}
@@ -168,9 +168,7 @@ def _show(
         status,
         **values,
         views=views,
-        total=total,
-        start=start,
-        next_start=start + FILES_PER_PAGE if start + FILES_PER_PAGE < total else None,
+        part=part,
         identity=identity(plan),
         person=person(),
         problem=problem,

@@ -173,7 +173,7 @@ def test_filtering_by_form(standing, looking: Watch) -> None:
 
 
 def test_older_calls_are_reached(standing, looking: Watch, monkeypatch, scripted) -> None:
-    monkeypatch.setattr("loom_audit.web.calls.ROWS", 4)
+    monkeypatch.setattr("loom_audit.web.listing.ROWS", 4)
     looking.go(f"{standing.url}/calls")
     looking.page.get_by_role("link", name="Older calls").click()
     oldest_here = looking.page.locator(f"tr#c{standing.numbers['big']}")

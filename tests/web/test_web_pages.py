@@ -133,7 +133,7 @@ def test_an_empty_answer_says_what_to_do(standing, reader: TestClient) -> None:
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
     standing, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.calls.ROWS", 3)
+    monkeypatch.setattr("loom_audit.web.listing.ROWS", 3)
     url = f"{standing.url}/calls"
     whole = [call.seq for call in standing.workspace.timeline.calls()]
 
@@ -151,6 +151,23 @@ def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
     oldest = standing.workspace.timeline.calls()[-1].requested
     up = walk("Newer", f"{url}?after={oldest - 1}")
     assert list(chain.from_iterable(reversed(up))) == whole
+
+
+def test_what_came_from_outside_stands_once_between_the_calls(
+    standing, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.web.listing.ROWS", 1)
+    found, where = [], f"{standing.url}/calls"
+    while where:
+        text = reader.get(where).text
+        found += re.findall(r'<tr id="([co]\d+)"', text)
+        match = re.search(r'<a href="([^"]+)"[^>]*>Older calls', text)
+        where = html.unescape(match.group(1)) if match else ""
+    assert len([row for row in found if row.startswith("o")]) == 1
+    assert len(found) == len(set(found))
+    assert found[1].startswith("o"), "before the command that found it, after all others"
+    only = reader.get(f"{standing.url}/calls?tool=shell_execute").text
+    assert 'id="o' not in only
 
 
 def test_a_fragment_is_a_part_of_the_page(standing, reader: TestClient) -> None:
