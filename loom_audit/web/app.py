@@ -1,5 +1,6 @@
 """The dashboard: `create_app` for a server of your own, `serve` for this machine."""
 
+import socket
 import webbrowser
 from http import HTTPStatus
 
@@ -10,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
 from loom_audit.session import AuditStore
 from loom_audit.web import calls, checking, overview, points, undoing
 from loom_audit.web.assets import assets
@@ -47,7 +48,8 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
 def serve(
     store: AuditStore, port: int = PORT, open: bool = False, *, host: str = "127.0.0.1"
 ) -> None:
-    """Serve the dashboard on loopback until interrupted; InvalidArguments for another address.
+    """Serve the dashboard on loopback until interrupted; InvalidArguments for another address,
+    StorageFailed when the port is taken; port 0 takes a free one.
 
     `open` shows it in the person's browser.
     """
@@ -56,21 +58,33 @@ def serve(
             f"the dashboard is served on loopback only, not on {host}",
             hint="It has no login. From elsewhere, use `ssh -L 8642:127.0.0.1:8642 HOST`.",
         )
-    app = create_app(store, port=port)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=3,
+    with _listen(host, port) as listening:
+        port = listening.getsockname()[1]
+        app = create_app(store, port=port)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=3,
+            )
         )
-    )
-    if open:
-        webbrowser.open(f"http://127.0.0.1:{port}/")
-    server.run()
+        if open:
+            webbrowser.open(f"http://{'[::1]' if host == '::1' else host}:{port}/")
+        server.run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket, so that a browser opened now is answered as soon as we run."""
+    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="Another dashboard may be running there; give another port with `--port`.",
+        ) from None
 
 
 def healthz() -> Response:

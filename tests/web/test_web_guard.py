@@ -1,9 +1,11 @@
 """Who may ask, and what every answer carries. Each refusal is one of the known attacks."""
 
+import socket
+
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import InvalidArguments, StorageFailed
 from loom_audit.web.app import serve
 from loom_audit.web.guard import hosts
 
@@ -136,6 +138,15 @@ def test_it_is_served_on_loopback_only(standing, host: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         serve(standing.store, port=PORT, host=host)
     assert "ssh -L" in refused.value.hint
+
+
+def test_a_port_that_is_taken_is_named(standing) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StorageFailed) as refused:
+            serve(standing.store, port=port)
+    assert str(port) in refused.value.message
+    assert "--port" in refused.value.hint
 
 
 @pytest.mark.parametrize(
