@@ -82,7 +82,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise StorageFailed(
-            f"cannot listen on {host}:{port}: {error.strerror}",
+            f"cannot listen on {host}:{port}: {str(error.strerror).partition(' (')[0]}",
             hint="Another dashboard may be running there; give another port with `--port`.",
         ) from None
 
