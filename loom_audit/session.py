@@ -274,10 +274,15 @@ class Session:
         self.agent = agent
         self.title = title
         self.workspace = workspace
-        self.registry = registry or builtin_registry()
+        self._registry = registry
         self.gate: ApprovalGate = gate or AllowAll()
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
         self._closing = ExitStack()
+
+    @functools.cached_property
+    def registry(self) -> ToolRegistry:
+        """The tools that can be called, by default every bundled one."""
+        return self._registry or builtin_registry()
 
     def __enter__(self) -> "Session":
         at = self.workspace.at

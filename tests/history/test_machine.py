@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -147,7 +147,7 @@ class Machine(RuleBasedStateMachine):
         expected, clash = now, False
         for step in reversed(steps):
             expected, clashes = taken_back(step, expected)
-            clash = clash or clashes
+            clash = clash or clashes or self.moved_on(step)
         if plan.blocked:
             assert clash, (verb, plan.blocked)
             with pytest.raises(AuditError):
@@ -161,6 +161,17 @@ class Machine(RuleBasedStateMachine):
         kind = verb
         self.steps.append(Step(self.workspace.log.head(), kind, now, after, takes=steps))
         self.mark()
+
+    def moved_on(self, step: Step) -> bool:
+        """Whether a later step that still stands, or somebody outside, touched the same paths.
+
+        Then the answer depends on what is the same file as what, and only its safety is asked.
+        """
+        mine = changed_paths(step)
+        later = [s for s in self.steps if s.number > step.number and not s.undone]
+        return any(mine & changed_paths(s) for s in later if s.kind not in ("undo", "redo")) or any(
+            seq >= step.number for seq in self.outside_since
+        )
 
     @precondition(lambda self: any(undoable(step) for step in self.steps))
     @rule()
@@ -222,6 +233,11 @@ class Machine(RuleBasedStateMachine):
         assert got == wanted, differences(got, wanted)
 
 
+def changed_paths(step: Step) -> set[bytes]:
+    both = step.before.keys() | step.after.keys()
+    return {path for path in both if step.before.get(path) != step.after.get(path)}
+
+
 def undoable(step: Step) -> bool:
     return step.changed and not step.undone and step.kind not in ("undo", "redo")
 
@@ -254,4 +270,5 @@ TestMachine.settings = settings(
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
