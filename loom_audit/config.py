@@ -1,5 +1,6 @@
 """Settings from LOOM_AUDIT_* and flags."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
     url = url or given.get("LOOM_AUDIT_STORE") or f"sqlite:///{home / 'audit.db'}"
     if "://" not in url:
         url = f"sqlite:///{Path(url).expanduser().absolute()}"
-    return Settings(url, _folder(url, home), heads)
+    # One folder a store: a log that is missing from it must not be looked for in another.
+    name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Settings(url, _folder(url, home), heads / name)
 
 
 def _folder(url: str, home: Path) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import append_head, read_heads
+from loom_audit.disk.heads import append_head, kept_logs, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.roots import check_root
@@ -20,6 +20,7 @@ from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner
 from loom_audit.sandbox import open_runner
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
+from loom_audit.sql.evidence import SqlEvidence, open_evidence
 
 __all__ = ["Store", "WorkspaceEntry", "open_store"]
 
@@ -122,6 +123,14 @@ class Store:
 
     def kept_heads(self, id: str) -> Sequence[TreeHead]:
         return read_heads(self.settings.heads, id)
+
+    def missing_logs(self) -> Sequence[str]:
+        """Logs that heads were kept of and that the store does not hold."""
+        return sorted(set(kept_logs(self.settings.heads)) - set(self.database.logs()))
+
+    def evidence(self, id: str) -> SqlEvidence:
+        """What the tables of one log hold, as it lies there; to be closed."""
+        return open_evidence(self.database, id)
 
     def close(self) -> None:
         self.database.close()

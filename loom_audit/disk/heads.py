@@ -50,3 +50,8 @@ def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
     """The heads kept of a log, oldest first; none when there is no file."""
     file = folder / f"{log}.heads"
     return parse_heads(file.read_text("utf-8", "replace")) if file.exists() else []
+
+
+def kept_logs(folder: Path) -> Sequence[str]:
+    """The ids of the logs that heads are kept of."""
+    return sorted(file.stem for file in folder.glob("*.heads"))

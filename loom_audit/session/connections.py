@@ -1,0 +1,40 @@
+"""Where registries that were given no store record to."""
+
+import atexit
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from loom_audit.history.recorder import Recorder
+from loom_audit.session.run import Session
+from loom_audit.session.store import AuditStore, open_store
+
+
+class Connections:
+    """Recorders of the default store for registries that were given none.
+
+    One session per workspace and process, ended when the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._store: AuditStore | None = None
+        self._sessions: dict[str, Session] = {}
+        self._opening = threading.Lock()
+        atexit.register(self.close)
+
+    @contextmanager
+    def __call__(self, path: Path) -> Iterator[Recorder]:
+        """The recorder of the workspace at the path, which is attached when it is not yet."""
+        key = str(path.absolute())
+        with self._opening:
+            if key not in self._sessions:
+                if self._store is None:
+                    self._store = self._open.enter_context(open_store())
+                session = self._store.attach(path).session("registry")
+                self._sessions[key] = self._open.enter_context(session)
+        yield self._sessions[key].recorder
+
+    def close(self) -> None:
+        self._open.close()

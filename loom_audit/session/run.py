@@ -1,0 +1,131 @@
+"""One agent run, recorded: tool calls, blocks of code, decorated functions."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from uuid import uuid4
+
+from loom_audit.errors import Conflict
+from loom_audit.history.attachment import session_lock
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.history.recovery import recover
+from loom_audit.model.events import (
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.tools.approval import AllowAll, ApprovalGate
+from loom_audit.tools.builtin import builtin_registry
+from loom_audit.tools.call import call_tool
+from loom_audit.tools.registry import ToolRegistry
+from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.values import as_far_as_possible
+
+if TYPE_CHECKING:
+    from loom_audit.session.workspace import AuditedWorkspace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Session:
+    """One agent run. While it is open its process holds an OS lock that says so."""
+
+    def __init__(
+        self,
+        workspace: "AuditedWorkspace",
+        agent: str,
+        actor: str,
+        title: str,
+        registry: ToolRegistry | None,
+        gate: ApprovalGate | None,
+    ) -> None:
+        self.id = uuid4().hex
+        self.agent = agent
+        self.title = title
+        self.workspace = workspace
+        self._registry = registry
+        self.gate: ApprovalGate = gate or AllowAll()
+        self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
+        self._closing = ExitStack()
+
+    @functools.cached_property
+    def registry(self) -> ToolRegistry:
+        """The tools that can be called, by default every bundled one."""
+        return self._registry or builtin_registry()
+
+    def __enter__(self) -> "Session":
+        at = self.workspace.at
+        for one in recover(at):
+            if one.waiting:
+                raise Conflict(
+                    f"an interrupted {one.call.tool} waits for a decision",
+                    hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
+                )
+        self._closing.callback(at.lock.keep(session_lock(self.id)))
+        try:
+            self.recorder.note(SessionStarted(self.agent, self.title))
+        except BaseException:
+            self._closing.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        with self._closing:
+            self.recorder.note(SessionEnded("failed" if error else "completed"))
+            self.workspace._parts.keep_head(self.workspace.head())
+
+    async def call(self, tool: str, arguments: Any, *, call_id: str | None = None) -> ToolResult:
+        """Call a tool. Every failure is a result, and on record."""
+        return await call_tool(
+            self.registry,
+            self.gate,
+            self.recorder,
+            tool,
+            arguments,
+            call_id=call_id,
+            runner=self.workspace.at.runner,
+        )
+
+    @contextmanager
+    def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:
+        """Record the block as one call, with every file change made during it."""
+        call = self.recorder.begin(
+            name, as_far_as_possible(arguments or {}), "execute", call_id=uuid4().hex
+        )
+        try:
+            with call.captured(final=True):
+                yield call
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}"
+            failure = {"code": "EXECUTION_ERROR", "message": message}
+            call.finish("error", {"success": False, "error": failure})
+            raise
+        call.finish("ok", {"success": True, "files_changed": list(call.files_changed)})
+
+    def tool(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Record every call of a Python function, with its arguments and file changes."""
+        signature = inspect.signature(function)
+
+        def arguments_of(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            return dict(signature.bind(*args, **kwargs).arguments)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def recorded_async(*args: Any, **kwargs: Any) -> Any:
+                with self.recording(function.__name__, arguments_of(*args, **kwargs)):
+                    return await function(*args, **kwargs)
+
+            return recorded_async  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.recording(function.__name__, arguments_of(*args, **kwargs)):
+                return function(*args, **kwargs)
+
+        return recorded
