@@ -4,17 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shells import Shell
+from tests.cli.shells import Shell, new_shell
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """A workspace with two files, not yet under audit."""
-    workspace, home = tmp_path / "work", tmp_path / "home"
-    (workspace / "src").mkdir(parents=True)
-    (workspace / "a.txt").write_text("one\ntwo\nthree\n")
-    (workspace / "src" / "app.py").write_text("print('hello')\n")
-    return Shell(workspace, home)
+    return new_shell(tmp_path)
 
 
 @pytest.fixture

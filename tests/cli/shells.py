@@ -146,3 +146,12 @@ def walk(root: Path) -> dict[str, tuple[str, int, bytes]]:
             else:
                 found[key] = ("file", stat.st_mode & 0o7777, Path(os.fsdecode(path)).read_bytes())
     return found
+
+
+def new_shell(folder: Path) -> Shell:
+    """A workspace with two files, not yet under audit, and an empty data folder."""
+    workspace = folder / "work"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "a.txt").write_text("one\ntwo\nthree\n")
+    (workspace / "src" / "app.py").write_text("print('hello')\n")
+    return Shell(workspace, folder / "home")

@@ -1,0 +1,85 @@
+"""verify and head: what they find, what they print, how they end."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shells import Shell
+
+
+@pytest.fixture
+def recorded(audited: Shell) -> Shell:
+    """A workspace with three calls on record, and heads kept of them."""
+    audited.call("write_file", path="b.txt", content="one\n")
+    audited.call("edit_file", path="b.txt", old_str="one", new_str="two")
+    audited.call("delete_file", path="a.txt")
+    return audited
+
+
+def tamper(shell: Shell, *statements: str, values: Sequence[object] = ()) -> None:
+    """What somebody with write access to the database file can do."""
+    with closing(sqlite3.connect(shell.home / "audit.db")) as raw:
+        names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in names:
+            raw.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            raw.execute(statement, values)
+        raw.commit()
+
+
+def test_an_untouched_log_is_ok_and_anchored_by_the_heads_kept(recorded: Shell) -> None:
+    found = recorded("verify")
+    assert found.text.endswith("ok\n")
+    (record,) = recorded.records("verify")
+    assert (record["exit_code"], record["findings"], record["unanchored"]) == (0, [], 0)
+    assert record["size"] == len(recorded.records("log", "--events", "-n", "0"))
+    (head,) = recorded.records("head")
+    assert (head["size"], head["root"]) == (record["size"], record["root"])
+
+
+def test_events_after_the_last_head_kept_are_unanchored(recorded: Shell) -> None:
+    recorded("checkpoint", "later")
+    (record,) = recorded.records("verify", code=3)
+    assert (record["findings"], record["unanchored"]) == ([], 1)
+    assert "not vouched for" in recorded("verify", code=3).text
+
+
+def test_a_head_printed_earlier_vouches_for_its_events(recorded: Shell, tmp_path: Path) -> None:
+    recorded("checkpoint", "later")
+    heads = tmp_path / "heads.txt"
+    heads.write_text(recorded("head").text)
+    assert recorded("verify", "--against", str(heads)).text.endswith("ok\n")
+    assert recorded("verify", "--against", "-", stdin=heads.read_bytes())
+
+
+def test_an_altered_event_is_tampered_and_named(recorded: Shell) -> None:
+    tamper(recorded, "UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = 5")
+    (record,) = recorded.records("verify", code=1)
+    assert 5 in {finding["seq"] for finding in record["findings"]}
+    assert "event 5: " in recorded("verify", "--quick", code=1).text
+
+
+def test_a_log_cut_off_at_its_end_is_found_by_the_heads_kept(recorded: Shell) -> None:
+    tamper(
+        recorded,
+        "DELETE FROM event WHERE seq > 6",
+        "DELETE FROM payload WHERE seq > 6",
+    )
+    assert recorded("verify", code=1)
+
+
+def test_verify_reads_a_sample_when_asked(recorded: Shell) -> None:
+    (record,) = recorded.records("verify", "--sample", "3")
+    assert record["checked"]["sampled"] == 3
+
+
+def test_a_file_without_heads_of_this_log_cannot_be_compared_with(
+    recorded: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "none.txt").write_text("loom-audit-head v1 other 3 " + "0" * 64 + "\n")
+    refused = recorded("verify", "--against", str(tmp_path / "none.txt"), code=4)
+    assert "hint: " in refused.errors
+    assert recorded("verify", "--against", str(tmp_path / "absent.txt"), code=4).errors
