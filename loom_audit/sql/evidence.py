@@ -16,6 +16,7 @@ from loom_audit.sql.comparison import Scratch
 from loom_audit.sql.database import Database
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import unpack, unpack_id
 
@@ -33,6 +34,15 @@ _PARTS = (
 )
 _NODES = "SELECT level, position, hash FROM tree_node WHERE log = ? ORDER BY level, position"
 
+_ODD_BLOBS = (
+    "SELECT b.number, b.sha256 FROM blob b LEFT JOIN blob base ON base.number = b.base "
+    "LEFT JOIN blob_content c ON c.blob = b.number WHERE length(b.sha256) <> 32 "
+    "OR b.large NOT IN (0, 1) OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0)) "
+    "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0)) "
+    "OR b.version & (b.version - 1) <> coalesce(base.version, 0) "
+    "OR (b.base IS NULL) <> (b.version = 0)"
+)
+
 
 class SqlEvidence:
     """The rows of one log as of one moment. To be closed; used by one thread."""
@@ -41,6 +51,7 @@ class SqlEvidence:
         self._log = log
         self._closing = ExitStack()
         self._blobs = SqlBlobStore(connections, blob_folder)
+        self._large = LargeObjects(blob_folder)
         self._closing.callback(self._blobs.close)
         try:
             self._raw = self._open(connections.path)
@@ -146,10 +157,15 @@ class SqlEvidence:
         return self._blobs.get(BlobId((part.digest or b"").hex()))
 
     def damage(self) -> Iterator[str]:
-        """SQLite's own integrity_check, at most 100 lines."""
+        """SQLite's own integrity_check, at most 100 lines, and how blobs say they are stored."""
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
                 yield text
+        for number, digest in self._rows(_ODD_BLOBS):
+            yield f"what is said of how content {number} ({digest.hex()}) is stored is not so"
+        for digest, stored in self._rows("SELECT sha256, stored FROM blob WHERE large = 1"):
+            if _file_size(self._large.path(digest)) not in (stored, None):
+                yield f"the file of content {digest.hex()} is not {stored} bytes long"
 
     def close(self) -> None:
         self._closing.close()
@@ -166,6 +182,14 @@ class SqlEvidence:
                 yield batch
         except driver().Error as error:
             raise _failed(error) from error
+
+
+def _file_size(path: str) -> int | None:
+    """Bytes of the file; None when it cannot be looked at, which reading it will tell."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return None
 
 
 def _failed(error: Exception) -> StorageFailed:
