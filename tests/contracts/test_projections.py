@@ -1,0 +1,594 @@
+"""What every set of projections says of a log, and that the SQL ones say what a naive fold does."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from loom_audit.errors import NotFound
+from loom_audit.model.events import (
+    BaselineFinished,
+    CallFinished,
+    CallRequested,
+    CheckpointMarked,
+    Coverage,
+    FilesChanged,
+    ScopeAccepted,
+    SessionEnded,
+    WorkspaceAttached,
+)
+from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.ports import CallFilter
+from loom_audit.sql import keyframes
+from loom_audit.sql.engine import connect
+from loom_audit.sql.keyframes import pack_listing, unpack_listing
+from loom_audit.sql.projections import SqlProjections
+from loom_audit.sql.summaries import failure, summarize
+from loom_audit.sql.tables import PROJECTIONS
+from loom_audit.testing import MemoryBlobStore, MemoryEventLog, MemoryProjections
+from tests.contracts.stores import (
+    DIRECTORY,
+    KINDS,
+    START,
+    UNKNOWN,
+    Opened,
+    SetClock,
+    draft,
+    open_kind,
+    open_sqlite,
+    started,
+    symlink,
+)
+
+
+@pytest.fixture(params=KINDS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    found = open_kind(request.param, tmp_path)
+    yield found
+    if found.database:
+        found.database.close()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Opened]:
+    found = open_sqlite(tmp_path)
+    yield found
+    assert found.database
+    found.database.close()
+
+
+def rebuild(opened: Opened) -> int:
+    assert isinstance(opened.projections, SqlProjections)
+    return opened.projections.rebuild()
+
+
+# --- trees and changes --------------------------------------------------------------------
+
+
+def test_an_empty_log_has_an_empty_tree(opened: Opened) -> None:
+    assert opened.projections.tree() == {}
+    assert opened.projections.tree(0) == {}
+    assert opened.projections.state("a") is None
+    with pytest.raises(NotFound):
+        opened.projections.tree(1)
+
+
+def test_the_tree_at_each_event_is_what_was_changed_up_to_it(opened: Opened) -> None:
+    one, two = opened.file(b"one"), opened.file(b"two", 0o755)
+    link = symlink(b"a/b", opened)
+    opened.log.append([started()])
+    first = opened.change(
+        FileChange("d", None, DIRECTORY),
+        FileChange("d/a", None, one),
+        FileChange("caf\udce9", None, UNKNOWN),
+        origin="baseline",
+    )
+    second = opened.change(FileChange("d/a", one, two), FileChange("l", None, link))
+    third = opened.change(
+        FileChange("d/a", two, None), FileChange("d", DIRECTORY, None), FileChange("d", None, link)
+    )
+    assert opened.projections.tree(1) == {}
+    at_first = {"d": DIRECTORY, "d/a": one, "caf\udce9": UNKNOWN}
+    assert opened.projections.tree(first) == at_first
+    assert opened.projections.tree(second) == {**at_first, "d/a": two, "l": link}
+    assert opened.projections.tree() == {"caf\udce9": UNKNOWN, "d": link, "l": link}
+    assert opened.projections.tree(third) == opened.projections.tree()
+    assert opened.projections.state("d/a", first) == one
+    assert opened.projections.state("d/a", second) == two
+    assert opened.projections.state("d/a") is None
+    assert opened.projections.state("d") == link
+    assert opened.projections.state("caf\udce9", first) == UNKNOWN
+
+
+def test_changes_are_listed_in_log_order_and_by_what_is_asked(opened: Opened) -> None:
+    a, b = opened.file(b"a"), opened.file(b"b")
+    opened.log.append(
+        [draft(CallRequested("c1", "t", {}, "write")), draft(CallRequested("c2", "t", {}, "write"))]
+    )
+    baseline = opened.change(
+        FileChange("x", None, a), FileChange("x/y", None, b), origin="baseline", session=""
+    )
+    mine = opened.change(FileChange("x", a, b), call_id="c1")
+    shared = opened.change(FileChange("z", None, a), call_id="c1", causes=("c1", "c2"))
+
+    def found(**asked: Any) -> list[tuple[int, str]]:
+        return [(c.seq, c.change.path) for c in opened.projections.changes(**asked)]
+
+    assert found() == [(baseline, "x"), (baseline, "x/y"), (mine, "x"), (shared, "z")]
+    assert found(after=baseline, until=mine) == [(mine, "x")]
+    assert found(paths=["x", "nothing"]) == [(baseline, "x"), (mine, "x")]
+    assert found(paths=[]) == []
+    assert found(call_ids=["c1"]) == [(mine, "x"), (shared, "z")]
+    assert found(call_ids=["c2"]) == [(shared, "z")]
+    assert found(call_ids=["none"]) == []
+    last = list(opened.projections.changes())[-1]
+    assert (last.origin, last.call_id, last.causes) == ("tool", "c1", ("c1", "c2"))
+    assert (last.session, last.actor, last.at) == ("s", "agent:a", START)
+    assert last.change == FileChange("z", None, a)
+
+
+def test_thousands_of_changes_are_streamed_whole(opened: Opened) -> None:
+    state = opened.file(b"same")
+    names = [f"n{n:04}" for n in range(2500)]
+    opened.change(*(FileChange(name, None, state) for name in names))
+    assert [c.change.path for c in opened.projections.changes()] == names
+    assert list(opened.projections.tree()) != [] and len(opened.projections.tree()) == 2500
+
+
+def test_the_history_of_a_path_is_its_own_newest_first(opened: Opened) -> None:
+    a, b = opened.file(b"a"), opened.file(b"b")
+    opened.change(FileChange("dir/f", None, a), FileChange("dir", None, DIRECTORY))
+    opened.change(FileChange("dir/f", a, b), FileChange("dir0", None, a))
+    opened.change(FileChange("dirf", None, a), FileChange("dir/sub/g", None, a))
+
+    def seen(*path: str, **asked: Any) -> list[tuple[int, str]]:
+        found = opened.projections.history(*path, **asked)
+        return [(c.seq, c.change.path) for c in found]
+
+    assert seen("dir/f") == [(2, "dir/f"), (1, "dir/f")]
+    assert seen("dir/f", before=2) == [(1, "dir/f")]
+    assert seen("dir/f", limit=1) == [(2, "dir/f")]
+    assert seen("dir", below=True) == [(3, "dir/sub/g"), (2, "dir/f"), (1, "dir"), (1, "dir/f")]
+    assert len(seen("", below=True)) == 6
+    assert seen("dir") == [(1, "dir")]
+    assert seen("none", below=True) == []
+
+
+# --- calls and sessions -------------------------------------------------------------------
+
+
+def test_a_call_says_what_came_of_it(opened: Opened) -> None:
+    opened.log.append([started()])
+    a, b = opened.file(b"a"), opened.file(b"b")
+    request = CallRequested("c1", "shell", {"command": "make"}, "execute")
+    opened.log.append([draft(request)])
+    [open_call] = opened.projections.open_calls()
+    assert (open_call.seq, open_call.status, open_call.requested) == (None, "open", 2)
+    assert open_call.summary == "make"
+    opened.change(FileChange("b", None, b), FileChange("a", None, a), call_id="c1")
+    opened.change(FileChange("a", a, b), call_id="c1")
+    finish = CallFinished(
+        "c1",
+        "shell",
+        "execute",
+        "error",
+        {"error": {"message": "it failed"}},
+        Coverage("partial", ("too large: x",)),
+        "plain",
+        1234,
+    )
+    opened.clock.pass_time(60)
+    [finished] = opened.log.append([draft(finish)])
+    [call] = opened.projections.calls()
+    assert call == opened.projections.call("s", "c1") == opened.projections.call_at(finished.seq)
+    assert opened.projections.call_at(3) == opened.projections.call_at(2) == call
+    assert opened.projections.open_calls() == []
+    assert (call.seq, call.requested, call.at, call.session) == (5, 2, START, "s")
+    assert (call.tool, call.effect, call.status, call.error) == (
+        "shell",
+        "execute",
+        "error",
+        "it failed",
+    )
+    assert call.coverage == Coverage("partial", ("too large: x",))
+    assert (call.paths, call.changed) == (("b", "a"), 2)
+    assert (call.duration, call.sandbox, call.actor) == (1234, "plain", "agent:a")
+    for nothing in (1, 99):
+        with pytest.raises(NotFound):
+            opened.projections.call_at(nothing)
+    with pytest.raises(NotFound):
+        opened.projections.call("s", "none")
+
+
+def test_changes_shared_by_several_calls_are_listed_with_one(opened: Opened) -> None:
+    a = opened.file(b"a")
+    for id in ("c1", "c2"):
+        opened.log.append([draft(CallRequested(id, "t", {}, "execute"))])
+    seq = opened.change(FileChange("x", None, a), call_id="c1", causes=("c1", "c2"))
+    one, two = sorted(opened.projections.open_calls(), key=lambda call: call.call_id)
+    assert (one.paths, one.changed, two.paths, two.changed) == (("x",), 1, (), 0)
+    assert opened.projections.call_at(seq).call_id == "c1"
+
+
+def test_calls_are_filtered_and_paged(opened: Opened) -> None:
+    a = opened.file(b"a")
+    opened.log.append([started("s"), started("other")])
+    one = opened.call(FileChange("dir/a", None, a))
+    opened.clock.pass_time(100)
+    two = opened.call(tool="read_file", session="other", actor="person:p")
+    three = opened.call(FileChange("dir", None, DIRECTORY), status="error", tool="shell")
+    opened.clock.pass_time(100)
+    four = opened.call(FileChange("dir0", None, a), session="")
+
+    def found(**asked: Any) -> list[int | None]:
+        return [call.seq for call in opened.projections.calls(CallFilter(**asked))]
+
+    assert found() == [four, three, two, one]
+    assert found(newest_first=False, limit=2) == [one, two]
+    newest = opened.projections.calls(CallFilter(limit=2))
+    assert found(before=newest[-1].requested) == [two, one]
+    assert found(after=newest[-1].requested) == [four]
+    assert found(session="other") == [two]
+    assert found(session="") == [four]
+    assert found(session="none") == []
+    assert found(tool="shell") == [three]
+    assert found(actor="person:p") == [two]
+    assert found(actor="agent:a") == [four, three, one]
+    assert found(status="error") == [three]
+    assert found(status="ok") == [four, two, one]
+    assert found(path="dir") == [three, one]
+    assert found(path="dir/a") == [one]
+    assert found(path="") == [four, three, one]
+    assert found(path="nothing") == []
+    assert found(since=START + timedelta(seconds=1)) == [four, three, two]
+    assert found(until=START + timedelta(seconds=100)) == [three, two, one]
+    assert found(changed_only=True) == [four, three, one]
+    assert found(limit=None) == [four, three, two, one]
+
+
+def test_a_call_lists_its_first_twenty_paths(opened: Opened) -> None:
+    a = opened.file(b"a")
+    names = [f"z{n}" for n in range(30, 0, -1)]
+    opened.call(*(FileChange(name, None, a) for name in names))
+    [call] = opened.projections.calls()
+    assert call.paths == tuple(names[:20])
+    assert call.changed == 30
+
+
+def test_sessions_count_calls_errors_and_files(opened: Opened) -> None:
+    a, b = opened.file(b"a"), opened.file(b"b")
+    opened.log.append([started("one")])
+    opened.call(FileChange("x", None, a), session="one")
+    opened.call(FileChange("x", a, b), FileChange("y", None, a), session="one", status="error")
+    opened.clock.pass_time(5)
+    opened.log.append([draft(SessionEnded("failed"), "one"), started("two")])
+    opened.call(FileChange("x", b, a), session="two")
+    assert [s.id for s in opened.projections.sessions()] == ["two", "one"]
+    one, two = opened.projections.session("one"), opened.projections.session("two")
+    assert (one.calls, one.errors, one.files, one.status) == (2, 1, 2, "failed")
+    assert (one.started, one.started_at, one.title, one.agent) == (1, START, "about one", "a")
+    assert one.ended_at == START + timedelta(seconds=5) and one.ended is not None
+    assert (two.calls, two.errors, two.files, two.ended, two.status) == (1, 0, 1, None, "open")
+    assert [s.id for s in opened.projections.sessions(before=two.started)] == ["one"]
+    assert [s.id for s in opened.projections.sessions(limit=1)] == ["two"]
+    with pytest.raises(NotFound):
+        opened.projections.session("none")
+
+
+def test_a_session_opened_again_is_open(opened: Opened) -> None:
+    opened.log.append([started("one"), draft(SessionEnded(), "one"), started("one")])
+    [session] = opened.projections.sessions()
+    assert (session.started, session.ended, session.status) == (1, None, "open")
+
+
+def test_undo_and_redo_of_undo_are_followed(opened: Opened) -> None:
+    first, second = opened.call(), opened.call()
+    outside = opened.change(FileChange("x", None, opened.file(b"x")), origin="outside", session="")
+    undo = opened.call(tool="undo", reverts=(second, outside))
+    assert opened.projections.reverted() == {second: undo, outside: undo}
+    redo = opened.call(tool="redo", reverts=(undo,))
+    assert opened.projections.reverted() == {undo: redo}
+    again = opened.call(tool="undo", reverts=(redo,))
+    assert opened.projections.reverted() == {redo: again, second: undo, outside: undo}
+    failed = opened.call(tool="undo", reverts=(first,), status="error")
+    assert first not in opened.projections.reverted()
+    by_number = {call.seq: call for call in opened.projections.calls()}
+    assert by_number[second].undone_by == undo
+    assert by_number[first].undone_by is None
+    assert by_number[redo].undone_by == again
+    assert by_number[failed].reverts == (first,)
+
+
+def test_a_checkpoint_marked_again_has_its_newest_point(opened: Opened) -> None:
+    for name, point in (("a", 1), ("b", 2), ("a", 3)):
+        opened.log.append([draft(CheckpointMarked(name, point, f"note {point}"))])
+    found = [(c.name, c.point, c.seq, c.note) for c in opened.projections.checkpoints()]
+    assert found == [("a", 3, 3, "note 3"), ("b", 2, 2, "note 2")]
+
+
+# --- SQL alone ----------------------------------------------------------------------------
+
+
+def test_workspaces_are_listed_with_their_state(stored: Opened) -> None:
+    assert stored.database
+    assert list(stored.database.workspaces()) == []
+    stored.log.append([draft(WorkspaceAttached("/w/caf\udce9", "*.a", 7), "")])
+    [entry] = stored.database.workspaces()
+    assert (entry.id, entry.root, entry.head) == (stored.log.id, "/w/caf\udce9", 1)
+    assert (entry.baseline_done, entry.ignore, entry.max_file_bytes) == (False, "*.a", 7)
+    stored.log.append([draft(BaselineFinished(1, 1), ""), draft(ScopeAccepted("*.b"), "")])
+    [entry] = stored.database.workspaces()
+    assert (entry.baseline_done, entry.ignore, entry.head) == (True, "*.b", 3)
+    assert entry.attached_at == START
+
+
+def test_the_histogram_counts_calls_by_hour(stored: Opened) -> None:
+    assert isinstance(stored.projections, SqlProjections)
+    stored.call()
+    stored.call()
+    stored.call(status="error")
+    stored.clock.pass_time(3600)
+    stored.call(tool="shell")
+    hour = int(START.timestamp()) // 3600
+    assert sorted(stored.projections.rollup()) == [
+        (hour, "write_file", "error", 1),
+        (hour, "write_file", "ok", 2),
+        (hour + 1, "shell", "ok", 1),
+    ]
+
+
+def rows_of(opened: Opened) -> dict[str, list[tuple[Any, ...]]]:
+    """All projection rows, sessions by their id instead of their number."""
+    assert opened.database
+    raw = connect(opened.database.path, "ro")
+    ids = dict(raw.execute("SELECT number, id FROM session"))
+    found = {}
+    for table in PROJECTIONS:
+        names = [column.name for column in table.columns]
+        rows = []
+        for row in raw.execute(f"SELECT {', '.join(names)} FROM {table.name}"):
+            shown = dict(zip(names, row, strict=True))
+            if table.name == "session":
+                shown.pop("number")
+            elif "session" in shown:
+                shown["session"] = ids.get(shown["session"])
+            rows.append(tuple(shown.values()))
+        found[table.name] = sorted(rows, key=repr)
+    raw.close()
+    return found
+
+
+def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
+    a, b = stored.file(b"a"), stored.file(b"b")
+    stored.log.append([draft(WorkspaceAttached("/w", "", 7), ""), started("s"), started("t")])
+    stored.call(FileChange("x", None, a), FileChange("y", None, b))
+    number = stored.call(FileChange("x", a, b), session="t", status="error")
+    stored.call(FileChange("x", b, None), reverts=(number,), tool="undo", session="none started")
+    stored.log.append([draft(CheckpointMarked("c", 2)), draft(SessionEnded(), "t")])
+    stored.log.append([draft(CallRequested("open", "t", None, "read"))])
+    before = rows_of(stored)
+    assert all(before[name] for name in before if name != "keyframe")
+    assert rebuild(stored) == stored.log.head()
+    assert rows_of(stored) == before
+
+
+def test_a_tree_is_found_from_keyframes(
+    stored: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.sql.folding.KEYFRAME_EVENTS", 8)
+    oracle: list[dict[str, FileState]] = [{}]
+    for n in range(30):
+        state = stored.file(str(n).encode(), 0o600 + n % 8)
+        gone = f"f{(n * 7) % 11}"
+        changes = [FileChange(f"f{n % 11}", None, state)]
+        if gone in oracle[-1] and gone != f"f{n % 11}":
+            changes.append(FileChange(gone, oracle[-1][gone], None))
+        drafts = [draft(FilesChanged((change,), "tool")) for change in changes]
+        for change, _ in zip(changes, stored.log.append(drafts), strict=True):
+            tree = dict(oracle[-1])
+            tree.pop(change.path, None)
+            if change.after:
+                tree[change.path] = change.after
+            oracle.append(tree)
+    assert stored.database
+    raw = connect(stored.database.path, "ro")
+    kept = [row[0] for row in raw.execute("SELECT seq FROM keyframe ORDER BY seq")]
+    raw.close()
+    assert kept == list(range(8, len(oracle), 8))
+    for seq, tree in enumerate(oracle):
+        assert stored.projections.tree(seq) == tree
+    assert stored.projections.tree() == oracle[-1]
+    before = rows_of(stored)
+    rebuild(stored)
+    assert rows_of(stored) == before
+
+
+def test_keyframes_are_due_every_ten_thousand_events(stored: Opened) -> None:
+    change = FileChange("x", None, stored.file(b"x"))
+    stored.change(change)
+    for _ in range(10):
+        stored.log.append([started("s") for _ in range(1000)])
+    stored.clock.pass_time(60)
+    stored.log.append([started("s")])
+    assert stored.projections.tree(10_001) == {"x": change.after}
+    assert stored.log.before(START) == 10_001
+    assert stored.log.before(START + timedelta(minutes=1)) == 10_002
+    assert keyframes.KEYFRAME_EVENTS == 10_000
+    assert rows_of(stored)["keyframe"][0][1] == 10_000
+
+
+LISTED = st.lists(
+    st.tuples(
+        st.integers(1, 1 << 40),
+        st.integers(0, 0o177777),
+        st.integers(0, 1 << 60),
+        st.one_of(st.none(), st.integers(1, 1 << 40)),
+    ),
+    unique_by=lambda entry: entry[0],
+)
+
+
+@given(LISTED)
+def test_keyframes_hold_any_listing(entries: list[Any]) -> None:
+    entries.sort()
+    assert list(unpack_listing(pack_listing(entries))) == entries
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"path": "src/a.py", "content": "x"}, "src/a.py"),
+        ({"command": "make\n  test"}, "make test"),
+        ({"command": ["ls", "-l"]}, "ls -l"),
+        ({"source": "a", "target": "b"}, "a → b"),
+        ({"command": "x" * 200}, "x" * 119 + "…"),
+        ({"path": "caf\udce9\x00"}, "caf\\udce9\\x00"),
+        ({"n": 1, "text": "hello"}, "hello"),
+        ({}, ""),
+        (None, ""),
+        ("text", "text"),
+        ([1, 2], "[1, 2]"),
+    ],
+)
+def test_a_call_is_summed_up_in_one_line(arguments: Any, line: str) -> None:
+    assert summarize(arguments) == line
+
+
+def test_a_failure_is_said_in_one_line() -> None:
+    assert failure("error", {"error": {"message": "no\nsuch file"}}) == "no such file"
+    assert failure("error", {"error": "plain"}) == "plain"
+    assert failure("ok", {"error": "plain"}) == ""
+    assert failure("timeout", None) == ""
+
+
+# --- against a naive fold -----------------------------------------------------------------
+
+PATHS = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e/f", "d0", "caf\udce9", "d/caf\udce9"])
+STATES = st.one_of(
+    st.none(),
+    st.just(DIRECTORY),
+    st.builds(
+        lambda kind, n, mode: FileState(kind, BlobId(f"{n:064x}"), mode, n * 100),
+        st.sampled_from(["file", "symlink"]),
+        st.integers(1, 6),
+        st.sampled_from([0o644, 0o755, 0o777, 0o4755]),
+    ),
+)
+CHANGES = st.lists(st.builds(FileChange, PATHS, STATES, STATES), min_size=1, max_size=4)
+SESSIONS = st.sampled_from(["", "s", "t"])
+
+
+class SaysWhatAFoldSays(RuleBasedStateMachine):
+    """The same appends to SQLite and to memory; whatever is asked, both say the same."""
+
+    finished: Bundle[int] = Bundle("finished")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = SetClock()
+        self.folder = _folders.__next__()
+        self.real = open_sqlite(self.folder, self.clock)
+        self.log = MemoryEventLog(self.real.log.id, MemoryBlobStore(), self.clock)
+        self.naive = MemoryProjections(self.log)
+        self.calls: list[tuple[str, str]] = []
+        self.number = 0
+
+    def append(self, *drafts: Any) -> list[int]:
+        self.clock.pass_time(1)
+        seqs = [event.seq for event in self.real.log.append(drafts)]
+        assert seqs == [event.seq for event in self.log.append(drafts)]
+        return seqs
+
+    @rule(session=SESSIONS, effect=st.sampled_from(["read", "execute"]))
+    def request(self, session: str, effect: Any) -> None:
+        self.number += 1
+        self.calls.append((session, f"c{self.number}"))
+        self.append(draft(CallRequested(f"c{self.number}", "tool", {"path": "p"}, effect), session))
+
+    @rule(target=finished, data=st.data(), status=st.sampled_from(["ok", "ok", "error"]))
+    def finish(self, data: st.DataObject, status: Any) -> int:
+        if not self.calls:
+            return 0
+        session, call_id = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
+        reverts = tuple(data.draw(st.lists(st.integers(1, self.log.head()), max_size=2)))
+        fact = CallFinished(call_id, "tool", "write", status, {"error": "e"}, reverts=reverts)
+        return self.append(draft(fact, session))[0]
+
+    @rule(changes=CHANGES, data=st.data())
+    def change(self, changes: list[FileChange], data: st.DataObject) -> None:
+        session, call_id, causes = "", None, ()
+        if self.calls and data.draw(st.booleans()):
+            session, call_id = data.draw(st.sampled_from(self.calls))
+            causes = tuple(data.draw(st.lists(st.sampled_from(self.calls), max_size=2)))
+            causes = tuple(dict.fromkeys(id for _, id in causes))
+        origin: Any = "tool" if call_id else "outside"
+        self.append(draft(FilesChanged(tuple(changes), origin, call_id, causes=causes), session))
+
+    @rule(target=finished, data=st.data())
+    def undo(self, data: st.DataObject) -> int:
+        self.number += 1
+        id = f"u{self.number}"
+        reverts = tuple(data.draw(st.lists(st.integers(1, self.log.head() + 1), max_size=3)))
+        finish = CallFinished(id, "undo", "write", "ok", None, reverts=reverts)
+        return self.append(
+            draft(CallRequested(id, "undo", {}, "write"), "s"), draft(finish, "s")
+        )[-1]
+
+    @rule(session=SESSIONS.filter(bool), end=st.booleans())
+    def session(self, session: str, end: bool) -> None:
+        self.append(draft(SessionEnded(), session) if end else started(session))
+
+    @rule()
+    def rebuild(self) -> None:
+        rebuild(self.real)
+
+    @rule(at=st.integers(0, 1000))
+    def look_back(self, at: int) -> None:
+        at %= self.log.head() + 1
+        assert self.real.projections.tree(at) == self.naive.tree(at)
+        for path in ("d", "d/a", "caf\udce9"):
+            assert self.real.projections.state(path, at) == self.naive.state(path, at)
+
+    @rule(path=PATHS, before=st.integers(1, 60), limit=st.integers(1, 5))
+    def look_along(self, path: str, before: int, limit: int) -> None:
+        real, naive = self.real.projections, self.naive
+        for below in (False, True):
+            asked: Any = {"below": below, "before": before, "limit": limit}
+            assert real.history(path, **asked) == naive.history(path, **asked)
+        assert list(real.changes(paths=[path])) == list(naive.changes(paths=[path]))
+        filter = CallFilter(path=path, before=before, limit=limit)
+        assert real.calls(filter) == naive.calls(filter)
+
+    @invariant()
+    def all_the_same(self) -> None:
+        real, naive = self.real.projections, self.naive
+        assert real.tree() == naive.tree()
+        assert real.calls() == naive.calls()
+        assert real.open_calls() == naive.open_calls()
+        assert real.reverted() == naive.reverted()
+        assert real.sessions() == naive.sessions()
+        assert list(real.changes()) == list(naive.changes())
+        ids = [call.call_id for call in naive.calls(CallFilter(limit=2))]
+        assert list(real.changes(call_ids=ids)) == list(naive.changes(call_ids=ids))
+
+    def teardown(self) -> None:
+        assert self.real.database
+        self.real.database.close()
+
+
+_folders: Iterator[Path]
+
+
+def test_projections_say_what_a_naive_fold_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+    global _folders
+    _folders = iter(lambda: tmp_path_factory.mktemp("store"), None)
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(
+        SaysWhatAFoldSays, settings=settings(max_examples=25, stateful_step_count=25)
+    )
