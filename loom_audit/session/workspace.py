@@ -197,7 +197,9 @@ class AuditedWorkspace:
             else:
                 own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)
                 recorder = stack.enter_context(own).recorder
-            return self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
+            result = self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
+        self._parts.keep_head(self.head())
+        return result
 
     def recover(self, mode: Literal["auto", "continue", "abandon"] = "auto") -> Sequence[Recovered]:
         """Close calls whose process is gone; continue or abandon an interrupted rollback."""

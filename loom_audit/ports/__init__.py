@@ -1,0 +1,43 @@
+"""What the outside must offer: one protocol per port, its contract in the comments.
+
+All ports are synchronous and raise the errors of `loom_audit.errors`. "Durable" means: there
+after `kill -9` and after power loss. Doubles in `testing.py` pass the same contract tests.
+"""
+
+from loom_audit.ports.content import BlobStore
+from loom_audit.ports.evidence import Evidence, NotedBlob, StoredEvent, StoredPart
+from loom_audit.ports.log import CallFilter, Clock, EventFilter, EventLog, Projections
+from loom_audit.ports.processes import Command, Completed, Lock, Progress, Report, Runner
+from loom_audit.ports.workspace import (
+    ChangeIndex,
+    Displaced,
+    IndexEntry,
+    Replacement,
+    Stamp,
+    Workspace,
+)
+
+__all__ = [
+    "BlobStore",
+    "CallFilter",
+    "ChangeIndex",
+    "Clock",
+    "Command",
+    "Completed",
+    "Displaced",
+    "EventFilter",
+    "EventLog",
+    "Evidence",
+    "IndexEntry",
+    "Lock",
+    "NotedBlob",
+    "Progress",
+    "Projections",
+    "Replacement",
+    "Report",
+    "Runner",
+    "Stamp",
+    "StoredEvent",
+    "StoredPart",
+    "Workspace",
+]

@@ -1,0 +1,39 @@
+"""Content by its hash."""
+
+from typing import BinaryIO, Protocol
+
+from loom_audit.model.files import BlobId
+
+
+class BlobStore(Protocol):
+    """Content by its SHA-256. Putting the same bytes twice is a no-op. Safe in any thread.
+
+    What is put can be read at once through the same store; it is durable with the next
+    `append` of a log opened on it, in the same transaction. Content over the inline limit is
+    written, fsynced and renamed into the large-object store before `put` returns.
+    """
+
+    def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
+        """Keep the content; `similar_to` names an earlier version to store a delta against.
+
+        A stream is read to its end in bounded memory.
+        """
+        ...
+
+    def get(self, blob: BlobId) -> bytes:
+        """The whole content. NotFound when it is not here, Corrupt when it does not match."""
+        ...
+
+    def open(self, blob: BlobId) -> BinaryIO:
+        """The content as a stream in bounded memory, checked when it is read to the end."""
+        ...
+
+    def __contains__(self, blob: BlobId) -> bool: ...
+
+    def size(self, blob: BlobId) -> int:
+        """Bytes of the content. NotFound when it is not here."""
+        ...
+
+    def pending_bytes(self) -> int:
+        """Bytes put and not yet durable, for callers that bound memory by appending."""
+        ...

@@ -1,0 +1,95 @@
+"""What the tables of one log hold, as it lies there."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from loom_audit.model.merkle import Node
+from loom_audit.ports.content import BlobStore
+from loom_audit.ports.processes import Report
+
+
+class StoredEvent(NamedTuple):
+    """A row of the log as it lies there; `leaf` is None where it cannot be unpacked."""
+
+    seq: int
+    id: str
+    kind: str
+    leaf: bytes | None
+    leaf_hash: bytes
+
+
+class StoredPart(NamedTuple):
+    """A payload as it lies there: `content` when it is in the row, else its blob's SHA-256."""
+
+    seq: int
+    role: str
+    n: int
+    salt: bytes
+    content: bytes | None
+    digest: bytes | None
+    size: int | None
+
+
+class NotedBlob(NamedTuple):
+    """A content that events name, and the first event that does; `size` as that one says.
+
+    `here` is whether the store has a row for it, `kept` whether it says to have the bytes.
+    """
+
+    digest: bytes
+    seq: int
+    size: int
+    here: bool
+    kept: bool
+
+
+class Evidence(Protocol):
+    """What the tables of one log hold, as it lies there, for verification. Read only.
+
+    All answers of one instance are of one moment. StorageFailed where the store is damaged.
+    """
+
+    @property
+    def log(self) -> str:
+        """The id of the log."""
+        ...
+
+    @property
+    def blobs(self) -> BlobStore:
+        """The contents as they are stored now, nothing remembered from earlier reading."""
+        ...
+
+    @property
+    def node_levels(self) -> int:
+        """Complete Merkle nodes are stored at the multiples of this level."""
+        ...
+
+    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
+        """The rows with `after < seq <= until` in order of seq, a few hundred at a time."""
+        ...
+
+    def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
+        """The payloads of these events, in order of seq."""
+        ...
+
+    def nodes(self) -> Iterator[Node]:
+        """Every stored node of the Merkle tree."""
+        ...
+
+    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
+        """Remember contents as (SHA-256, seq, size), outside memory, for `noted`."""
+        ...
+
+    def noted(self) -> Iterator[NotedBlob]:
+        """Each content noted, once, in the order in which they are best read."""
+        ...
+
+    def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
+        """Where projections differ from what the log says, as (seq if known, message)."""
+        ...
+
+    def damage(self) -> Iterator[str]:
+        """What the database's own check of its structure finds."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,160 @@
+"""The append-only log of one workspace, and the tables derived from it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from loom_audit.model.events import (
+    Call,
+    Checkpoint,
+    Draft,
+    Event,
+    RecordedChange,
+    Session,
+    TreeHead,
+)
+from loom_audit.model.files import FileState
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The present, in UTC, with microseconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events to read: `after < seq < before`; None and () mean all."""
+
+    after: int = 0
+    before: int | None = None
+    kinds: tuple[str, ...] = ()
+    session: str | None = None
+    call_id: str | None = None
+    newest_first: bool = False
+    limit: int | None = None
+
+
+class EventLog(Protocol):
+    """The append-only, totally ordered log of one workspace. Safe to use from any thread."""
+
+    @property
+    def id(self) -> str:
+        """The log's id, which is also the workspace's."""
+        ...
+
+    def append(
+        self, drafts: Sequence[Draft], *, expected_head: int | None = None
+    ) -> Sequence[Event]:
+        """Store the drafts as one durable transaction, with all blobs put since the last one.
+
+        Either all are stored, with consecutive seqs, or none. A draft whose id is already in
+        the log is not stored again: the event that has it is returned in its place (then no
+        other draft of the batch may be new: Conflict). A second `call.finished` of one
+        (session, call_id), or one that was never requested, raises Conflict, as does a head
+        past `expected_head`. AuditUnavailable when it cannot be written: after an I/O error
+        the connection is closed, reopened and the tail verified before the next append.
+        A reader that has seen seq n never later sees a new seq below n.
+        """
+        ...
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        """The events that match, in order of seq, facts whole. Corrupt names the event."""
+        ...
+
+    def head(self) -> int:
+        """The seq of the last event, 0 for an empty log."""
+        ...
+
+    def tree_head(self, size: int | None = None) -> TreeHead:
+        """The Merkle root over the first `size` events, by default all. NotFound past head."""
+        ...
+
+    def before(self, at: datetime) -> int:
+        """The seq before the first event later than `at` (0 when all are later)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """Which calls to list, by the seq of their request: `after < requested < before`.
+
+    `path` matches a changed path exactly or below it as a folder; `since`/`until` are on the
+    time of the request; `point_*` bound the call's number.
+    """
+
+    after: int = 0
+    before: int | None = None
+    session: str | None = None
+    tool: str | None = None
+    actor: str | None = None
+    status: str | None = None
+    path: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    changed_only: bool = False
+    newest_first: bool = True
+    limit: int | None = 100
+
+
+class Projections(Protocol):
+    """Tables derived from the log, written in the same transaction as the event. Read only."""
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        """Newest first, by the seq of their start."""
+        ...
+
+    def session(self, id: str) -> Session:
+        """NotFound when there is none."""
+        ...
+
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]: ...
+
+    def call_at(self, seq: int) -> Call:
+        """The call that the event of this seq belongs to. NotFound when it belongs to none."""
+        ...
+
+    def call(self, session: str, call_id: str) -> Call:
+        """NotFound when there is none."""
+        ...
+
+    def open_calls(self) -> Sequence[Call]:
+        """Calls requested and not finished, oldest first."""
+        ...
+
+    def changes(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        paths: Iterable[str] | None = None,
+        call_ids: Iterable[str] | None = None,
+    ) -> Iterator[RecordedChange]:
+        """Changes of `files.changed` events with `after < seq <= until`, in log order.
+
+        `paths` are exact. Streams: memory does not grow with the number of changes.
+        """
+        ...
+
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
+        """Changes of one path, newest first; with `below` of all paths inside it too."""
+        ...
+
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        """The tree after event `at`, by default the head's."""
+        ...
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        """One path of that tree."""
+        ...
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Newest first; a name marked again appears once, with its newest point."""
+        ...
+
+    def reverted(self) -> Mapping[int, int]:
+        """Call number → number of the call that took it back, for those still taken back."""
+        ...

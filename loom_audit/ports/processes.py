@@ -1,0 +1,94 @@
+"""Commands, locks, and how far long work has come."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run: an argument vector; a shell's text is `("sh", "-c", text)`.
+
+    `cwd` is a workspace path. `environment` replaces ours when given; by default it is ours
+    without LOOM_AUDIT_*. `stdio` "capture" keeps up to `limit` bytes of each stream (half
+    head, half tail); "inherit" passes the terminal through. `timeout` in seconds, None for none.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str = ""
+    environment: Mapping[str, str] | None = None
+    stdin: bytes | None = None
+    timeout: float | None = 60.0
+    limit: int = 256 * 1024
+    stdio: Literal["capture", "inherit"] = "capture"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended: exit code (128+n by signal n), streams, and who outlived it.
+
+    `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
+    processes that were still alive at its end and were killed, as `pid name`.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    stdout_bytes: int
+    stderr_bytes: int
+    timed_out: bool
+    duration: int
+    survivors: tuple[str, ...] = ()
+    truncated: bool = False
+
+
+class Runner(Protocol):
+    """Runs a command confined as asked. Blocks until the whole process tree is dead."""
+
+    @property
+    def name(self) -> str:
+        """The backend as it stands in every event: `plain`, `bubblewrap`, `landlock`."""
+        ...
+
+    def run(
+        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+    ) -> Completed:
+        """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
+
+        ExecutionFailed when it cannot be started. When our own process dies the tree dies.
+        """
+        ...
+
+
+class Lock(Protocol):
+    """OS locks by name: across processes and threads, released when the holder's process dies."""
+
+    def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
+        """Wait for it, then hold it to the end of the block. Conflict when the time is up.
+
+        Not re-entrant.
+        """
+        ...
+
+    def keep(self, name: str) -> Callable[[], None]:
+        """Take it at once and keep it until the returned function is called. Conflict if held."""
+        ...
+
+    def is_held(self, name: str) -> bool:
+        """Whether some living process or thread holds it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far long work has come; `total` is None while it is not known."""
+
+    stage: str
+    done: int
+    total: int | None = None
+    unit: str = "files"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Report = Callable[[Progress], None]

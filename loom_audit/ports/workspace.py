@@ -1,0 +1,211 @@
+"""The directory an agent works in, and what was last seen of it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.scope import Scope
+
+
+class Stamp(NamedTuple):
+    """What `lstat` says, enough to tell that a path may have changed (git's index rule).
+
+    `mode` is the full st_mode; for a directory every other field is 0. A stamp is taken before
+    the content it stands for is read. When the last change is so recent that another could
+    leave the ctime as it is (git calls that racy), `ctime_ns` is the negated time of the look
+    instead, so that the stamp equals no other and whoever compares looks again.
+    """
+
+    mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    ino: int
+
+
+class Displaced(Protocol):
+    """What a replace took out of the way, still on disk under a temporary name."""
+
+    @property
+    def state(self) -> FileState | None:
+        """Kind, mode, size and hash of what was displaced; None when the path was absent."""
+        ...
+
+    @property
+    def links(self) -> int:
+        """How many names the displaced inode had; over 1, a hard link was broken."""
+        ...
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The stamp of what was put, surely of that and of nothing later; else None."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """Its content (a symlink's target), for putting into the blob store."""
+        ...
+
+    def discard(self) -> None:
+        """Delete it; the replacement stands."""
+        ...
+
+    def put_back(self) -> None:
+        """Exchange it with the replacement again and delete the replacement.
+
+        Conflict when the replacement has been changed or replaced itself: then nothing is,
+        and what was displaced is still to be had by `open`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One step of `replace_all`: what to put at a path and what is expected to be there.
+
+    `content` opens the bytes (a symlink's target); None for directories and deletions.
+    """
+
+    change: FileChange
+    content: Callable[[], BinaryIO] | None = None
+
+
+class Workspace(Protocol):
+    """The directory an agent works in. Paths are relative, beneath the root, and race-free.
+
+    Symlinks inside are followed by read, stat(follow=True) and open; one that leads outside,
+    `..` and absolute paths outside raise InvalidPath. Anything but a regular file, a symlink
+    or a directory is refused with InvalidPath. The caller holds the workspace lock for every
+    method that writes.
+    """
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the directory."""
+        ...
+
+    def relative(self, path: str) -> str:
+        """A path as callers write it (relative or absolute inside) as a workspace path.
+
+        Lexical: `a/./b//c` becomes `a/b/c`; the root is "". Absolute paths may begin with the
+        root as it was given or as it really is. InvalidPath for `..` that leaves the root, NUL,
+        names over 255 bytes, paths over 4,095 bytes, outside. `.git` may be read; it is
+        `replace` that refuses it.
+        """
+        ...
+
+    def resolve(self, path: str, *, follow: bool = True) -> str:
+        """The workspace path behind the symlinks of a path's parents and itself.
+
+        What does not exist yet stays as it is written; with `follow` false a link at the end
+        stands for itself. InvalidPath when a link leads outside or round in a circle.
+        """
+        ...
+
+    def stamp(self, path: str) -> Stamp | None:
+        """lstat of the path, None when absent or when a folder on the way is a symlink."""
+        ...
+
+    def mtime(self, path: str) -> datetime: ...
+
+    def open(self, path: str) -> BinaryIO:
+        """A regular file's content, symlinks inside followed. FileNotFound, PermissionDenied."""
+        ...
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """At most `limit` bytes of it."""
+        ...
+
+    def read_link(self, path: str) -> bytes:
+        """The bytes of a symlink's target."""
+        ...
+
+    def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
+        """Names and stamps in a directory, sorted by name."""
+        ...
+
+    def walk(
+        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+    ) -> Iterator[tuple[str, Stamp | str]]:
+        """Every path in scope below `path`, parents before children.
+
+        A str instead of a stamp is the reason why the path (and all below it) cannot be
+        recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.
+
+        A path that is a key of `known` is in scope without asking.
+        """
+        ...
+
+    def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
+        """Put `change.after` at the path, durably and atomically, and hand back what was there.
+
+        A file is written beside it, fsynced, exchanged, and the directory fsynced. Where
+        `before` and `after` are of one content and the file has it, or both are directories,
+        only the mode is changed, in place. Otherwise `change.before` is not looked at: the
+        caller compares it with `Displaced.state`. Nothing on the path may be a symlink: see
+        `resolve`. InvalidPath for `.git` and what is in it, our temporaries, the store; Corrupt
+        when the content has not the hash of `after`.
+        For an absent `after` the path is moved away; a directory is removed only when empty
+        (Conflict when it is not).
+        """
+        ...
+
+    def replace_all(
+        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+    ) -> Sequence[Displaced]:
+        """Many in two phases: all temporaries, one sync, all exchanges, one sync.
+
+        Order: deletions of files, directories deepest first, then directories made outermost
+        first, then files. What is displaced is handed back in the order of `steps`. When a
+        step fails, those already exchanged stay, and the error's details name it as `path`,
+        and how many were done as `done`; the dict `done` then holds what each of them
+        displaced, by the step's number.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Flush the whole filesystem of the workspace (syncfs)."""
+        ...
+
+    def leftovers(self) -> Sequence[str]:
+        """Temporary files of ours that a crash left behind, as workspace paths."""
+        ...
+
+    def remove_leftover(self, path: str) -> None: ...
+
+    def free_bytes(self) -> int: ...
+
+    def folds_case(self) -> bool:
+        """Whether two names that differ only in case are one file here."""
+        ...
+
+
+class IndexEntry(NamedTuple):
+    """What was last seen at a path: its stamp and the blob recorded for it."""
+
+    stamp: Stamp
+    blob: BlobId | None
+
+
+class ChangeIndex(Protocol):
+    """A cache beside the workspace: what a path looked like when its content was last recorded.
+
+    Losing it costs one full hash and nothing else. `head` is the seq up to which it knows;
+    it advances only after the commit that recorded the content. Racy stamps need no care here:
+    they equal no later one (see Stamp). `update` with nothing new writes nothing.
+    """
+
+    def load(self) -> dict[str, IndexEntry]:
+        """All entries; the caller may keep and mutate the dict."""
+        ...
+
+    def get(self, path: str) -> IndexEntry | None: ...
+
+    def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
+        """Set entries (None deletes) and the head, as one transaction; not durable."""
+        ...
+
+    def head(self) -> int: ...
+
+    def clear(self) -> None: ...
