@@ -51,7 +51,7 @@ class Reporter:
     def hold(self, stage: str) -> None:
         if self.order.get("hold") != stage:
             return
-        self.say(hold=stage, thread=threading.get_native_id())
+        self.say(hold=stage, thread=threading.get_native_id(), descriptor=self._descriptor)
         go = self.order["go"]
         while not os.path.exists(go):
             time.sleep(0.002)
