@@ -52,7 +52,8 @@ class Recorded:
             return verify(found, heads=self.heads if heads is None else heads, **options)
 
     def copy(self, folder: Path) -> "Recorded":
-        shutil.copytree(self.path.parent, folder)
+        ignore = shutil.ignore_patterns("*.ballast", "locks")
+        shutil.copytree(self.path.parent, folder, ignore=ignore)
         return Recorded(folder / self.path.name, self.log, list(self.heads))
 
 
