@@ -120,7 +120,8 @@ def run(
     """Run a command and record what it changed.
 
     The terminal is passed through. It is one call of the tool `run` in a session of its own.
-    Signals are forwarded, and what the command leaves running is killed.
+    Signals are forwarded, and what the command leaves running is killed. With --json the call
+    is printed on standard error, because standard output is the command's.
     """
     if words and words[0] == "--":
         words = words[1:]
