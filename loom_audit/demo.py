@@ -322,12 +322,12 @@ def what_to_try(demo: Demo) -> list[tuple[str, str]]:
         ("loom-audit log", "every call of the session"),
         (f"loom-audit show {sed}", "one of them: sed over all modules"),
         (f"loom-audit diff {demo.start} head --name-only", "all it did to the files"),
+        ("loom-audit verify", "whether the log is what was written"),
         ("loom-audit undo --dry-run", "what taking back the newest change would do"),
         (f"loom-audit revert {demo.numbers['rm']}", f"bring {demo.package}/ back after rm -rf"),
         (f"loom-audit revert {edit}", "take back one edit, keep the later ones"),
         (f"loom-audit rollback @{CHECKPOINT}", "everything as it was when the tests passed"),
         ("loom-audit undo", "take the rollback back too"),
-        ("loom-audit verify", "whether the log is what was written"),
     ]
 
 
