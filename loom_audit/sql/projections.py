@@ -9,7 +9,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.events import Call, Checkpoint, Event, RecordedChange, Session
 from loom_audit.model.files import FileState
 from loom_audit.ports import CallFilter, EventFilter
-from loom_audit.sql import call_rows, trees
+from loom_audit.sql import call_rows, tree_rows
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
@@ -121,7 +121,7 @@ class SqlProjections:
         call_ids: Iterable[str] | None = None,
     ) -> Iterator[RecordedChange]:
         """Changes in log order, a thousand at a time; `call_ids` are causes or candidates."""
-        wanted = trees.select_changes(self._number).where(FILE_CHANGE.c.seq > after)
+        wanted = tree_rows.select_changes(self._number).where(FILE_CHANGE.c.seq > after)
         if until is not None:
             wanted = wanted.where(FILE_CHANGE.c.seq <= until)
         if paths is not None:
@@ -145,7 +145,7 @@ class SqlProjections:
         while True:
             with self._connections.reading() as connection:
                 rows = connection.execute(page).all()
-            yield from trees.to_changes(rows)
+            yield from tree_rows.to_changes(rows)
             if len(rows) < READ_CHANGES:
                 return
             place = tuple_(FILE_CHANGE.c.seq, FILE_CHANGE.c.n)
@@ -155,7 +155,7 @@ class SqlProjections:
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
         """Changes of one path, newest first; with `below` of all paths inside it too."""
-        wanted = trees.select_changes(self._number)
+        wanted = tree_rows.select_changes(self._number)
         if before is not None:
             wanted = wanted.where(FILE_CHANGE.c.seq < before)
         numbers = select(PATH.c.number).where(
@@ -165,19 +165,19 @@ class SqlProjections:
         order = (FILE_CHANGE.c.seq.desc(), FILE_CHANGE.c.n.desc())
         with self._connections.reading() as connection:
             rows = connection.execute(wanted.order_by(*order).limit(limit)).all()
-        return list(trees.to_changes(rows))
+        return list(tree_rows.to_changes(rows))
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
         """The tree after event `at`, by default the head's."""
         with self._connections.reading() as connection:
             self._check_point(connection, at)
-            return trees.tree(connection, self._number, at)
+            return tree_rows.tree(connection, self._number, at)
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
         with self._connections.reading() as connection:
             head = self._check_point(connection, at)
-            return trees.state(connection, self._number, path, head if at is None else at)
+            return tree_rows.state(connection, self._number, path, head if at is None else at)
 
     def _check_point(self, connection: Connection, at: int | None) -> int:
         head = _HEAD.value(connection, log=self._number) or 0
