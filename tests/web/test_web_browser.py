@@ -1,11 +1,13 @@
 """In a real browser: JavaScript on and off, accessible, silent, deaf to hostile content."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from loom_audit.web.listing import list_calls
 from tests.web.web_pages import pages
 
 pytestmark = pytest.mark.browser
@@ -170,6 +172,28 @@ def test_filtering_by_form(standing, looking: Watch) -> None:
     page.locator(f"tr#c{standing.numbers['read']}").wait_for(state="detached")
     assert page.locator("tr[id^=c]").count() == 1
     assert page.locator(f"tr#c{standing.numbers['notes']}").count() == 1
+
+
+def test_the_last_words_typed_win_over_a_slow_answer(
+    standing, scripted_watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(timeline, query, session=None):
+        if query.get("path") == ("",):
+            time.sleep(1.5)
+        return list_calls(timeline, query, session)
+
+    monkeypatch.setattr("loom_audit.web.calls.list_calls", slow)
+    page = scripted_watch.page
+    scripted_watch.go(f"{standing.url}/calls?path=big.txt")
+    path = page.get_by_label("Changed path")
+    with page.expect_request("**/calls?**"):
+        path.fill("")
+    for typed in ("nope", "notes.txt"):
+        path.fill(typed)
+        page.wait_for_timeout(450)
+    page.locator(f"tr#c{standing.numbers['shell']}").wait_for(state="detached")
+    page.wait_for_url("**path=notes.txt")
+    assert page.locator("tr[id^=c]").count() == 1
 
 
 def test_older_calls_are_reached(standing, looking: Watch, monkeypatch, scripted) -> None:
