@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from loom_audit.history.recorder import OpenCall
     from loom_audit.ports import Completed
     from loom_audit.session import AuditedWorkspace, Session
+    from loom_audit.tools.tool import ToolResult
 
 AgentOption = Annotated[
     str, typer.Option("--agent", metavar="NAME", help="Whose session this is, by name.")
@@ -150,7 +152,7 @@ def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> i
     runner = session.recorder.at.runner
     if runner is None:
         raise AuditUnavailable("no commands can be run here")
-    arguments = as_json({"argv": words, "cwd": inside}, "arguments")
+    arguments = as_json({"command": shlex.join(words), "argv": words, "cwd": inside})
     opened = session.recorder.begin("run", arguments, "execute", call_id=uuid4().hex)
     order = Command(tuple(words), cwd=inside, timeout=None, stdio="inherit")
     try:
@@ -215,13 +217,25 @@ def call(
         result = asyncio.run(session.call(tool, values))
     if at.output.json:
         at.output.record(result.to_dict())
-    elif result.success:
-        at.output.text(result.output.removesuffix("\n"))
     else:
-        at.output.text(result.output.removesuffix("\n"))
-        if result.error is not None:
-            at.output.note(("error: ", "red"), result.error.message)
+        _print_result(at, result)
     return exits.OK if result.success else exits.FAILED
+
+
+def _print_result(at: Invocation, result: "ToolResult") -> None:
+    """The output on standard output; an error, which the output begins with, on the other."""
+    text = result.output.removesuffix("\n")
+    error = result.error
+    if error is not None:
+        for said in (f"Error: {error.message}", error.hint):
+            if said and text.startswith(said):
+                text = text.removeprefix(said).removeprefix("\n")
+    if text:
+        at.output.text(text)
+    if error is not None:
+        at.output.note(("error: ", "red"), error.message)
+        if error.hint:
+            at.output.note(("hint: ", "yellow"), error.hint)
 
 
 def scope(

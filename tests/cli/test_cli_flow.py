@@ -21,6 +21,7 @@ def test_a_recorded_session_can_be_seen_compared_undone_and_redone(real: Shell) 
     shown = audited("show", str(log[0]["seq"])).text
     assert "+more" in shown
     assert "argv" in shown
+    assert "echo more" in log[0]["summary"]
     assert "echo more" in shown
 
     patch = audited("diff", "--call", str(log[0]["seq"]), "a.txt").text
@@ -201,7 +202,8 @@ def test_run_fails_with_125_outside_a_workspace(shell: Shell) -> None:
 
 def test_a_failed_call_prints_why_and_exits_with_1(audited: Shell) -> None:
     failed = audited("call", "read_file", '{"path": "/etc/passwd"}', code=1)
-    assert "error: " in failed.errors
+    assert failed.errors.startswith("error: ")
+    assert "Error" not in failed.text
     (result,) = audited.records("call", "read_file", '{"path": "nope"}', code=1)
     assert result["error"]["code"] == "FILE_NOT_FOUND"
     assert [r["status"] for r in audited.records("log")] == ["error", "error"]
