@@ -1,173 +1,64 @@
-"""Trees and changes as the projections hold them."""
+"""A tree written as files from contents that lie in a folder, however damaged the tree is."""
 
-import json
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from shutil import copyfile
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from loom_audit.model.files import FileState
 
-from loom_audit.errors import Corrupt
-from loom_audit.model.events import Origin, RecordedChange
-from loom_audit.model.files import BlobId, FileChange, FileState, Kind
-from loom_audit.sql.clock import from_micros
-from loom_audit.sql.keyframes import Listed, unpack_listing
-from loom_audit.sql.packing import unpack_id
-from loom_audit.sql.statements import prepare
-from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
-
-_MANY = 500
-_KINDS: Mapping[int, Kind] = {
-    stat.S_IFREG: "file",
-    stat.S_IFLNK: "symlink",
-    stat.S_IFDIR: "directory",
-}
-
-_HEAD_TREE = prepare("SELECT path, mode, size, blob FROM tree_entry WHERE log = :log")
-_KEYFRAME = prepare(
-    "SELECT seq, listing FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC LIMIT 1"
-)
-_TAIL = prepare(
-    "SELECT path, new_mode, new_size, new_blob FROM file_change "
-    "WHERE log = :log AND seq > :after AND seq <= :until ORDER BY seq, n"
-)
-_STATE = prepare(
-    "SELECT f.new_mode, f.new_size, b.sha256 FROM file_change f "
-    "LEFT JOIN blob b ON b.number = f.new_blob WHERE f.log = :log AND f.seq <= :at "
-    "AND f.path = (SELECT number FROM path WHERE log = :log AND path = :path) "
-    "ORDER BY f.seq DESC, f.n DESC LIMIT 1"
-)
-_PATHS = select(PATH.c.number, PATH.c.path).where(
-    PATH.c.number.in_(bindparam("numbers", expanding=True))
-)
-_HASHES = select(BLOB.c.number, BLOB.c.sha256).where(
-    BLOB.c.number.in_(bindparam("numbers", expanding=True))
-)
-
-_OLD, _NEW = BLOB.alias("old"), BLOB.alias("new")
+_ORDER = {"directory": 0, "file": 1, "symlink": 2}
 
 
-def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileState | None:
-    """A state from its columns; None when the path was absent."""
-    if mode is None:
-        return None
-    blob = None if sha256 is None else BlobId(sha256.hex())
-    return FileState(_KINDS[stat.S_IFMT(mode)], blob, stat.S_IMODE(mode), size or 0)
+def write_tree(
+    tree: Mapping[str, FileState], folder: str, blobs: str, failed: Callable[[str], None]
+) -> int:
+    """Write what can be written below the new folder; how many paths.
+
+    Nothing is written outside of it: a path that could lead there is refused, and symlinks
+    come last, so that no file is written through one.
+    """
+    Path(folder).mkdir(0o700)
+    done = 0
+    modes: list[tuple[Path, int]] = []
+    for path, state in sorted(tree.items(), key=lambda item: (_ORDER[item[1].kind], item[0])):
+        raw = path.encode("utf-8", "surrogateescape")
+        if not _is_inside(raw):
+            failed(f"the path {path!a} leads elsewhere")
+            continue
+        target = Path(folder, os.fsdecode(raw))
+        try:
+            target.parent.mkdir(0o700, parents=True, exist_ok=True)
+            if state.kind == "directory":
+                target.mkdir(0o700, exist_ok=True)
+                modes.append((target, state.mode))
+            else:
+                _write(target, state, Path(blobs, str(state.blob)))
+            done += 1
+        except OSError as error:
+            failed(f"the {state.kind} {path!a}: {error.strerror or error}")
+            continue
+    for target, mode in sorted(modes, reverse=True):
+        with suppress(OSError):
+            target.chmod(mode)
+    return done
 
 
-def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileState]:
-    """The tree after event `at`; None for the head."""
-    if at is None:
-        rows = _HEAD_TREE.rows(connection, log=log)
-        listed: list[Listed] = [(path, mode, size, blob) for path, mode, size, blob in rows]
-    else:
-        listed = _listed_at(connection, log, at)
-    paths = _named(connection, _PATHS, (entry[0] for entry in listed))
-    hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
-    texts = {number: hash.hex() for number, hash in hashes.items()}
-    found: dict[str, FileState] = {}
+def _is_inside(path: bytes) -> bool:
+    parts = path.split(b"/")
+    return b"\0" not in path and not any(part in (b"", b".", b"..") for part in parts)
+
+
+def _write(target: Path, state: FileState, blob: Path) -> None:
+    if state.kind == "symlink":
+        target.symlink_to(os.fsdecode(blob.read_bytes()))
+        return
+    # made first, so that nothing that is there already is written over
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     try:
-        for path, mode, size, blob in listed:
-            found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
-                _KINDS[stat.S_IFMT(mode)],
-                None if blob is None else BlobId(texts[blob]),
-                stat.S_IMODE(mode),
-                size,
-            )
-    except KeyError as error:
-        raise Corrupt(
-            "The projections do not fit together",
-            hint="Run `loom-audit db rebuild`: they are made from the log.",
-        ) from error
-    return found
-
-
-def _listed_at(connection: Connection, log: int, at: int) -> list[Listed]:
-    """The nearest keyframe before, and what changed since."""
-    start, entries = 0, dict[int, Listed]()
-    keyframe = _KEYFRAME.first(connection, log=log, at=at)
-    if keyframe is not None:
-        start = keyframe[0]
-        entries = {entry[0]: entry for entry in unpack_listing(keyframe[1])}
-    for path, mode, size, blob in _TAIL.rows(connection, log=log, after=start, until=at):
-        if mode is None:
-            entries.pop(path, None)
-        else:
-            entries[path] = (path, mode, size, blob)
-    return list(entries.values())
-
-
-def _named(connection: Connection, query: Any, numbers: Iterable[int]) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    wanted = sorted(set(numbers))
-    for start in range(0, len(wanted), _MANY):
-        rows = connection.execute(query, {"numbers": wanted[start : start + _MANY]})
-        found.update((number, name) for number, name in rows)
-    return found
-
-
-def state(connection: Connection, log: int, path: str, at: int) -> FileState | None:
-    """One path after event `at`."""
-    raw = path.encode("utf-8", "surrogateescape")
-    row = _STATE.first(connection, log=log, path=raw, at=at)
-    return None if row is None else to_state(*row)
-
-
-def select_changes(log: int) -> Select[Any]:
-    """All columns that a RecordedChange is made of, for the changes of a log."""
-    return (
-        select(
-            FILE_CHANGE.c.seq,
-            FILE_CHANGE.c.n,
-            CHANGE_SET.c.at,
-            SESSION.c.id.label("session"),
-            CHANGE_SET.c.actor,
-            CHANGE_SET.c.origin,
-            CHANGE_SET.c.call,
-            CHANGE_SET.c.causes,
-            CALL.c.finished,
-            PATH.c.path,
-            FILE_CHANGE.c.old_mode,
-            FILE_CHANGE.c.old_size,
-            _OLD.c.sha256.label("old_hash"),
-            FILE_CHANGE.c.new_mode,
-            FILE_CHANGE.c.new_size,
-            _NEW.c.sha256.label("new_hash"),
-        )
-        .select_from(FILE_CHANGE)
-        .join(
-            CHANGE_SET,
-            (CHANGE_SET.c.log == FILE_CHANGE.c.log) & (CHANGE_SET.c.seq == FILE_CHANGE.c.seq),
-        )
-        .join(PATH, PATH.c.number == FILE_CHANGE.c.path)
-        .outerjoin(SESSION, SESSION.c.number == CHANGE_SET.c.session)
-        .outerjoin(
-            CALL,
-            (CALL.c.log == CHANGE_SET.c.log)
-            & (CALL.c.call_id == CHANGE_SET.c.call)
-            & (func.coalesce(CALL.c.session, 0) == func.coalesce(CHANGE_SET.c.session, 0)),
-        )
-        .outerjoin(_OLD, _OLD.c.number == FILE_CHANGE.c.old_blob)
-        .outerjoin(_NEW, _NEW.c.number == FILE_CHANGE.c.new_blob)
-        .where(FILE_CHANGE.c.log == log)
-    )
-
-
-def to_changes(rows: Sequence[Any]) -> Iterator[RecordedChange]:
-    """The rows of `select_changes` as recorded changes."""
-    for row in rows:
-        yield RecordedChange(
-            seq=row.seq,
-            at=from_micros(row.at),
-            session=row.session or "",
-            actor=row.actor,
-            origin=cast(Origin, row.origin),
-            call_id=None if row.call is None else unpack_id(row.call),
-            causes=tuple(json.loads(row.causes)) if row.causes else (),
-            change=FileChange(
-                row.path.decode("utf-8", "surrogateescape"),
-                to_state(row.old_mode, row.old_size, row.old_hash),
-                to_state(row.new_mode, row.new_size, row.new_hash),
-            ),
-            number=row.finished,
-        )
+        copyfile(blob, target)
+        target.chmod(state.mode)
+    except OSError:
+        target.unlink()
+        raise

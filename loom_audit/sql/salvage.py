@@ -1,0 +1,238 @@
+"""Getting everything readable out of a damaged, locked or read-only store, without writing it.
+
+Written into an empty folder:
+
+    events/LOG.jsonl   one line per event: its exact leaf, whether that matches its hash, payloads
+    blobs/SHA256       every content that matches its hash
+    trees/LOG/…        the last tree that the readable events make, as files
+    failures.txt       what could not be had, and why
+
+Projections are not used: trees are folded from events.
+"""
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, BinaryIO
+
+from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
+from loom_audit.model.codec import MAX_LEAF, decode
+from loom_audit.model.events import FilesChanged
+from loom_audit.model.files import FileState, apply
+from loom_audit.model.merkle import leaf_hash
+from loom_audit.ports import Progress, Report
+from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.rescue import Contents, open_source, rows_by_key, sqlite_error
+from loom_audit.sql.trees import write_tree
+
+_EVENTS = (
+    "SELECT seq, id, kind, leaf, leaf_hash FROM event "
+    "WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
+)
+_PARTS = "SELECT role, n, salt, content, blob FROM payload WHERE log = ? AND seq = ?"
+_LOGS = "SELECT number, id FROM log WHERE number > ? AND number <= ? ORDER BY number"
+_BLOBS = "SELECT number, sha256 FROM blob WHERE number > ? AND number <= ? ORDER BY number"
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What came out. `notice` says when a copy of the store had to be read."""
+
+    folder: str
+    logs: int
+    events: int
+    contents: int
+    files: int
+    failures: tuple[str, ...]
+    notice: str
+
+
+def salvage(path: str, to: str, *, report: Report | None = None) -> Salvaged:
+    """Write what can be read of the store file at `path` into the folder `to`.
+
+    Conflict when that is not absent or empty; StorageFailed when nothing can be read at all,
+    or the folder cannot be written. The store is only read.
+    """
+    run = _Run(to, report or (lambda _: None))
+    try:
+        _make_empty(to)
+        private = os.path.join(to, ".copy")
+        Path(private).mkdir(0o700)
+        try:
+            raw, notice = open_source(path, private)
+            with closing(raw):
+                raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+                run.read(raw, os.path.join(os.path.dirname(path), "blobs"))
+        finally:
+            rmtree(private, ignore_errors=True)
+        run.finish(notice)
+    except OSError as error:
+        raise StorageFailed(
+            f"Salvage cannot go on: {error}", hint="Name a folder with room that you may write."
+        ) from error
+    return Salvaged(to, run.logs, run.events, run.contents, run.files, tuple(run.failures), notice)
+
+
+def _make_empty(folder: str) -> None:
+    if os.path.isdir(folder) and not os.path.islink(folder):
+        if os.listdir(folder):
+            raise Conflict(f"{folder} is not empty", hint="Name a new folder.")
+        return
+    if os.path.lexists(folder):
+        raise Conflict(f"{folder} is not a folder", hint="Name a new folder.")
+    os.makedirs(folder, mode=0o700)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One salvage, as far as it has come."""
+
+    folder: str
+    tell: Callable[[Progress], None]
+    logs: int = 0
+    events: int = 0
+    contents: int = 0
+    files: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def read(self, raw: Any, blob_folder: str) -> None:
+        """Everything: contents first, since trees are made of them."""
+        for name in ("events", "blobs", "trees"):
+            Path(self.folder, name).mkdir(0o700)
+        contents = Contents(raw, blob_folder)
+        for number, digest in rows_by_key(raw, _BLOBS, (), self.failures.append, "content"):
+            self._save_content(contents, number, digest)
+        for number, id in rows_by_key(raw, _LOGS, (), self.failures.append, "log"):
+            self.logs += 1
+            self._save_log(raw, contents, number, _file_name(id))
+
+    def finish(self, notice: str) -> None:
+        """Write down what failed."""
+        with _create(os.path.join(self.folder, "failures.txt")) as file:
+            for line in (notice, *self.failures):
+                if line:
+                    file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def _save_content(self, contents: Contents, number: int, digest: Any) -> None:
+        target = os.path.join(self.folder, "blobs", bytes(digest).hex())
+        try:
+            if contents.entry(number)[2] == "absent":
+                return
+            parts = contents.parts(number)
+            try:
+                with _create(target) as file:
+                    for part in parts:
+                        file.write(part)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(target)
+                raise
+        except AuditError as error:
+            self.failures.append(f"content {number} ({bytes(digest).hex()}): {error}")
+            return
+        self.contents += 1
+        self.tell(Progress("contents", self.contents, unit="contents"))
+
+    def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
+        tree: dict[str, FileState] = {}
+        with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
+            rows = rows_by_key(raw, _EVENTS, (log,), self.failures.append, f"log {name}: event")
+            for seq, id, kind, packed, hashed in rows:
+                try:
+                    found = self._event(raw, contents, log, seq, packed, hashed)
+                except AuditError as error:
+                    self.failures.append(f"log {name}: event {seq}: {error}")
+                    continue
+                line = {"seq": seq, "id": _text_id(id), "kind": kind, **found.record}
+                file.write(json.dumps(line).encode() + b"\n")
+                self.events += 1
+                if found.changes is not None:
+                    tree = apply(tree, found.changes.changes)
+                elif kind == FilesChanged.kind:
+                    self.failures.append(f"log {name}: event {seq}: the tree goes on without it")
+                self.tell(Progress("events", self.events, unit="events"))
+        self.files += write_tree(
+            tree,
+            os.path.join(self.folder, "trees", name),
+            os.path.join(self.folder, "blobs"),
+            lambda text: self.failures.append(f"log {name}: {text}"),
+        )
+
+    def _event(
+        self, raw: Any, contents: Contents, log: int, seq: int, packed: Any, hashed: Any
+    ) -> "_Event":
+        try:
+            leaf = unpack(packed, MAX_LEAF)
+        except TypeError as error:
+            raise Corrupt(f"its leaf is no bytes: {error}") from error
+        record: dict[str, Any] = {
+            "leaf": leaf.decode("utf-8", "backslashreplace"),
+            "leaf_hash": bytes(hashed).hex(),
+            "intact": leaf_hash(leaf) == hashed,
+            "payloads": [],
+        }
+        payloads: dict[tuple[str, int], bytes] = {}
+        try:
+            rows = raw.execute(_PARTS, (log, seq)).fetchall()
+        except sqlite_error() as error:
+            rows = []
+            self.failures.append(f"event {seq}: its payloads: {error}")
+        for role, n, salt, content, blob in rows:
+            try:
+                data = unpack(content, MAX_INLINE_PAYLOAD) if content is not None else None
+                if data is None:
+                    data = b"".join(contents.parts(blob))
+            except (AuditError, TypeError) as error:
+                self.failures.append(f"event {seq}: payload {role} {n}: {error}")
+                continue
+            payloads[role, n] = data
+            record["payloads"].append(_part_record(role, n, salt, data, inside=content is not None))
+        return _Event(record, _changes(leaf, payloads))
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    record: dict[str, Any]
+    changes: FilesChanged | None
+
+
+def _changes(leaf: bytes, payloads: dict[tuple[str, int], bytes]) -> FilesChanged | None:
+    with suppress(AuditError):
+        fact = decode(leaf, payloads).fact
+        if isinstance(fact, FilesChanged):
+            return fact
+    return None
+
+
+def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -> dict[str, Any]:
+    found = {"role": role, "n": n, "salt": bytes(salt).hex(), "sha256": sha256(data).hexdigest()}
+    if not inside:
+        return found
+    try:
+        return {**found, "text": data.decode()}
+    except UnicodeDecodeError:
+        return {**found, "base64": b64encode(data).decode()}
+
+
+def _text_id(packed: Any) -> str:
+    try:
+        return unpack_id(packed)
+    except (TypeError, ValueError, AttributeError):
+        return repr(packed)
+
+
+def _file_name(id: Any) -> str:
+    """A log's id as a file name, whatever a damaged row holds."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in str(id))
+    return name[:100] or "_"
+
+
+def _create(path: str) -> BinaryIO:
+    return open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb")

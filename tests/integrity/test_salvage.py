@@ -1,0 +1,295 @@
+"""What salvage gets out of stores that cannot be opened, read or trusted any more."""
+
+import json
+import os
+import random
+import stat
+from base64 import b64decode
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from loom_audit.errors import Conflict, StorageFailed
+from loom_audit.model.files import FileState
+from loom_audit.model.merkle import leaf_hash, root
+from loom_audit.sql.engine import driver
+from loom_audit.sql.salvage import salvage
+from loom_audit.sql.trees import write_tree
+from tests.integrity.conftest import LIMIT, Recorded
+
+PAGE = 4096
+
+
+def bytes_below(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a folder as it lies, but for locks and SQLite's shared memory."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(("-shm", ".ballast"))
+    }
+
+
+def expected_tree(store: Recorded) -> dict[str, FileState]:
+    with closing(store.open()) as database:
+        return database.projections(store.log).tree()
+
+
+def settle(store: Recorded) -> None:
+    """Fold the write-ahead log in, so that damage to the file is damage to the store."""
+    with closing(driver().connect(str(store.path))) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def lines(folder: Path, log: str) -> list[dict]:
+    text = (folder / "events" / f"{log}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def assert_tree(folder: Path, log: str, tree: dict[str, FileState], missing=frozenset()) -> None:
+    root = os.fsencode(folder / "trees" / log)
+    for path, state in tree.items():
+        target = os.path.join(root, os.fsencode(path))
+        if path in missing:
+            assert not os.path.lexists(target)
+        elif state.kind == "directory":
+            assert os.path.isdir(target)
+        elif state.kind == "symlink":
+            assert sha256(os.readlink(target)).hexdigest() == state.blob
+        else:
+            content = Path(os.fsdecode(target)).read_bytes()
+            assert sha256(content).hexdigest() == state.blob
+            assert stat.S_IMODE(os.stat(target).st_mode) == state.mode
+
+
+def test_a_sound_store_comes_out_whole_and_is_not_touched(store, tmp_path):
+    tree, to = expected_tree(store), tmp_path / "out"
+    before = bytes_below(store.path.parent)
+    found = salvage(str(store.path), str(to))
+    assert bytes_below(store.path.parent) == before
+    assert found.notice == ""
+    assert found.events == store.heads[-1].size
+    assert found.failures == (f"log {store.log}: the file 'huge.bin': No such file or directory",)
+    assert_tree(to, store.log, tree, missing={"huge.bin"})
+    assert found.files == len(tree) - 1
+    for blob in (to / "blobs").iterdir():
+        assert sha256(blob.read_bytes()).hexdigest() == blob.name
+    assert len(list((to / "blobs").iterdir())) == found.contents
+    assert sorted(path.name for path in to.iterdir()) == [
+        "blobs",
+        "events",
+        "failures.txt",
+        "trees",
+    ]
+    assert stat.S_IMODE(to.stat().st_mode) == 0o700
+
+
+def test_every_event_can_be_proven_from_its_line(store, tmp_path):
+    salvage(str(store.path), str(tmp_path / "out"))
+    hashes = []
+    for line in lines(tmp_path / "out", store.log):
+        leaf = line["leaf"].encode()
+        assert line["intact"] and leaf_hash(leaf).hex() == line["leaf_hash"]
+        commits = {(p["role"], p["n"]): p["commit"] for p in json.loads(leaf).get("payloads", ())}
+        for part in line["payloads"]:
+            if "text" in part or "base64" in part:
+                data = part["text"].encode() if "text" in part else b64decode(part["base64"])
+            else:
+                data = (tmp_path / "out" / "blobs" / part["sha256"]).read_bytes()
+            assert sha256(data).hexdigest() == part["sha256"]
+            if part["role"] != "keys":
+                salt = bytes.fromhex(part["salt"])
+                digest = sha256(data).digest()
+                opened = sha256(salt + part["role"].encode() + digest).hexdigest()
+                assert opened == commits.pop((part["role"], part["n"]))
+        assert not commits
+        hashes.append(leaf_hash(leaf))
+    assert root(hashes) == store.heads[-1].root
+
+
+@pytest.mark.parametrize("taken", ["file", "folder with something"])
+def test_a_target_that_is_not_empty_is_refused(store, tmp_path, taken):
+    to = tmp_path / "out"
+    if taken == "file":
+        to.write_text("mine")
+    else:
+        to.mkdir()
+        (to / "mine").write_text("mine")
+    with pytest.raises(Conflict):
+        salvage(str(store.path), str(to))
+    assert (to if taken == "file" else to / "mine").read_text() == "mine"
+
+
+def test_a_store_that_somebody_keeps_locked_is_read_from_a_copy(store, tmp_path):
+    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+        raw.execute("PRAGMA locking_mode = EXCLUSIVE")
+        raw.execute("BEGIN EXCLUSIVE")
+        raw.execute("SELECT count(*) FROM event").fetchone()
+        found = salvage(str(store.path), str(tmp_path / "out"))
+        raw.execute("ROLLBACK")
+    assert "copy" in found.notice and "locked" in found.notice
+    assert found.events == store.heads[-1].size
+    assert found.notice in (tmp_path / "out" / "failures.txt").read_text()
+
+
+def test_a_read_only_folder_is_read_with_what_is_in_the_write_ahead_log(store, tmp_path):
+    """As root the folder can be written all the same; then it is simply read in place."""
+    raw = driver().connect(str(store.path))
+    raw.execute("PRAGMA wal_autocheckpoint = 0")
+    raw.execute("INSERT INTO log (id) VALUES ('only-in-the-wal')")
+    raw.commit()
+    folder = store.path.parent
+    copy = tmp_path / "readonly"
+    copy.mkdir()
+    for name in (store.path.name, store.path.name + "-wal"):
+        (copy / name).write_bytes((folder / name).read_bytes())
+        (copy / name).chmod(0o400)
+    raw.close()
+    copy.chmod(0o500)
+    try:
+        found = salvage(str(copy / store.path.name), str(tmp_path / "out"))
+        names = sorted(path.name for path in copy.iterdir())
+    finally:
+        copy.chmod(0o700)
+    assert found.logs == 2
+    assert (tmp_path / "out" / "events" / "only-in-the-wal.jsonl").exists()
+    if os.geteuid() != 0:
+        assert "copy" in found.notice
+        assert names == [store.path.name, store.path.name + "-wal"]
+
+
+def pages_of(store: Recorded, table: str) -> list[int]:
+    """The leaf pages of a table's tree, in order (SQLite file format, section 1.6)."""
+    with closing(driver().connect(str(store.path))) as raw:
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        [(root_page,)] = raw.execute(sql, (table,)).fetchall()
+    data = store.path.read_bytes()
+
+    def leaves(page: int) -> list[int]:
+        start = (page - 1) * PAGE
+        if data[start] not in (2, 5):
+            return [page]
+        cells = int.from_bytes(data[start + 3 : start + 5], "big")
+        at = [int.from_bytes(data[start + 12 + 2 * n :][:2], "big") for n in range(cells)]
+        below = [int.from_bytes(data[start + cell :][:4], "big") for cell in at]
+        below.append(int.from_bytes(data[start + 8 : start + 12], "big"))
+        return [leaf for child in below for leaf in leaves(child)]
+
+    return leaves(root_page)
+
+
+def wipe(store: Recorded, pages: list[int]) -> None:
+    data = bytearray(store.path.read_bytes())
+    for page in pages:
+        data[(page - 1) * PAGE : page * PAGE] = random.Random(page).randbytes(PAGE)
+    store.path.write_bytes(data)
+
+
+def test_events_around_a_damaged_page_come_out(store, tmp_path):
+    settle(store)
+    pages = pages_of(store, "event")
+    assert len(pages) > 20
+    wipe(store, [pages[3], *pages[10:12]])
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    seqs = [line["seq"] for line in lines(tmp_path / "out", store.log)]
+    assert seqs == sorted(set(seqs))
+    size = store.heads[-1].size
+    assert seqs[0] == 1 and seqs[-1] == size
+    assert size * 0.8 < len(seqs) < size
+    missing = {str(seq) for seq in range(1, size + 1)} - set(map(str, seqs))
+    listed = {line.split(": ")[1].removeprefix("event ") for line in found.failures}
+    assert missing <= listed
+
+
+@pytest.mark.parametrize("table", ["payload", "blob", "blob_content"])
+def test_what_does_not_lie_on_a_damaged_page_comes_out(store, tmp_path, table):
+    settle(store)
+    pages = pages_of(store, table)
+    wipe(store, pages[1:2])
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert found.events == store.heads[-1].size
+    assert len(found.failures) > 1
+    for blob in (tmp_path / "out" / "blobs").iterdir():
+        assert sha256(blob.read_bytes()).hexdigest() == blob.name
+
+
+def test_a_table_whose_root_is_gone_is_listed_and_the_others_come_out(store, tmp_path):
+    settle(store)
+    with closing(driver().connect(str(store.path))) as raw:
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        [(root_page,)] = raw.execute(sql).fetchall()
+    wipe(store, [root_page])
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert found.events == 0 and found.contents > 100
+    assert any("event" in line for line in found.failures)
+
+
+def test_a_store_without_its_first_page_comes_out_whole(store, tmp_path):
+    tree = expected_tree(store)
+    settle(store)
+    wipe(store, [1])
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert "first page" in found.notice
+    assert found.events == store.heads[-1].size
+    assert_tree(tmp_path / "out", store.log, tree, missing={"huge.bin"})
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 1000, None])
+def test_what_is_no_store_at_all_is_said_so(tmp_path, content):
+    path = tmp_path / "audit.db"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StorageFailed) as caught:
+        salvage(str(path), str(tmp_path / "out"))
+    assert caught.value.hint
+    assert content is None or path.read_bytes() == content
+
+
+def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(store, tmp_path):
+    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+        raw.execute("DROP TRIGGER event_no_update")
+        raw.execute("UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = 5")
+    for path in (store.path.parent / "blobs").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-5])
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert [line["seq"] for line in lines(tmp_path / "out", store.log) if not line["intact"]] == [5]
+    assert any("large.bin" in line for line in found.failures)
+    assert any(line.startswith("content ") for line in found.failures)
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../b", "a//b", ".", "a/.", "x\0y", ""])
+def test_no_path_of_a_damaged_tree_leads_outside(tmp_path, path):
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    name = sha256(b"x").hexdigest()
+    (blobs / name).write_bytes(b"x")
+    failed: list[str] = []
+    tree = {path: FileState("file", name, 0o644, 1), "ok": FileState("file", name, 0o600, 1)}
+    assert write_tree(tree, str(tmp_path / "tree"), str(blobs), failed.append) == 1
+    assert len(failed) == 1
+    assert sorted(p.name for p in tmp_path.rglob("*")) == sorted(["blobs", name, "ok", "tree"])
+
+
+def test_no_file_is_written_through_a_symlink_of_the_tree(tmp_path):
+    blobs, outside = tmp_path / "blobs", tmp_path / "outside"
+    blobs.mkdir()
+    outside.mkdir()
+    link, name = sha256(os.fsencode(outside)).hexdigest(), sha256(b"x").hexdigest()
+    (blobs / link).write_bytes(os.fsencode(outside))
+    (blobs / name).write_bytes(b"x")
+    tree = {
+        "a": FileState("symlink", link, 0o777, 5),
+        "a/b": FileState("file", name, 0o644, 1),
+    }
+    failed: list[str] = []
+    assert write_tree(tree, str(tmp_path / "tree"), str(blobs), failed.append) == 1
+    assert len(failed) == 1 and list(outside.iterdir()) == []
+
+
+def test_files_recorded_by_hash_only_are_listed_as_missing(store, tmp_path):
+    tree = expected_tree(store)
+    assert tree["huge.bin"].size > LIMIT
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert any("huge.bin" in line for line in found.failures)
