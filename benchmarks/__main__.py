@@ -1,0 +1,100 @@
+"""`python -m benchmarks`: measure, and print a table and JSON.
+
+Each benchmark runs in a process of its own, in a temporary folder that is deleted afterwards.
+"""
+
+import argparse
+import importlib
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Sizes
+
+BENCHMARKS = ("write", "baseline", "noop", "storage", "rollback", "reading", "verify", "memory")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, below three minutes")
+    parser.add_argument("--huge", action="store_true", help="also a million events")
+    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="just this one")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--dir", type=Path, help="where temporary folders are made")
+    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.inner:
+        return _measure(chosen)
+    figures: list[dict[str, Any]] = []
+    failed = 0
+    print(f"{'':44}{'ours':>12}{'theirs':>12}{'ratio':>8}{'at most':>9}")
+    for name in chosen.only or BENCHMARKS:
+        started = time.monotonic()
+        done = _in_child(name)
+        failed += done.returncode != 0
+        lines = done.stdout.splitlines()
+        figures += [json.loads(line) for line in lines]
+        print(f"{name} ({time.monotonic() - started:.0f} s)" + " failed" * bool(done.returncode))
+        for line in lines:
+            print(_row(json.loads(line)), flush=True)
+    report = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "quick": chosen.quick,
+        "figures": figures,
+    }
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
+    else:
+        print(json.dumps(report))
+    return 1 if failed else 0
+
+
+def _in_child(name: str) -> subprocess.CompletedProcess[str]:
+    flags = [flag for flag in sys.argv[1:] if flag in ("--quick", "--huge")]
+    if "--dir" in sys.argv:
+        flags += ["--dir", sys.argv[sys.argv.index("--dir") + 1]]
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--inner", "--only", name, *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _measure(chosen: argparse.Namespace) -> int:
+    sizes = Sizes(quick=chosen.quick, huge=chosen.huge)
+    module = importlib.import_module(f"benchmarks.{chosen.only[0]}")
+    with tempfile.TemporaryDirectory(prefix="loom-audit-bench-", dir=chosen.dir) as folder:
+        for figure in module.measure(Path(folder), sizes):
+            print(json.dumps(figure.to_dict()), flush=True)
+    return 0
+
+
+def _row(figure: dict[str, Any]) -> str:
+    ours, theirs = (_shown(figure[key], figure["unit"]) for key in ("ours", "theirs"))
+    ratio = "" if figure["ratio"] is None else f"{figure['ratio']:.2f}"
+    most = figure["most"]
+    bound = "" if most is None else f"{most:g}"
+    verdict = {True: "", False: "  MISSED", None: ""}[figure["meets"]]
+    against = f"  {figure['against']}" if figure["against"] else ""
+    note = f"  ({figure['note']})" if figure["note"] else ""
+    return (
+        f"  {figure['name']:42}{ours:>12}{theirs:>12}{ratio:>8}{bound:>9}{verdict}{against}{note}"
+    )
+
+
+def _shown(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    if unit == "B":
+        return f"{value:,.0f} B"
+    return f"{value:,.2f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

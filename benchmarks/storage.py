@@ -1,0 +1,156 @@
+"""Bytes kept for an agent's small edits over a real project, against git.
+
+The history: five releases of itsdangerous applied change by change, then edits of one to four
+lines over the modules of jinja2 as it is installed here, each one `write_file`.
+"""
+
+import asyncio
+import importlib.util
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from benchmarks.figures import Figure, Sizes
+from benchmarks.places import Repository, new_store, on_disk
+from loom_audit.session import Session
+from loom_audit.sql.engine import connect
+
+RELEASES = Path(__file__).parents[1] / "tests" / "data" / "itsdangerous"
+PACKAGE = "jinja2"
+
+Step = tuple[str, bytes]
+"""A path and its new content."""
+
+
+def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
+    work, packed = folder / "work", folder / "packed"
+    work.mkdir(parents=True)
+    steps = [*_history(sizes)]
+    loose = Repository(folder / "loose", work)
+    sampled = _record(folder, work, steps, loose)
+    once = Repository(packed, work)
+    for blob in {data for _, data in steps}:
+        once.run("hash-object", "-w", "--stdin", stdin=blob)
+    _keep_all(once)
+    once.run("gc", "-q")
+    contents, rest = _stored(folder / "store")
+    shadow = on_disk(folder / "loose") * len(steps) / sampled
+    pack = sum(path.stat().st_size for path in (packed / "objects" / "pack").glob("*.pack"))
+    each = len(steps)
+    of = f"{len(steps):,} edits, {len({data for _, data in steps}):,} contents"
+    yield Figure(
+        "storage",
+        "contents, per edit",
+        contents / each,
+        "B",
+        "pack of git gc",
+        pack / each,
+        1.5,
+        of,
+    )
+    yield Figure("storage", "everything else, per call", rest / each, "B", most=3072)
+    yield Figure(
+        "storage",
+        "all together, per call",
+        (contents + rest) / each,
+        "B",
+        "shadow repository never gc'd",
+        shadow / each,
+        0.2,
+        f"the repository from its first {sampled:,} commits",
+    )
+
+
+def _history(sizes: Sizes) -> Iterator[Step]:
+    for release in sorted(RELEASES.glob("*.tar.gz")):
+        yield from _release(release)
+    found = importlib.util.find_spec(PACKAGE)
+    roots = list(found.submodule_search_locations or []) if found else []
+    state = {
+        f"{PACKAGE}/{path.name}": path.read_bytes()
+        for root in roots
+        for path in sorted(Path(root).glob("*.py"))
+    }
+    yield from state.items()
+    choice = random.Random(7)
+    paths = sorted(state)
+    weights = [len(state[path]) for path in paths]
+    for n in range(400 if sizes.quick else 3000):
+        path = choice.choices(paths, weights)[0]
+        state[path] = _edited(state[path], choice, n)
+        yield path, state[path]
+
+
+def _release(file: Path) -> Iterator[Step]:
+    with tarfile.open(file) as archive:
+        for member in archive:
+            data = archive.extractfile(member)
+            if data is not None:
+                inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+                yield f"itsdangerous/{inside}", data.read()
+
+
+def _edited(data: bytes, choice: random.Random, n: int) -> bytes:
+    """One to four lines changed, moved in or taken out, as an agent does."""
+    lines = data.split(b"\n")
+    at = choice.randrange(max(1, len(lines) - 4))
+    kind = choice.random()
+    if kind < 0.5:
+        word = b"value_%d" % choice.randrange(1000)
+        lines[at] = lines[at].replace(b"=", b"= " + word + b" or", 1) + b"  # %d" % n
+    elif kind < 0.85:
+        taken = choice.randrange(max(1, len(lines) - 4))
+        lines[at:at] = lines[taken : taken + choice.randint(1, 4)]
+    else:
+        del lines[at : at + choice.randint(1, 3)]
+    return b"\n".join(lines)
+
+
+def _record(folder: Path, work: Path, steps: list[Step], loose: Repository) -> int:
+    """Every step as a call, and a commit of the shadow repository after the first of them."""
+    commits = 0
+
+    async def calls(session: Session) -> None:
+        nonlocal commits
+        for path, data in steps:
+            content = {"path": path, "content": data.decode("utf-8", "replace")}
+            result = await session.call("write_file", content)
+            if not result.ok:
+                raise SystemExit(result.output)
+            if commits < 600:
+                loose.commit()
+                commits += 1
+
+    with new_store(folder / "store") as store, store.attach(work).session("benchmark") as session:
+        asyncio.run(calls(session))
+    return commits
+
+
+def _keep_all(repository: Repository) -> None:
+    """One tree with every content, so that gc keeps and packs them."""
+    listed = repository.run("cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+    names = listed.decode().split()
+    entries = "".join(f"100644 blob {name}\t{name}\n" for name in names)
+    tree = repository.run("mktree", stdin=entries.encode()).decode().strip()
+    commit = repository.run("commit-tree", tree, "-m", "all").decode().strip()
+    repository.run("update-ref", "refs/heads/all", commit)
+
+
+def _stored(store: Path) -> tuple[int, int]:
+    """Bytes of the store that hold files' contents, and all the others."""
+    connection = connect(str(store / "audit.db"), "ro")
+    try:
+        inside = connection.execute(
+            "SELECT coalesce(sum(length(content)), 0) FROM blob_content WHERE blob IN "
+            "(SELECT old_blob FROM file_change UNION SELECT new_blob FROM file_change)"
+        ).fetchone()[0]
+        pages, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "page_size")
+        )
+    finally:
+        connection.close()
+    large = on_disk(store / "blobs") if (store / "blobs").exists() else 0
+    index = on_disk(store / "index")
+    return inside + large, pages * size - inside + index
