@@ -7,13 +7,16 @@ Methods raise OSError; EXDEV means that the path leads outside.
 """
 
 import errno
+import itertools
 import os
+import secrets
 import weakref
 from collections import OrderedDict, deque
 
 from loom_audit.disk import system
 from loom_audit.disk.system import O_PATH, System
 from loom_audit.errors import NoWorkspace
+from loom_audit.model.scope import TEMPORARY
 
 _BENEATH = system.RESOLVE_BENEATH | system.RESOLVE_NO_MAGICLINKS
 _STRICT = _BENEATH | system.RESOLVE_NO_SYMLINKS
@@ -244,12 +247,21 @@ class Directories:
         self._room = room
         self._open: OrderedDict[str, int] = OrderedDict()
         self._plain: set[str] = set()
+        self._names = itertools.count()
+        self._newest = ""
+        self._token = secrets.token_hex(8)
+
+    def fresh_name(self) -> str:
+        """A name for a temporary that nobody else makes."""
+        return f"{TEMPORARY}{self._token}-{next(self._names):x}"
 
     def fd(self, path: str) -> int:
         """The folder's descriptor, the caller's until the next but one is asked for."""
         found = self._open.get(path)
         if found is not None:
-            self._open.move_to_end(path)
+            if path != self._newest:
+                self._open.move_to_end(path)
+                self._newest = path
             return found
         self._plain.discard(path)
         try:
@@ -258,6 +270,7 @@ class Directories:
             found = self.beneath.folder(path, readable=False)
             self._plain.add(path)
         self._open[path] = found
+        self._newest = path
         if len(self._open) > self._room:
             os.close(self._open.popitem(last=False)[1])
         return found

@@ -19,7 +19,6 @@ from loom_audit.disk.exchange import Spot, exchange, move, spot
 from loom_audit.disk.paths import in_our_words, shown
 from loom_audit.errors import Conflict, FileNotFound
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.ports import Stamp
 
 CHUNK = 1 << 20
 
@@ -141,7 +140,6 @@ class Replaced:
     put: Put | None
     prior: os.stat_result | None
     aside: Spot | None
-    stamp: Stamp | None
     _state: FileState | None = None
 
     @property
@@ -153,8 +151,12 @@ class Replaced:
     @property
     def state(self) -> FileState | None:
         if self._state is None and self.prior is not None:
-            with in_our_words(self.at.path), usable(self.aside):
-                self._state = self._look(self.prior)
+            with in_our_words(self.at.path):
+                try:
+                    self._state = self._look(self.prior)
+                except PermissionError:
+                    with usable(self.aside):
+                        self._state = self._look(self.prior)
         return self._state
 
     def state_is(self, state: FileState) -> None:
@@ -186,8 +188,12 @@ class Replaced:
 
     def discard(self) -> None:
         if self.aside is not None:
-            with in_our_words(self.at.path), usable(self.aside):
-                self.aside.unlink()
+            with in_our_words(self.at.path):
+                try:
+                    self.aside.unlink()
+                except PermissionError:
+                    with usable(self.aside):
+                        self.aside.unlink()
             self.aside = None
 
     def put_back(self) -> None:
@@ -257,7 +263,6 @@ class ModeChanged:
     state: FileState
     mode: int
     put: Put
-    stamp: Stamp | None
 
     @property
     def links(self) -> int:

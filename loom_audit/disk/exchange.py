@@ -8,7 +8,6 @@ filesystems without hard links, or for directories, the name is absent for a mom
 
 import errno
 import os
-import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from pathlib import Path
 from loom_audit.disk import system
 from loom_audit.disk.beneath import Directories
 from loom_audit.disk.paths import join, split
-from loom_audit.model.scope import TEMPORARY
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES)
@@ -78,16 +76,12 @@ class Spot:
 
     def beside(self) -> "Spot":
         """A fresh temporary name in the same folder."""
-        return Spot(self.folders, self.parent, temporary_name())
+        return Spot(self.folders, self.parent, self.folders.fresh_name())
 
 
 def spot(folders: Directories, path: str) -> Spot:
     parent, name = split(path)
     return Spot(folders, parent, name)
-
-
-def temporary_name() -> str:
-    return TEMPORARY + secrets.token_hex(8)
 
 
 def exchange(one: Spot, other: Spot) -> None:
@@ -146,7 +140,11 @@ def move(source: Spot, target: Spot) -> None:
 
 def _renameat2(source: Spot, target: Spot, flags: int) -> None:
     system.renameat2(
-        source.fd, os.fsencode(source.name), target.fd, os.fsencode(target.name), flags
+        source.fd,
+        source.name.encode("utf-8", "surrogateescape"),
+        target.fd,
+        target.name.encode("utf-8", "surrogateescape"),
+        flags,
     )
 
 

@@ -24,7 +24,6 @@ from loom_audit.disk.displaced import (
 )
 from loom_audit.disk.exchange import Spot, exchange, move, spot
 from loom_audit.disk.paths import kind_of, not_a_file, shown
-from loom_audit.disk.stamps import stamp_of
 from loom_audit.errors import Conflict, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced
@@ -57,19 +56,22 @@ def stage(temporary: Spot, after: FileState, content: BinaryIO | None, *, durabl
 
 
 def _write(temporary: Spot, after: FileState, content: BinaryIO, *, durable: bool) -> Put:
-    descriptor = temporary.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    descriptor = temporary.open(flags, after.mode & 0o777)
     try:
         digest = hashlib.sha256()
         while chunk := content.read(CHUNK):
             digest.update(chunk)
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            written = os.write(descriptor, chunk)
+            while written < len(chunk):
+                written += os.write(descriptor, memoryview(chunk)[written:])
         _check(digest.hexdigest(), after, temporary)
-        os.fchmod(descriptor, after.mode)
+        made = os.fstat(descriptor)
+        if stat.S_IMODE(made.st_mode) != after.mode:
+            os.fchmod(descriptor, after.mode)
         if durable:
             system.fsync(descriptor)
-        return put_of(os.fstat(descriptor))
+        return put_of(made)
     finally:
         os.close(descriptor)
 
@@ -187,14 +189,12 @@ def put_at(temporary: Spot, at: Spot, put: Put, *, occupied: bool) -> Replaced:
             remove(temporary)
         raise
     aside = temporary if prior is not None and not stat.S_ISDIR(prior.st_mode) else None
-    seen = at.lstat()
-    stamp = stamp_of(seen) if seen is not None and put_of(seen) == put else None
-    return Replaced(at, put, prior, aside, stamp)
+    return Replaced(at, put, prior, aside)
 
 
 def _take_away(at: Spot, found: os.stat_result | None, temporary: Spot) -> Replaced:
     if found is None:
-        return Replaced(at, None, None, None, None)
+        return Replaced(at, None, None, None)
     if stat.S_ISDIR(found.st_mode):
         try:
             at.rmdir()
@@ -202,18 +202,18 @@ def _take_away(at: Spot, found: os.stat_result | None, temporary: Spot) -> Repla
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise not_empty(at) from error
             raise
-        return Replaced(at, None, found, None, None)
+        return Replaced(at, None, found, None)
     try:
         move(at, temporary)
     except FileNotFoundError:
-        return Replaced(at, None, None, None, None)
+        return Replaced(at, None, None, None)
     gone = temporary.lstat()
     if gone is None:
         raise Conflict(f"somebody took what was displaced from {shown(at.path)}")
     if stat.S_IFMT(gone.st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
         move(temporary, at)
         raise Conflict(f"{shown(at.path)} has become a {kind_of(gone.st_mode)}")
-    return Replaced(at, None, gone, temporary, None)
+    return Replaced(at, None, gone, temporary)
 
 
 def _in_place(
@@ -249,4 +249,4 @@ def _in_place(
         )
     if durable and mode != after.mode:
         sync_inode(at)
-    return ModeChanged(at, state, stat.S_IMODE(now.st_mode), put_of(now), stamp_of(now))
+    return ModeChanged(at, state, stat.S_IMODE(now.st_mode), put_of(now))

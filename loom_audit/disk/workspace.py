@@ -11,8 +11,9 @@ from loom_audit.disk import many, replace, system
 from loom_audit.disk import walk as walking
 from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
 from loom_audit.disk.displaced import remove
-from loom_audit.disk.exchange import spot, temporary_name
+from loom_audit.disk.exchange import spot
 from loom_audit.disk.paths import (
+    NAME_BYTES,
     failed,
     in_our_words,
     kind_of,
@@ -31,6 +32,7 @@ from loom_audit.ports import Displaced, Replacement, Stamp
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 class DiskWorkspace:
@@ -80,12 +82,15 @@ class DiskWorkspace:
 
     def _check_writable(self, path: str) -> None:
         """InvalidPath for the root, `.git`, our own temporaries and what is excluded."""
-        if tidy(path) != path or not path:
+        parts = path.split("/")
+        plain = path.isascii() and len(path) <= NAME_BYTES and "\0" not in path
+        if not (plain and _NO_NAMES.isdisjoint(parts)) and (tidy(path) != path or not path):
             raise InvalidPath(
                 f"not a path in a workspace: {shown(path) or 'its root'}",
                 details={"path": shown(path)},
             )
-        parts = path.split("/")
+        if not self._excluded and TEMPORARY not in path and ".git" not in path.casefold():
+            return
         folded = [part.casefold() for part in parts] if self.folds_case() else parts
         reason = ""
         if not NEVER.isdisjoint(folded):
@@ -258,12 +263,13 @@ class DiskWorkspace:
     def folds_case(self) -> bool:
         if self._folds is None:
             with in_our_words(""):
-                self._folds = _folds_case(self._beneath.fd)
+                self._folds = _folds_case(self._beneath)
         return self._folds
 
 
-def _folds_case(descriptor: int) -> bool:
+def _folds_case(beneath: Beneath) -> bool:
     """Ask for a name that is there in another case; make one only when there is none."""
+    descriptor = beneath.fd
     with os.scandir(descriptor) as entries:
         names = {entry.name for entry in entries}
     for name in names:
@@ -271,7 +277,7 @@ def _folds_case(descriptor: int) -> bool:
         if other != name and other not in names:
             return _is_there(other, descriptor)
     before = os.fstat(descriptor)
-    name = temporary_name()
+    name = Directories(beneath).fresh_name()
     try:
         os.mkdir(name, 0o700, dir_fd=descriptor)
     except OSError:

@@ -38,11 +38,6 @@ class Displaced(Protocol):
         """How many names the displaced inode had; over 1, a hard link was broken."""
         ...
 
-    @property
-    def stamp(self) -> Stamp | None:
-        """The stamp of what was put, surely of that and of nothing later; else None."""
-        ...
-
     def open(self) -> BinaryIO:
         """Its content (a symlink's target), for putting into the blob store."""
         ...

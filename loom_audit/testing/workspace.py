@@ -343,7 +343,6 @@ class _MemoryDisplaced:
         self._put = put
         self._seen = (put.content, put.mode, put.mtime) if put else None
         self._in_place = put is not None and aside is None and state is not None
-        self.stamp = put.stamp if put else None
         self.links = 0 if state is None else 1
 
     def open(self) -> BinaryIO:

@@ -598,19 +598,6 @@ def test_what_was_displaced_is_a_leftover_until_discarded(
     assert workspace.leftovers() == []
 
 
-def test_the_stamp_of_a_replacement_is_never_that_of_a_later_edit(
-    both: tuple[Workspace, Somebody],
-) -> None:
-    workspace, somebody = both
-    displaced = put(workspace, "f", None, of(b"ours"), b"ours")
-    stamp = displaced.stamp
-    assert stamp is not None
-    assert (stamp.size, stamp.mode) == (4, stat.S_IFREG | 0o644)
-    somebody.write("f", b"else")
-    assert workspace.stamp("f") != stamp
-    assert put(workspace, "f", None, None).stamp is None
-
-
 def test_room_and_case_are_known(both: tuple[Workspace, Somebody]) -> None:
     workspace, somebody = both
     somebody.write("Aa", b"x")
