@@ -53,7 +53,7 @@ def add(app: typer.Typer) -> None:
             "loom-audit --store old.db salvage --to x",
         ),
         codes={
-            exits.FAILED: "something could not be read; failed.jsonl lists it",
+            exits.FAILED: "something could not be read; failures.txt lists it",
             exits.CONFLICT: "the folder is not empty",
         },
     )(salvage)
@@ -176,26 +176,30 @@ def salvage(
 ) -> int:
     """Get everything readable out of a damaged store.
 
-    Also out of a locked or a read-only one. Writes events.jsonl, every content under its hash,
-    the last state of each workspace, and failed.jsonl with what could not be read. The store
-    itself is not changed.
+    Also out of a locked or a read-only one, which is only read. Writes events/LOG.jsonl, every
+    content as blobs/SHA256, the last tree of each log as files in trees/LOG, and failures.txt.
     """
-    from loom_audit.cli.salvaging import salvage as get_out
     from loom_audit.config import read_settings
+    from loom_audit.sql.salvage import salvage as get_out
 
     settings = read_settings(at.shared.store)
     file = store_file(settings.url)
     if file is None:
         raise InvalidArguments(f"{settings.url} is not a SQLite store")
+    if not file.exists():
+        raise NotFound(f"there is no store at {file}", hint="Name it with --store.")
     target = folder(to)
     with progress(at.output) as report:
-        done = get_out(file, target, report)
+        done = get_out(str(file), str(target), report=report)
     if at.output.json:
-        at.output.record({"store": str(file), "to": str(target), **plain(done)})
+        at.output.record({"store": str(file), **plain(done)})
     else:
         at.output.line(
             f"{done.events} events, {done.contents} contents, {done.files} files in {target}"
         )
+        if done.notice:
+            at.output.note(("note: ", "yellow"), done.notice)
         if done.failures:
-            at.output.line((f"{done.failures} failures, listed in failed.jsonl", "red"))
+            text = f"{len(done.failures)} failures, listed in failures.txt"
+            at.output.line((text, "red"))
     return exits.FAILED if done.failures else exits.OK
