@@ -51,7 +51,7 @@ _ENTRY = (
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = ?"
 )
-_CONTENT = "SELECT content FROM blob_content WHERE blob = ?"
+_CONTENT = "SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,7 @@ class SqlBlobStore:
         if entry.large:
             with self._large.open(digest, entry.size) as stream:
                 return stream.read()
-        content = self._read(entry)
-        if sha256(content).digest() != digest:
-            raise Corrupt(
-                f"The content {blob} does not match its hash",
-                hint="Run `loom-audit verify` to see what else is damaged.",
-                details={"blob": blob},
-            )
-        return content
+        return self._read(entry)
 
     def open(self, blob: BlobId) -> BinaryIO:
         """The content as a stream; large ones are checked when read to the end."""
@@ -197,8 +190,8 @@ class SqlBlobStore:
     def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> Entry:
         base = self._base(similar_to) if similar_to and len(content) >= MIN_BASE else None
         if base is not None:
-            against, version = base
-            delta = compress_delta(content, self._read(against))
+            against, old, version = base
+            delta = compress_delta(content, old)
             small = len(delta) <= INLINE_BYTES
             if small and len(delta) * _CLEARLY_SMALLER < len(content):
                 return _delta(digest, content, delta, against, version)
@@ -212,21 +205,22 @@ class SqlBlobStore:
             return Entry(digest, size, stored, "zstd", large=True)
         return Entry(digest, len(content), len(packed), encoding, content=packed)
 
-    def _base(self, similar_to: BlobId) -> tuple[Entry, int] | None:
-        """What a new version of this content is stored against, and the version's number."""
+    def _base(self, similar_to: BlobId) -> tuple[Entry, bytes, int] | None:
+        """What a new version is stored against, its content, and the version's number."""
         entry = self._find(_digest(similar_to))
-        if entry is None or entry.size > MAX_DELTA or entry.size < MIN_BASE:
+        if entry is None or not MIN_BASE <= entry.size <= MAX_DELTA:
             return None
         version = entry.version + 1
         wanted = version & (version - 1)
-        while entry.version > wanted and entry.base is not None:
-            above = self._find(entry.base)
-            if above is None:
+        try:
+            while entry.version > wanted and entry.base is not None:
+                entry = self._entry(entry.base)
+            if entry.version != wanted:
                 return None
-            entry = above
-        if entry.version != wanted or wanted.bit_count() >= MAX_CHAIN:
+            return entry, self._read(entry), version
+        except (Corrupt, NotFound):
+            # nothing new is to lean on what is damaged
             return None
-        return entry, version
 
     # --- reading --------------------------------------------------------------------------
 
@@ -252,12 +246,27 @@ class SqlBlobStore:
         return Entry(digest, size, stored, encoding, base, version, bool(large), number)
 
     def _read(self, entry: Entry) -> bytes:
-        """The content, through as many deltas as it takes; large ones whole."""
+        """The content, checked; large ones whole. Corrupt names it."""
+        try:
+            content = self._through_deltas(entry)
+            if sha256(content).digest() != entry.sha256:
+                raise Corrupt("it does not match its hash")
+        except Corrupt as error:
+            blob = entry.sha256.hex()
+            raise Corrupt(
+                f"The content {blob} is damaged: {error.message}",
+                hint="Run `loom-audit verify` to see what else is.",
+                details={"blob": blob},
+            ) from error
+        self._remember(entry.sha256, content)
+        return content
+
+    def _through_deltas(self, entry: Entry) -> bytes:
         chain = [entry]
         content = self._cached(entry.sha256)
         while content is None and chain[-1].base is not None:
             if len(chain) > MAX_CHAIN:
-                raise Corrupt(f"The deltas of {entry.sha256.hex()} go in a circle")
+                raise Corrupt("its deltas go in a circle")
             chain.append(self._entry(chain[-1].base))
             content = self._cached(chain[-1].sha256)
         if content is not None:
@@ -269,8 +278,7 @@ class SqlBlobStore:
             else:
                 content = decompress(link.encoding, self._bytes(link), link.size, content)
         if content is None:
-            raise Corrupt(f"The content {entry.sha256.hex()} leads nowhere")
-        self._remember(entry.sha256, content)
+            raise Corrupt("its deltas lead nowhere")
         return content
 
     def _bytes(self, entry: Entry) -> bytes:
@@ -279,10 +287,7 @@ class SqlBlobStore:
         with self._lock:
             rows = self._select(_CONTENT, entry.number)
         if not rows:
-            raise Corrupt(
-                f"The content {entry.sha256.hex()} is on record, but its bytes are gone",
-                details={"blob": entry.sha256.hex()},
-            )
+            raise Corrupt(f"the stored bytes of {entry.sha256.hex()} are gone")
         return bytes(rows[0][0])
 
     def _select(self, sql: str, value: Any) -> list[Any]:

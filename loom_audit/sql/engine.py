@@ -123,6 +123,8 @@ def unavailable(error: DBAPIError | Exception) -> AuditUnavailable:
     original: Any = getattr(error, "orig", error)
     code = getattr(original, "sqlite_errorcode", None) or 0
     cause: Cause = _CAUSES.get(code & 0xFF, "other")
+    if "decode to UTF-8" in str(original):
+        cause = "damaged"  # bytes where we wrote text, or text where we wrote bytes
     return AuditUnavailable(
         f"The audit store cannot be used: {original}",
         hint=_HINTS[cause],

@@ -120,6 +120,11 @@ class MemoryProjections:
     # --- the fold -------------------------------------------------------------------------
 
     def _changes(self) -> Iterator[RecordedChange]:
+        numbers = {
+            (event.session, event.fact.call_id): event.seq
+            for event in self._log.read()
+            if isinstance(event.fact, CallFinished)
+        }
         for event in self._log.read():
             fact = event.fact
             if isinstance(fact, FilesChanged):
@@ -133,6 +138,7 @@ class MemoryProjections:
                         fact.call_id,
                         fact.causes,
                         change,
+                        numbers.get((event.session, fact.call_id or "")),
                     )
 
     def _paths(self, call: Call) -> list[str]:

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from loom_audit.errors import NotFound
 from loom_audit.model.events import (
@@ -377,9 +383,7 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     assert rows_of(stored) == before
 
 
-def test_a_tree_is_found_from_keyframes(
-    stored: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loom_audit.sql.folding.KEYFRAME_EVENTS", 8)
     oracle: list[dict[str, FileState]] = [{}]
     for n in range(30):
@@ -535,9 +539,9 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
         id = f"u{self.number}"
         reverts = tuple(data.draw(st.lists(st.integers(1, self.log.head() + 1), max_size=3)))
         finish = CallFinished(id, "undo", "write", "ok", None, reverts=reverts)
-        return self.append(
-            draft(CallRequested(id, "undo", {}, "write"), "s"), draft(finish, "s")
-        )[-1]
+        return self.append(draft(CallRequested(id, "undo", {}, "write"), "s"), draft(finish, "s"))[
+            -1
+        ]
 
     @rule(session=SESSIONS.filter(bool), end=st.booleans())
     def session(self, session: str, end: bool) -> None:
@@ -584,11 +588,21 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
 _folders: Iterator[Path]
 
 
-def test_projections_say_what_a_naive_fold_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+def compare(factory: pytest.TempPathFactory, examples: int, steps: int) -> None:
     global _folders
-    _folders = iter(lambda: tmp_path_factory.mktemp("store"), None)
-    from hypothesis.stateful import run_state_machine_as_test
-
+    _folders = iter(lambda: factory.mktemp("store"), None)
     run_state_machine_as_test(
-        SaysWhatAFoldSays, settings=settings(max_examples=25, stateful_step_count=25)
+        SaysWhatAFoldSays, settings=settings(max_examples=examples, stateful_step_count=steps)
     )
+
+
+def test_projections_say_what_a_naive_fold_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+    compare(tmp_path_factory, 10, 20)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_projections_say_what_a_naive_fold_says_at_length(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    compare(tmp_path_factory, 200, 50)
