@@ -264,6 +264,8 @@ class OpenCall:
             )
             self._deferred.append(self.recorder.draft(fact))
             self._changed(change.path for change in done.changes)
+        if done.later:
+            self._deferred.append(outside(done.later))
         self.coverage = self.coverage.without(*done.reasons)
         if done.error is not None:
             self._settle(self._append([]))

@@ -66,12 +66,20 @@ class Footing:
 
 @dataclass(slots=True)
 class Done:
-    """What became of the steps: what is changed now, what somebody else had written, and why."""
+    """What became of the steps: what is changed now, and why it is not all that was meant.
+
+    `foreign` is what somebody else had written before the change, `later` what after it.
+    """
 
     changes: list[FileChange] = field(default_factory=list)
     foreign: list[FileChange] = field(default_factory=list)
-    reasons: tuple[str, ...] = ()
+    later: list[FileChange] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     error: AuditError | None = None
+
+    def failed(self, error: AuditError) -> None:
+        """The first error is the one the caller is told."""
+        self.error = self.error or error
 
 
 def missing_parents(footing: Footing, path: str, *, create: bool) -> list[FileChange]:
@@ -141,14 +149,13 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     at = footing.at
     steps = [Replacement(change, opener(at.blobs, change.after)) for change in ordered(changes)]
     done = Done()
-    broken: list[str] = []
     if len(steps) <= FEW:
-        _one_by_one(footing, steps, done, broken)
+        _one_by_one(footing, steps, done)
     else:
-        _together(footing, steps, done, broken)
-    unseen = [f"outside the scope: {c.path}" for c in done.changes if not _recorded(footing, c)]
+        _together(footing, steps, done)
+    unseen = [c.path for c in done.changes if not _recorded(footing, c)]
     done.changes = [change for change in done.changes if _recorded(footing, change)]
-    done.reasons = (*(f"hard link broken: {path}" for path in broken), *unseen)
+    done.reasons += [f"outside the scope: {path}" for path in unseen]
     return done
 
 
@@ -179,74 +186,90 @@ def opener(blobs: BlobStore, state: FileState | None) -> Callable[[], BinaryIO] 
     return lambda: blobs.open(blob)
 
 
-def _one_by_one(
-    footing: Footing, steps: Sequence[Replacement], done: Done, broken: list[str]
-) -> None:
+def _one_by_one(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:
     for step in steps:
         try:
             content = step.content() if step.content else None
             displaced = footing.at.workspace.replace(step.change, content)
         except AuditError as error:
-            done.error = error
+            # It may have failed behind the point where the path was changed.
+            done.failed(error)
+            _look_again(footing, step.change, done)
             return
-        _check(footing, step.change, displaced, done, broken)
+        _check(footing, step.change, displaced, done)
         if done.error:
             return
 
 
-def _together(
-    footing: Footing, steps: Sequence[Replacement], done: Done, broken: list[str]
-) -> None:
+def _together(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:
+    displaced: dict[int, Displaced] = {}
     try:
-        displaced = footing.at.workspace.replace_all(steps)
+        footing.at.workspace.replace_all(steps, displaced)
     except AuditError as error:
-        done.error = error
-        for step in steps:
+        done.failed(error)
+    for number, step in enumerate(steps):
+        if number in displaced:
+            _check(footing, step.change, displaced[number], done)
+        else:
             _look_again(footing, step.change, done)
-        return
-    for step, old in zip(steps, displaced, strict=True):
-        _check(footing, step.change, old, done, broken)
 
 
-def _check(
-    footing: Footing, change: FileChange, displaced: Displaced, done: Done, broken: list[str]
-) -> None:
+def _check(footing: Footing, change: FileChange, displaced: Displaced, done: Done) -> None:
     """Accept a replacement, or put back what somebody else had written in between."""
-    at, found = footing.at, displaced.state
-    if found != change.before:
-        if found and found.blob:
-            with displaced.open() as stream:
-                at.blobs.put(stream)
-        displaced.put_back()
-        done.foreign.append(FileChange(change.path, change.before, found))
-        footing.entries.pop(change.path, None)
-        done.error = Conflict(
+    try:
+        found = displaced.state
+        if found != change.before:
+            done.foreign.append(FileChange(change.path, change.before, found))
+            change = FileChange(change.path, found, change.after)
+            _give_back(footing, change, displaced, done)
+        else:
+            if displaced.links > 1:
+                done.reasons.append(f"hard link broken: {change.path}")
+            displaced.discard()
+    except AuditError as error:
+        done.failed(error)
+    _look_again(footing, change, done)
+
+
+def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done: Done) -> None:
+    """Keep somebody else's version in the store and at its path."""
+    done.failed(
+        Conflict(
             f"{change.path} was changed by somebody else at the same moment; it is as they left it",
             hint="Read it again and repeat the change.",
             details={"path": change.path},
         )
-        return
-    if displaced.links > 1:
-        broken.append(change.path)
-    displaced.discard()
-    _look_again(footing, change, done)
+    )
+    footing.entries.pop(change.path, None)
+    try:
+        if change.before and change.before.blob:
+            with displaced.open() as stream:
+                footing.at.blobs.put(stream)
+    finally:
+        displaced.put_back()
 
 
 def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
     """Put on the list what is on disk now, which need not be what was meant."""
-    now, entry = observe(footing.at, change.path, change.before, keep=False)
-    if now == change.before:
+    try:
+        now, entry = observe(footing.at, change.path, change.before, keep=False)
+        if now == change.before:
+            return
+        if now != change.after:
+            now, entry = observe(footing.at, change.path, change.after)
+    except AuditError as error:
+        done.failed(error)
+        done.reasons.append(f"not seen: {change.path}")
+        footing.entries.pop(change.path, None)
         return
     footing.entries[change.path] = entry
     if now == change.after:
         done.changes.append(change)
-        return
-    now, footing.entries[change.path] = observe(footing.at, change.path, change.after)
-    if done.error is None:
+    elif done.error is None:
         done.changes.append(change)
-        done.foreign.append(FileChange(change.path, change.after, now))
+        done.later.append(FileChange(change.path, change.after, now))
     else:
-        done.foreign.append(FileChange(change.path, change.before, now))
+        done.later.append(FileChange(change.path, change.before, now))
 
 
 def on_disk(

@@ -31,8 +31,9 @@ FAILING = (
     "renameat", "linkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "symlinkat", "fchmod",
     "chmod", "fchmodat", "syncfs", "write", "fallocate",
 )  # fmt: skip
+CLEANING = ("unlink", "unlinkat", "rmdir", "openat", "openat2")
 CLEAR = {"AUDIT_UNAVAILABLE", "IO"}
-"""What a caller may be told; CONFLICT, where recovery could not tell either."""
+"""What a caller may be told."""
 
 
 def withstands(arena: Arena, point: Point) -> bool:
@@ -56,6 +57,8 @@ def withstands(arena: Arena, point: Point) -> bool:
         disk = tree_of(arena.root)
         now = without_leftovers(workspace, disk)
         check_prior(workspace, before, now)
+        if point.syscall not in CLEANING and not point.for_ever:
+            assert now == disk, "temporaries are left though they could be removed"
         after = arena.outcome(point.scenario)
         if point.scenario != "shell":
             check_files(before, after, now)
