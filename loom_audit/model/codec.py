@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import rfc8785
-
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.facts import PayloadBytes, Record, fit, join, payloads_of, said_of, split
@@ -23,6 +21,11 @@ FORMAT = "1.0"
 """Major and minor version of envelope and payloads, as in every leaf's `v`."""
 
 MAX_LEAF = 64 * 1024
+
+_CANONICAL = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+)
+"""RFC 8785 for what an envelope holds: ASCII keys, texts of UTF-8, integers below 2**53."""
 
 Upcaster = Callable[[Record], Record]
 
@@ -82,7 +85,7 @@ def encode(
     ]
     if listed:
         envelope["payloads"] = listed
-    leaf = rfc8785.dumps(envelope)
+    leaf = _CANONICAL.encode(envelope).encode()
     if len(leaf) >= MAX_LEAF:
         raise NotSerializable(
             f"The envelope of a {draft.fact.kind} event is {len(leaf)} bytes",
