@@ -269,6 +269,7 @@ class OpenCall:
         self.coverage = self.coverage.without(*done.reasons)
         if done.error is not None:
             self._settle(self._append([]))
+            done.let_go()
             raise done.error
 
     def _changed(self, paths: Iterable[str]) -> None:

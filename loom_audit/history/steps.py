@@ -1,6 +1,7 @@
 """The steps of one change on disk: look, replace, check what was displaced, look again."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO
@@ -76,6 +77,16 @@ class Done:
     later: list[FileChange] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     error: AuditError | None = None
+    aside: list[Displaced] = field(default_factory=list)
+
+    def let_go(self) -> None:
+        """Delete what could not be put back and is on record now.
+
+        What cannot be deleted stays under its temporary name, among the workspace's leftovers.
+        """
+        for displaced in self.aside:
+            with suppress(AuditError):
+                displaced.discard()
 
     def failed(self, error: AuditError) -> None:
         """The first error is the one the caller is told."""
@@ -245,8 +256,14 @@ def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done:
         if change.before and change.before.blob:
             with displaced.open() as stream:
                 footing.at.blobs.put(stream)
-    finally:
+    except AuditError:
         displaced.put_back()
+        raise
+    try:
+        displaced.put_back()
+    except Conflict:
+        # Written once more since: that version stands, and this one is in the store.
+        done.aside.append(displaced)
 
 
 def _look_again(footing: Footing, change: FileChange, done: Done) -> None:

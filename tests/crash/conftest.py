@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.faults import Arena, Stem, needs_strace
+pytest.register_assert_rewrite("tests.crash.faults")
+
+from tests.crash.faults import Arena, Stem, needs_strace  # noqa: E402 - after the line above
 
 
 @pytest.fixture(scope="module")

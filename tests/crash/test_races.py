@@ -1,0 +1,196 @@
+"""Another program writes the same file while we do: neither destroys what the other wrote."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditError, Session, open_store
+from loom_audit.disk.system import probe
+from loom_audit.model.files import BlobId
+from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
+from tests.trees import tree_of
+
+CALLS = 40
+MOST = 600
+
+
+@pytest.fixture
+def workspace(home: Path, tmp_path: Path) -> Iterator[AuditedWorkspace]:
+    if not probe().renameat2:
+        pytest.skip("needs renameat2 with RENAME_EXCHANGE")
+    root = tmp_path / "root"
+    (root / "inside").mkdir(parents=True)
+    (root / "inside" / "file").write_text("mark\n")
+    (root / "file").write_text("mark\n")
+    with open_store() as store:
+        yield store.attach(root)
+
+
+@contextmanager
+def other(way: str, workspace: AuditedWorkspace) -> Iterator[list[dict[str, Any]]]:
+    """The other program while the block runs; then the list holds what it said."""
+    stop, said = Path(workspace.root).parent / "stop", Path(workspace.root).parent / "said"
+    words: list[dict[str, Any]] = []
+    with said.open("wb") as output:
+        command = [sys.executable, "-m", "tests.crash.other", way, workspace.root, str(stop)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output)
+        try:
+            while not said.stat().st_size and process.poll() is None:
+                anyio.run(anyio.sleep, 0.01)
+            yield words
+        finally:
+            stop.touch()
+            assert process.wait(60) == 0
+    words += [json.loads(line) for line in said.read_text().splitlines()]
+
+
+def many(session: Session, make: Callable[[int], tuple[str, dict[str, Any]]]) -> Counter[str]:
+    """Call until some calls have met the other program's doing; how the calls ended."""
+    ended: Counter[str] = Counter()
+
+    async def calls() -> None:
+        for n in range(MOST):
+            tool, arguments = make(n)
+            result = await session.call(tool, arguments)
+            ended[result.error.code if result.error else "ok"] += 1
+            if n >= CALLS and ended["CONFLICT"] >= 3 and ended["ok"] >= 3:
+                return
+
+    anyio.run(calls)
+    return ended
+
+
+def holds(workspace: AuditedWorkspace, text: str) -> bool:
+    return BlobId(sha256(text.encode()).hexdigest()) in workspace.blobs
+
+
+def settled(workspace: AuditedWorkspace) -> None:
+    """A command puts on record what nobody saw yet; then log and disk are one."""
+    with workspace.session("after") as session:
+        result = anyio.run(session.call, "shell_execute", {"command": "true"})
+        assert result.success
+    assert workspace.status().drift == ()
+    check_fold(workspace, tree_of(workspace.root))
+    check_finishes(workspace)
+    check_log(workspace, [])
+    assert workspace.at.workspace.leftovers() == []
+
+
+def written(n: int) -> tuple[str, dict[str, Any]]:
+    return "write_file", {"path": "file", "content": f"ours {n}\nmark\n"}
+
+
+def edited(n: int) -> tuple[str, dict[str, Any]]:
+    change = {"old_str": "mark", "new_str": f"mark {n}", "replace_all": True}
+    return "edit_file", {"path": "file", "edits": [change]}
+
+
+@pytest.mark.parametrize("make", [written, edited])
+def test_a_file_replaced_by_another_program_during_a_write_is_never_destroyed(
+    workspace: AuditedWorkspace, make: Callable[[int], tuple[str, dict[str, Any]]]
+) -> None:
+    with workspace.session("racer") as session, other("replacing", workspace) as said:
+        ended = many(session, make)
+    assert set(ended) <= {"ok", "CONFLICT"}, ended
+    assert ended["CONFLICT"], "the race was never met"
+    final = (Path(workspace.root) / "file").read_text()
+    displaced = {word["displaced"] for word in said}
+    lost = [
+        word["wrote"]
+        for word in said
+        if word["wrote"] not in displaced
+        and word["wrote"] != final
+        and not holds(workspace, word["wrote"])
+    ]
+    assert lost == []
+    settled(workspace)
+
+
+def test_lines_appended_by_another_program_during_a_write_are_never_destroyed(
+    workspace: AuditedWorkspace,
+) -> None:
+    with workspace.session("racer") as session, other("appending", workspace) as said:
+        ended = many(session, edited)
+    assert set(ended) <= {"ok", "CONFLICT"}, ended
+    settled(workspace)
+    kept = [(Path(workspace.root) / "file").read_text()]
+    for recorded in workspace.timeline.history("file", limit=10_000):
+        for state in (recorded.change.before, recorded.change.after):
+            if state and state.blob:
+                kept.append(workspace.blobs.get(state.blob).decode())
+    there = {word.split(" mark")[0] for text in kept for word in text.splitlines()}
+    assert [word["line"] for word in said if word["line"].split(" mark")[0] not in there] == []
+
+
+def test_an_undo_does_not_destroy_what_another_program_writes_meanwhile(
+    workspace: AuditedWorkspace,
+) -> None:
+    ended: Counter[str] = Counter()
+    with workspace.session("racer") as session:
+        anyio.run(session.call, *written(0))
+    with other("replacing", workspace) as said:
+        for n in range(MOST):
+            plan = workspace.plan_rollback(3 if n % 2 else "head", outside=True)
+            try:
+                workspace.carry_out(plan)
+                ended["ok"] += 1
+            except AuditError as error:
+                ended[error.code] += 1
+            if n >= CALLS and ended["CONFLICT"] >= 3:
+                break
+    assert set(ended) <= {"ok", "CONFLICT"}, ended
+    final = (Path(workspace.root) / "file").read_text()
+    displaced = {word["displaced"] for word in said}
+    for word in said:
+        text = word["wrote"]
+        assert text in displaced or text == final or holds(workspace, text)
+    settled(workspace)
+
+
+def test_a_link_swapped_in_during_a_call_leads_nowhere(
+    workspace: AuditedWorkspace, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("secret\n")
+    (Path(workspace.root) / "link").symlink_to(outside)
+    before = tree_of(outside)
+
+    def make(n: int) -> tuple[str, dict[str, Any]]:
+        ways: list[tuple[str, dict[str, Any]]] = [
+            ("read_file", {"path": "inside/file"}),
+            ("write_file", {"path": "inside/file", "content": f"ours {n}\n"}),
+            ("write_file", {"path": f"inside/new-{n}", "content": "ours\n"}),
+            ("list_directory", {"path": "inside"}),
+            ("delete_file", {"path": f"inside/new-{n - 2}"}),
+            ("search_files", {"pattern": "secret"}),
+            ("shell_execute", {"command": "true"}),
+        ]
+        return ways[n % len(ways)]
+
+    with workspace.session("racer") as session, other("swapping", workspace) as said:
+        results: list[Any] = []
+
+        async def calls() -> None:
+            for n in range(7 * 25):
+                results.append((make(n), await session.call(*make(n))))
+
+        anyio.run(calls)
+    assert said
+    assert tree_of(outside) == before
+    assert not holds(workspace, "secret\n")
+    for _, result in results:
+        assert "secret\n" not in result.output
+        assert "secret\n" not in json.dumps(result.data)
+    codes = {result.error.code for _, result in results if result.error}
+    assert codes <= {"CONFLICT", "INVALID_PATH", "FILE_NOT_FOUND", "EXECUTION_ERROR"}, codes
+    assert any(result.success for (tool, _), result in results if tool[0] == "write_file") or codes
