@@ -162,6 +162,7 @@ def appends(report: Reporter) -> None:
 def writer(report: Reporter) -> None:
     """Write until killed: a file of one's own, and one shared with the other writers."""
     name = report.order["name"]
+    report.say(pid=os.getpid())
     with open_store() as store:
         workspace = store.workspace(report.order["root"])
         with workspace.session(name) as session:
