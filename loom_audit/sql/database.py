@@ -192,7 +192,8 @@ def open_database(
 
 
 def _may_write(path: str) -> bool:
-    return os.access(path, os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0))
+    wanted = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
+    return os.access(path, wanted, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _make_store(path: str, lock: Lock) -> None:

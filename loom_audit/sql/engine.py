@@ -118,6 +118,12 @@ def guard(connection: Any) -> None:
     connection.set_authorizer(allow)
 
 
+def _connect_writer(path: str) -> Any:
+    connection = connect(path, "rw")
+    guard(connection)
+    return connection
+
+
 def unavailable(error: DBAPIError | Exception) -> AuditUnavailable:
     """What a driver's error means to a caller; `details["cause"]` is a Cause."""
     original: Any = getattr(error, "orig", error)
@@ -150,14 +156,10 @@ class Connections:
         self._open_engines()
 
     def _open_engines(self) -> None:
-        self._readers = _engine(lambda: connect(self.path, "ro"), "BEGIN", pooled=True)
-        self._writers = _engine(self._connect_writer, "BEGIN IMMEDIATE", pooled=False)
+        path = self.path  # not self: the finalizer holds the engines, and must not hold us
+        self._readers = _engine(lambda: connect(path, "ro"), "BEGIN", pooled=True)
+        self._writers = _engine(lambda: _connect_writer(path), "BEGIN IMMEDIATE", pooled=False)
         self._finalizer = finalize(self, _close, [], self._readers, self.lock)
-
-    def _connect_writer(self) -> Any:
-        connection = connect(self.path, "rw")
-        guard(connection)
-        return connection
 
     def _check_process(self) -> None:
         """SQLite's connections do not survive a fork: leave the parent's alone, open our own."""

@@ -15,7 +15,7 @@ from loom_audit.sql.merkle_tree import stored_nodes
 MIGRATIONS = "loom_audit:migrations"
 
 
-def upgrade_locked(connections: Connections, *, migrations: str = MIGRATIONS) -> str:
+def upgrade_locked(connections: Connections) -> str:
     """Upgrade the store behind the connections; the path of the backup made before.
 
     All migrations are one transaction: after an error the store is as it was. The append-only
@@ -31,7 +31,7 @@ def upgrade_locked(connections: Connections, *, migrations: str = MIGRATIONS) ->
             with engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 before = _roots(connection)
-                _migrate(connection, migrations)
+                _migrate(connection)
                 schema.check_triggers(connection)
                 if _roots(connection) != before:
                     raise Corrupt("A migration changed events", hint=f"Restore {backup}.")
@@ -48,12 +48,12 @@ def upgrade_locked(connections: Connections, *, migrations: str = MIGRATIONS) ->
     return backup
 
 
-def _migrate(connection: Connection, migrations: str) -> None:
+def _migrate(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", migrations)
+    config.set_main_option("script_location", MIGRATIONS)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
