@@ -29,6 +29,16 @@ _LINUX = sys.platform.startswith("linux")
 _libc = ctypes.CDLL(None, use_errno=True)
 if _LINUX:
     _libc.syscall.restype = ctypes.c_long
+    # A function object of its own: with its types declared a call takes half the time.
+    _openat2 = _libc["syscall"]
+    _openat2.restype = ctypes.c_long
+    _openat2.argtypes = (
+        ctypes.c_long,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +90,7 @@ def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
     EAGAIN means that a rename somewhere made the kernel doubt: try again.
     """
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
-    descriptor: int = _libc.syscall(
-        ctypes.c_long(_OPENAT2),
-        ctypes.c_int(directory),
-        ctypes.c_char_p(path),
-        ctypes.c_char_p(how),
-        ctypes.c_size_t(len(how)),
-    )
+    descriptor: int = _openat2(_OPENAT2, directory, path, how, len(how))
     if descriptor < 0:
         _raise(path)
     return descriptor
@@ -94,23 +98,17 @@ def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
 
 def renameat2(source_in: int, source: bytes, target_in: int, target: bytes, flags: int) -> None:
     """Rename by directory descriptors with RENAME_NOREPLACE or RENAME_EXCHANGE; OSError."""
+    ends = (
+        ctypes.c_int(source_in),
+        ctypes.c_char_p(source),
+        ctypes.c_int(target_in),
+        ctypes.c_char_p(target),
+        ctypes.c_uint(flags),
+    )
     if hasattr(_libc, "renameat2"):
-        done = _libc.renameat2(
-            ctypes.c_int(source_in),
-            ctypes.c_char_p(source),
-            ctypes.c_int(target_in),
-            ctypes.c_char_p(target),
-            ctypes.c_uint(flags),
-        )
+        done = _libc.renameat2(*ends)
     else:
-        done = _libc.syscall(
-            ctypes.c_long(_RENAMEAT2[platform.machine()]),
-            ctypes.c_int(source_in),
-            ctypes.c_char_p(source),
-            ctypes.c_int(target_in),
-            ctypes.c_char_p(target),
-            ctypes.c_uint(flags),
-        )
+        done = _libc.syscall(ctypes.c_long(_RENAMEAT2[platform.machine()]), *ends)
     if done < 0:
         _raise(source)
 
