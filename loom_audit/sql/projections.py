@@ -9,7 +9,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.events import Call, Checkpoint, Event, RecordedChange, Session
 from loom_audit.model.files import FileState
 from loom_audit.ports import CallFilter, EventFilter
-from loom_audit.sql import call_rows, tree_rows
+from loom_audit.sql import call_rows, search, tree_rows
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
@@ -204,6 +204,20 @@ class SqlProjections:
         wanted = wanted.where(ROLLUP.c.log == self._number).order_by(ROLLUP.c.hour)
         with self._connections.reading() as connection:
             yield from (tuple(row) for row in connection.execute(wanted).all())
+
+    # --- words ----------------------------------------------------------------------------
+
+    def index_search(self) -> int:
+        """Make what was recorded since the last time findable; how many events that were."""
+        return search.index_events(self._connections, self._events, self._number)
+
+    def search(self, text: str, *, before: int | None = None, limit: int = 50) -> Sequence[Call]:
+        """Calls of which one event says all the words, newest first, as far as indexed."""
+        with self._connections.reading() as connection:
+            found = search.find_calls(connection, self._number, text, before=before, limit=limit)
+            wanted = call_rows.select_calls(self._number).where(CALL.c.requested.in_(found))
+            rows = connection.execute(wanted.order_by(CALL.c.requested.desc())).all()
+            return call_rows.to_calls(connection, self._number, rows)
 
     # --- making them anew -----------------------------------------------------------------
 

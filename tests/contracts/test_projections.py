@@ -348,6 +348,34 @@ def test_the_histogram_counts_calls_by_hour(stored: Opened) -> None:
     ]
 
 
+def test_calls_are_found_by_their_words(stored: Opened) -> None:
+    found = stored.projections
+    assert isinstance(found, SqlProjections)
+    a = stored.file(b"a")
+    one = stored.call(arguments={"path": "x", "content": "def parse_line(text): pass"})
+    two = stored.call(arguments={"command": "grep needle"}, result={"output": ["Übergröße 42"]})
+    three = stored.call(FileChange("src/needle_work.py", None, a))
+
+    def seqs(text: str, **asked: Any) -> list[int | None]:
+        return [call.seq for call in found.search(text, **asked)]
+
+    assert seqs("needle") == []
+    assert found.index_search() == 7
+    assert found.index_search() == 0
+    assert seqs("needle") == [three, two]
+    assert seqs("needle", limit=1) == [three]
+    assert seqs("needle", before=two) == [two]
+    assert seqs("parse_line(text)") == seqs("PASS def") == [one]
+    assert seqs("übergröße 42") == seqs("42") == [two]
+    assert seqs("write_file") == [three, two, one]
+    for nothing in ("", " * ", "absent", "needle absent", '"', "NEAR(", "a:b OR"):
+        assert seqs(nothing) == []
+    four = stored.call(arguments={"text": "needle again\x00"})
+    rebuild(stored)
+    assert found.index_search() == 2
+    assert seqs("needle again") == [four]
+
+
 def rows_of(opened: Opened) -> dict[str, list[tuple[Any, ...]]]:
     """All projection rows, sessions by their id instead of their number."""
     assert opened.database
