@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loom_audit.errors import AuditError, FileNotFound, PermissionDenied
+from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied
 from loom_audit.history.attachment import HIDDEN, STALE, Attachment
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
@@ -150,13 +150,15 @@ def scan(
     flush: Callable[[Found], None],
     *,
     keep: bool = True,
+    late: bool = False,
     report: Report | None = None,
     stage: str = "scan",
 ) -> Found:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
     Hands full parts to `flush` so that memory stays bounded, and returns the last part. With
-    `keep` false nothing is stored, for a look that must leave no trace.
+    `keep` false nothing is stored, for a look that must leave no trace. AuditUnavailable when
+    a content cannot be stored; a `late` look, after the fact, names its path as untracked.
     """
     known = catch_up(at)
     doubtful: list[tuple[str, Stamp]] = []
@@ -182,7 +184,9 @@ def scan(
         if before is not None:
             found.changes.append(FileChange(path, before, None))
         found.entries[path] = None
-    return _look_at(at, doubtful, found, state_of, flush, keep=keep, report=report, stage=stage)
+    return _look_at(
+        at, doubtful, found, state_of, flush, keep=keep, late=late, report=report, stage=stage
+    )
 
 
 def _look_at(
@@ -193,6 +197,7 @@ def _look_at(
     flush: Callable[[Found], None],
     *,
     keep: bool,
+    late: bool,
     report: Report | None,
     stage: str,
 ) -> Found:
@@ -200,7 +205,9 @@ def _look_at(
         before = state_of(path)
         try:
             after, entry = observe(at, path, before, keep=keep)
-        except (PermissionDenied, AuditError) as error:
+        except AuditError as error:
+            if isinstance(error, AuditUnavailable) and not late:
+                raise
             hidden = Untracked(
                 path, "unreadable" if isinstance(error, PermissionDenied) else error.message
             )

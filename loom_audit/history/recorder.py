@@ -341,7 +341,7 @@ class OpenCall:
             self._entries.update(found.entries)
             self._settle(self._append([own(found)] if found.changes else []))
 
-        found = scan(self._at, flush)
+        found = scan(self._at, flush, late=True)
         if found.changes:
             self._deferred.append(own(found))
         self._entries.update(found.entries)

@@ -148,7 +148,7 @@ def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
             head = at.log.append([draft])[-1].seq
         remember(at, found.entries, head)
 
-    flush(scan(at, flush))
+    flush(scan(at, flush, late=True))
 
 
 def _dead_sessions(at: Attachment) -> list[str]:
