@@ -22,9 +22,12 @@ def parse_heads(text: str) -> Sequence[TreeHead]:
         words = line.strip().removeprefix(PREFIX).split()
         if line.strip().startswith(PREFIX) and len(words) == 3 and words[1].isdigit():
             try:
-                heads.append(TreeHead(words[0], int(words[1]), bytes.fromhex(words[2])))
+                root = bytes.fromhex(words[2])
             except ValueError:
                 continue
+            # A line that a full disk or a power cut left behind is not a head that differs.
+            if len(root) == 32:
+                heads.append(TreeHead(words[0], int(words[1]), root))
     return heads
 
 
@@ -32,10 +35,14 @@ def append_head(folder: Path, head: TreeHead) -> None:
     """Add a line to the log's file of heads, durably. IO when that fails."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(folder / f"{head.log}.heads", flags, 0o600)
         try:
-            os.write(descriptor, (head_line(head) + "\n").encode())
+            size = os.fstat(descriptor).st_size
+            cut_short = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            rest = ("\n" * cut_short + head_line(head) + "\n").encode()
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

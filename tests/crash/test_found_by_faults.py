@@ -10,8 +10,10 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
+from loom_audit.disk.heads import append_head, head_line, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.errors import StorageFailed
+from loom_audit.model.events import TreeHead
 
 
 @pytest.fixture
@@ -91,3 +93,16 @@ def test_what_the_baseline_cannot_read_is_said_and_recorded_when_it_can(
     listed = workspace.timeline.calls()[0]
     assert listed.coverage.reasons == ("not a file: fifo: other",)
     assert "pipe" in workspace.timeline.tree()
+
+
+@pytest.mark.parametrize("lost", range(1, 70, 4))
+def test_a_head_that_was_cut_short_is_no_head_and_spoils_no_other(
+    tmp_path: Path, lost: int
+) -> None:
+    first, second, third = (TreeHead("log", n, bytes([n]) * 32) for n in (1, 2, 3))
+    append_head(tmp_path, first)
+    file = tmp_path / "log.heads"
+    file.write_text(file.read_text() + (head_line(second) + "\n")[:-lost])
+    append_head(tmp_path, third)
+    heads = list(read_heads(tmp_path, "log"))
+    assert heads == ([first, second, third] if lost == 1 else [first, third])
