@@ -30,6 +30,7 @@ _CLEARLY_SMALLER = 8
 """A delta this many times shorter than its content is taken without trying plain zstd."""
 
 MAX_CHAIN = 64
+RADIX = 16
 
 _INSERT = prepare(
     "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
@@ -80,8 +81,8 @@ def expect(connection: Connection, states: Sequence[FileState]) -> None:
 class SqlBlobStore:
     """Contents in a store's database, and beside it where they are large.
 
-    A new version of a content is kept as a delta against an earlier one: version v leans on
-    version v & (v - 1) of its line, so any is read by as many decodes as v has set bits.
+    A new version of a content is kept as a delta against an earlier one of its line, as
+    `leans_on` says.
     """
 
     def __init__(self, connections: Connections, folder: str) -> None:
@@ -211,11 +212,11 @@ class SqlBlobStore:
         if entry is None or not MIN_BASE <= entry.size <= MAX_DELTA:
             return None
         version = entry.version + 1
-        wanted = version & (version - 1)
+        wanted = leans_on(version)
         try:
             while entry.version > wanted and entry.base is not None:
                 entry = self._entry(entry.base)
-            if entry.version != wanted:
+            if entry.version != wanted or _decodes(version) > MAX_CHAIN:
                 return None
             return entry, self._read(entry), version
         except (Corrupt, NotFound):
@@ -323,6 +324,22 @@ class SqlBlobStore:
                 self._cached_bytes += len(content)
                 while self._cached_bytes > CACHE_BYTES:
                     self._cached_bytes -= len(self._cache.popitem(last=False)[1])
+
+
+def leans_on(version: int) -> int:
+    """The version of a line that this one is stored against: v - 16**n, n as large as fits.
+
+    Fifteen of sixteen lean on the one before, which makes the shortest deltas; the rest leap
+    back. So version v takes as many decodes as the digits of v in base 16 add up to.
+    """
+    step = 1
+    while version % (step * RADIX) == 0:
+        step *= RADIX
+    return version - step
+
+
+def _decodes(version: int) -> int:
+    return sum(int(digit, RADIX) for digit in f"{version:x}")
 
 
 def _delta(digest: bytes, content: bytes, delta: bytes, base: Entry, version: int) -> Entry:

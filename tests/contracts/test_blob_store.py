@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import AuditUnavailable, Corrupt, InvalidArguments, NotFound
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import BlobId
-from loom_audit.sql.blobs import INLINE_BYTES, SqlBlobStore
+from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, leans_on
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
 from loom_audit.sql.engine import connect
 from loom_audit.testing import MemoryBlobStore
@@ -157,7 +157,8 @@ def test_a_long_line_of_versions_is_read_back(opened: Opened, tmp_path: Path) ->
         assert bytes_kept < 199 * 200
         bases = dict(raw.execute("SELECT number, base FROM blob").fetchall())
         raw.close()
-        assert max(depth(bases, number) for number in bases) <= 8  # bits of 199
+        depths = sorted(depth(bases, number) for number in bases)
+        assert depths == sorted(sum(divmod(v, 16)) for v in range(200))
         fresh.database.close()
 
 
@@ -447,6 +448,23 @@ def test_memory_stays_bounded_whatever_the_size(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_two_gibibytes_go_in_and_out_in_bounded_memory(tmp_path: Path) -> None:
     assert peak_mib(tmp_path, 2 << 30) <= 64
+
+
+@given(st.integers(1, 70_000))
+def test_a_version_leans_on_one_that_the_version_before_can_reach(version: int) -> None:
+    base = leans_on(version)
+    assert 0 <= base < version
+    reached = version - 1
+    while reached > base:
+        reached = leans_on(reached)
+    assert reached == base
+
+
+def test_any_version_is_read_by_few_decodes() -> None:
+    depths = [0]
+    for version in range(1, 65_536):
+        depths.append(depths[leans_on(version)] + 1)
+    assert max(depths) == 60 <= MAX_CHAIN
 
 
 # --- encodings ----------------------------------------------------------------------------
