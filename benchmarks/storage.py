@@ -30,13 +30,11 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     loose = Repository(folder / "loose", work)
     sampled = _record(folder, work, steps, loose)
     once = Repository(packed, work)
-    for blob in {data for _, data in steps}:
-        once.run("hash-object", "-w", "--stdin", stdin=blob)
-    _keep_all(once)
+    once.run("fast-import", "--quiet", stdin=b"".join(_commits(steps)))
     once.run("gc", "-q")
     contents, rest = _stored(folder / "store")
     shadow = on_disk(folder / "loose") * len(steps) / sampled
-    pack = sum(path.stat().st_size for path in (packed / "objects" / "pack").glob("*.pack"))
+    pack = _packed_contents(once)
     each = len(steps)
     of = f"{len(steps):,} edits, {len({data for _, data in steps}):,} contents"
     yield Figure(
@@ -127,14 +125,20 @@ def _record(folder: Path, work: Path, steps: list[Step], loose: Repository) -> i
     return commits
 
 
-def _keep_all(repository: Repository) -> None:
-    """One tree with every content, so that gc keeps and packs them."""
-    listed = repository.run("cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
-    names = listed.decode().split()
-    entries = "".join(f"100644 blob {name}\t{name}\n" for name in names)
-    tree = repository.run("mktree", stdin=entries.encode()).decode().strip()
-    commit = repository.run("commit-tree", tree, "-m", "all").decode().strip()
-    repository.run("update-ref", "refs/heads/all", commit)
+def _commits(steps: list[Step]) -> Iterator[bytes]:
+    """The same history for `git fast-import`, a commit for each step."""
+    for path, data in steps:
+        yield b"commit refs/heads/all\ncommitter b <b@example.org> 0 +0000\ndata 0\n"
+        yield b"M 100644 inline %b\ndata %d\n%b\n" % (path.encode(), len(data), data)
+
+
+def _packed_contents(repository: Repository) -> int:
+    """Bytes that contents take in the pack, without trees and commits."""
+    listed = repository.run(
+        "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectsize:disk)"
+    )
+    rows = (line.split() for line in listed.decode().splitlines())
+    return sum(int(size) for kind, size in rows if kind == "blob")
 
 
 def _stored(store: Path) -> tuple[int, int]:

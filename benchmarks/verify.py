@@ -7,12 +7,15 @@ from pathlib import Path
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes, interleaved
 from loom_audit.history.integrity import verify
+from loom_audit.model.codec import MAX_LEAF
+from loom_audit.model.files import BlobId
+from loom_audit.ports import BlobStore
 from loom_audit.sql.engine import connect
 from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.packing import unpack
 
-EVENTS = "SELECT leaf, leaf_hash FROM event ORDER BY log, seq"
-PAYLOADS = "SELECT salt, content FROM payload ORDER BY log, seq"
-CONTENTS = "SELECT content FROM blob_content"
+FOLLOWING = ("file_change", "change_set", "call", "call_change", "tree_entry", "path", "session")
+"""The tables that follow the log, which verifying compares with it."""
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
@@ -33,9 +36,9 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         1 if sizes.huge else 3,
         {
             "ours": lambda: whole(quick=False),
-            "bare": lambda: bare(path, EVENTS, PAYLOADS, CONTENTS),
+            "bare": lambda: bare(path, workspace.blobs),
             "ours, quick": lambda: whole(quick=True),
-            "bare, quick": lambda: bare(path, EVENTS),
+            "bare, quick": lambda: bare(path, None),
         },
     )
     store.close()
@@ -51,16 +54,22 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         )
 
 
-def bare(path: Path, *statements: str) -> bytes:
-    """Read every row and hash what it holds."""
+def bare(path: Path, blobs: BlobStore | None) -> None:
+    """Read the events, and with `blobs` all else that verifying reads, and hash what is hashed."""
     connection = connect(str(path), "ro")
-    last = b""
     try:
-        for statement in statements:
-            cursor = connection.execute(statement)
-            while rows := cursor.fetchmany(256):
-                for row in rows:
-                    last = sha256(b"".join(part for part in row if part is not None)).digest()
+        for leaf, hashed in connection.execute("SELECT leaf, leaf_hash FROM event ORDER BY seq"):
+            if sha256(b"\0" + unpack(leaf, MAX_LEAF)).digest() != hashed:
+                raise SystemExit("a leaf does not match its hash")
+        if blobs is None:
+            return
+        for content, salt in connection.execute("SELECT content, salt FROM payload ORDER BY seq"):
+            digest = b"" if content is None else sha256(unpack(content, MAX_LEAF)).digest()
+            sha256((salt or b"") + digest).digest()
+        for (digest,) in connection.execute("SELECT sha256 FROM blob WHERE encoding <> 'absent'"):
+            blobs.get(BlobId(digest.hex()))
+        for table in FOLLOWING:
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                hash(row)
     finally:
         connection.close()
-    return last
