@@ -10,21 +10,25 @@ from typing import Any, get_args
 
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.spine import Findings
-from loom_audit.model.codec import read_envelope
+from loom_audit.model.codec import decode_fact, read_envelope
 from loom_audit.model.events import (
+    CallDecided,
     CallFinished,
     CallRequested,
+    ChangeIntended,
     Fact,
+    PathsUntracked,
     UnknownFact,
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId
 from loom_audit.model.manifest import contents_of
-from loom_audit.model.payloads import StoredPayload, check_payloads, from_json
+from loom_audit.model.payloads import StoredPayload, check_payloads, commit, from_json
 from loom_audit.ports import BlobStore, Evidence, NotedBlob, StoredEvent, StoredPart
 
 _READ_WHOLE = 1024 * 1024
 _KEYS = ("keys", 0)
+_NOT_PROJECTED = (ChangeIntended.kind, CallDecided.kind, PathsUntracked.kind)
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
@@ -64,7 +68,8 @@ class Contents:
                 self._check_row(row, envelope)
                 if calls:
                     self._check_call(row.seq, envelope)
-                self._check_payloads(row, envelope, own, noted)
+                if self._check_payloads(row, envelope, own, noted) and calls:
+                    self._follow(row.seq, envelope, own)
             except (Corrupt, KeyError, TypeError, ValueError) as error:
                 self.findings.add(
                     row.seq, "event.malformed", f"event {row.seq} cannot be read: {error}"
@@ -138,23 +143,32 @@ class Contents:
         envelope: Mapping[str, Any],
         own: Sequence[StoredPart],
         noted: list[tuple[bytes, int, int]],
-    ) -> None:
-        stored = []
+    ) -> bool:
+        """Whether all payloads are there and are those on record."""
+        missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
+        by_role: dict[tuple[str, int], StoredPart] = {}
+        good = True
         for part in own:
-            digest = part.digest or _NO_DIGEST
-            size = part.size
-            if part.content is not None:
-                digest, size = sha256(part.content).digest(), len(part.content)
-            stored.append(StoredPayload(part.role, part.n, part.salt, digest, size))
-            if part.content is None and part.role not in ("manifest", "keys"):
+            _, role, n, salt, content, digest, size = part
+            by_role[role, n] = part
+            if content is not None:
+                digest, size = sha256(content).digest(), len(content)
+            elif digest is None:
+                digest = _NO_DIGEST
+            elif role != "manifest" and role != "keys":
                 noted.append((digest, row.seq, size or 0))
-        self.payloads += len(stored)
-        problems = list(check_payloads(envelope.get("payloads", ()), stored))
-        for code, message in problems:
-            self.findings.add(row.seq, code, f"event {row.seq}: {message}")
-        if problems:
-            return
-        by_role = {(part.role, part.n): part for part in own}
+            if role != "keys":
+                item = missing.pop((role, n), None)
+                good = (
+                    good
+                    and item is not None
+                    and commit(salt, role, digest).hex() == item["commit"]
+                    and size == item["size"]
+                )
+        self.payloads += len(own)
+        if missing or not good:
+            self._report_payloads(row.seq, envelope, own)
+            return False
         manifest = by_role.get(("manifest", 0))
         if manifest is not None:
             self._check_manifest(row.seq, manifest, by_role.get(_KEYS), noted)
@@ -162,6 +176,31 @@ class Contents:
             said = from_json(self._bytes_of(by_role["fact", 0]), lambda n: None)
             limit = said["max_file_bytes"]
             self.max_file_bytes = min(limit, self.max_file_bytes or limit)
+        return True
+
+    def _report_payloads(
+        self, seq: int, envelope: Mapping[str, Any], own: Sequence[StoredPart]
+    ) -> None:
+        stored = []
+        for part in own:
+            digest, size = part.digest or _NO_DIGEST, part.size
+            if part.content is not None:
+                digest, size = sha256(part.content).digest(), len(part.content)
+            stored.append(StoredPayload(part.role, part.n, part.salt, digest, size))
+        for code, message in check_payloads(envelope.get("payloads", ()), stored):
+            self.findings.add(seq, code, f"event {seq}: {message}")
+
+    def _follow(self, seq: int, envelope: Mapping[str, Any], own: Sequence[StoredPart]) -> None:
+        """Tell the evidence of an event that is in order, for its projections."""
+        fact = None
+        if envelope["kind"] not in _NOT_PROJECTED:
+            try:
+                payloads = {(part.role, part.n): self._bytes_of(part) for part in own}
+            except AuditError:
+                # the pass over contents will say what is wrong with it
+                return
+            fact = decode_fact(envelope, payloads)
+        self.evidence.follow(seq, envelope, fact)
 
     def _check_manifest(
         self,

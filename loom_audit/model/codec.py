@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
-from loom_audit.model.events import Draft, Event
+from loom_audit.model.events import Draft, Event, Fact
 from loom_audit.model.facts import PayloadBytes, Record, fit, join, payloads_of, said_of, split
 from loom_audit.model.merkle import leaf_hash
-from loom_audit.model.payloads import Payload, Salts
+from loom_audit.model.payloads import Payload, Salts, parse_json
 
 FORMAT = "1.0"
 """Major and minor version of envelope and payloads, as in every leaf's `v`."""
@@ -97,7 +97,7 @@ def encode(
 def read_envelope(leaf: bytes) -> dict[str, Any]:
     """The envelope as it was stored, of any version. Corrupt when it is not one."""
     try:
-        envelope = json.loads(leaf)
+        envelope = parse_json(leaf)
         if not isinstance(envelope, dict):
             raise TypeError("not an object")
         _major(envelope)
@@ -123,18 +123,9 @@ def decode(
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
     when a newer major version wrote them.
     """
-    record = Record(read_envelope(leaf), payloads)
-    kind = str(record.envelope.get("kind"))
-    while (upcast := upcasters.get((kind, str(record.envelope["v"])))) is not None:
-        record = upcast(record)
-        kind = str(record.envelope.get("kind"))
+    record = _current(Record(read_envelope(leaf), payloads), upcasters)
     envelope = record.envelope
-    if _major(envelope) > _major({"v": FORMAT}):
-        raise StorageFailed(
-            f"Event {envelope.get('seq')} is in format {envelope['v']}, newer than {FORMAT}",
-            hint="Upgrade loom-audit to read this store.",
-            details={"version": envelope["v"]},
-        )
+    kind = str(envelope.get("kind"))
     try:
         said = said_of(record)
         whole = said or {}
@@ -158,6 +149,34 @@ def decode(
             hint="Run `loom-audit verify` to locate the damage.",
             details={"seq": envelope.get("seq")},
         ) from error
+
+
+def decode_fact(envelope: Mapping[str, Any], payloads: PayloadBytes) -> Fact:
+    """The fact alone, of an envelope that was read already. Corrupt, StorageFailed as `decode`."""
+    record = _current(Record(envelope, payloads), UPCASTERS)
+    kind = str(record.envelope.get("kind"))
+    try:
+        return join(kind, record, said_of(record))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Corrupt(f"Event {envelope.get('seq')} ({kind}) cannot be read: {error!r}") from error
+
+
+def _current(record: Record, upcasters: Mapping[tuple[str, str], Upcaster]) -> Record:
+    """The record in the present version. StorageFailed when it is of a newer major one."""
+    version = record.envelope["v"]
+    while version != FORMAT:
+        upcast = upcasters.get((str(record.envelope.get("kind")), str(version)))
+        if upcast is None:
+            break
+        record = upcast(record)
+        version = record.envelope["v"]
+    if version != FORMAT and _major(record.envelope) > _major({"v": FORMAT}):
+        raise StorageFailed(
+            f"Event {record.envelope.get('seq')} is in format {version}, newer than {FORMAT}",
+            hint="Upgrade loom-audit to read this store.",
+            details={"version": version},
+        )
+    return record
 
 
 def format_time(moment: datetime) -> str:

@@ -11,7 +11,6 @@ proof breaks. The BlobId of an erased content is its commitment: it has the righ
 no blob store (NotFound), and is never equal to a content that is known.
 """
 
-import json
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
-from loom_audit.model.payloads import Salts, plain_json, unwrap_text, wrap_text
+from loom_audit.model.payloads import Salts, parse_json, plain_json, unwrap_text, wrap_text
 
 Side = Literal["before", "after"]
 KEY_BYTES = 64
@@ -66,7 +65,7 @@ def encode_manifest(
 
 def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
     """What was encoded; `keys` None or short means erased. ValueError when malformed."""
-    body = json.loads(manifest)
+    body = parse_json(manifest)
     blobs = _blobs(keys or b"")
     changes = tuple(
         FileChange(
@@ -97,7 +96,7 @@ def contents_of(manifest: bytes, keys: bytes | None) -> Iterator[Content]:
     """
     rest = keys or b""
     position = 0
-    for path, before, after in json.loads(manifest)["changes"]:
+    for path, before, after in parse_json(manifest)["changes"]:
         sides: tuple[tuple[Side, Any], ...] = (("before", before), ("after", after))
         for side, state in sides:
             if state is None or state[0] == "d":

@@ -42,6 +42,8 @@ _ENCODER = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 )
 
+_READ = json.JSONDecoder().raw_decode
+
 
 @dataclass(frozen=True, slots=True)
 class Payload:
@@ -152,8 +154,17 @@ def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
 
     ValueError when the data is not what `to_json` wrote.
     """
-    value = json.loads(data)
+    value = parse_json(data)
     return _unwrap(value, content) if b'"$' in data else value
+
+
+def parse_json(data: bytes) -> Any:
+    """JSON as we write it, quicker than `json.loads`. ValueError for anything else."""
+    text = data.decode()
+    value, end = _READ(text)
+    if end != len(text):
+        raise ValueError(f"more than JSON at {end}")
+    return value
 
 
 def plain_json(value: Any) -> bytes:

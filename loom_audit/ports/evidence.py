@@ -1,8 +1,9 @@
 """What the tables of one log hold, as it lies there."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from loom_audit.model.events import Fact
 from loom_audit.model.merkle import Node
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.processes import Report
@@ -82,6 +83,14 @@ class Evidence(Protocol):
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, once, in the order in which they are best read."""
+        ...
+
+    def follow(self, seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> None:
+        """Be told of an event that was found in order, so that `differences` is quick.
+
+        In order of seq; `fact` may be left out where no projection is made of its kind. When
+        all events were told and all projections fit, they are not read a second time.
+        """
         ...
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:

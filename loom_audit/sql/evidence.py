@@ -1,23 +1,25 @@
 """What a log's tables hold, row by row, for verification: nothing cached, nothing trusted."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode
-from loom_audit.model.events import Event
+from loom_audit.model.events import Event, Fact
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
-from loom_audit.sql.blobs import SqlBlobStore
+from loom_audit.sql.blobs import SqlBlobStore, leans_on
 from loom_audit.sql.comparison import Scratch
 from loom_audit.sql.database import Database
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
+from loom_audit.sql.mirror import Mirror
 from loom_audit.sql.packing import unpack, unpack_id
 
 _BATCH = 1 << TILE
@@ -35,12 +37,15 @@ _PARTS = (
 _NODES = "SELECT level, position, hash FROM tree_node WHERE log = ? ORDER BY level, position"
 
 _ODD_BLOBS = (
-    "SELECT b.number, b.sha256 FROM blob b LEFT JOIN blob base ON base.number = b.base "
-    "LEFT JOIN blob_content c ON c.blob = b.number WHERE length(b.sha256) <> 32 "
-    "OR b.large NOT IN (0, 1) OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0)) "
-    "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0)) "
-    "OR b.version & (b.version - 1) <> coalesce(base.version, 0) "
-    "OR (b.base IS NULL) <> (b.version = 0)"
+    "SELECT b.number, b.sha256 FROM blob b LEFT JOIN blob_content c ON c.blob = b.number "
+    "WHERE length(b.sha256) <> 32 OR b.large NOT IN (0, 1) OR typeof(b.version) <> 'integer' "
+    "OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0)) "
+    "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0))"
+)
+_VERSIONS = (
+    "SELECT b.number, b.sha256, b.version, base.version FROM blob b "
+    "LEFT JOIN blob base ON base.number = b.base "
+    "WHERE typeof(b.version) = 'integer' AND (b.version <> 0 OR b.base IS NOT NULL)"
 )
 
 
@@ -50,6 +55,7 @@ class SqlEvidence:
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
         self._closing = ExitStack()
+        self._mirror: Mirror | None = None
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
         self._closing.callback(self._blobs.close)
@@ -70,7 +76,7 @@ class SqlEvidence:
         try:
             raw = connect(path, "ro")
             self._closing.callback(raw.close)
-            raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+            raw.text_factory = _as_it_lies
             raw.execute("BEGIN")
         except driver().Error as error:
             raise _failed(error) from error
@@ -125,12 +131,37 @@ class SqlEvidence:
         except driver().Error as error:
             raise _failed(error) from error
 
+    def follow(self, seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> None:
+        """Compare what this event makes of the projections right away."""
+        # many small queries: text is decoded by SQLite's driver, where damage ends the comparison
+        self._raw.text_factory = str
+        try:
+            if self._mirror is None:
+                self._mirror = Mirror(self._raw, self._number)
+            self._mirror.follow(seq, envelope, fact)
+        except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
+            # the comparison with a rebuild finds out what it is
+            self._mirror = Mirror(self._raw, 0)
+        finally:
+            self._raw.text_factory = _as_it_lies
+
+    def _followed(self) -> bool:
+        """Whether all events were told and every projection is as they make it."""
+        if self._mirror is None:
+            return False
+        (last,) = self._raw.execute(
+            "SELECT max(seq) FROM event WHERE log = ?", (self._number,)
+        ).fetchone()
+        return self._mirror.agrees(last or 0)
+
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
 
         Corrupt when an event cannot be read.
         """
         try:
+            if self._followed():
+                return
             yield from self._scratch.differences(self._decoded(), report)
         except driver().Error as error:
             raise _failed(error) from error
@@ -161,7 +192,13 @@ class SqlEvidence:
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
                 yield text
-        for number, digest in self._rows(_ODD_BLOBS):
+        odd = self._rows(_ODD_BLOBS)
+        lines = (
+            (number, digest)
+            for number, digest, version, base in self._rows(_VERSIONS)
+            if base is None or version < 1 or leans_on(version) != base
+        )
+        for number, digest in chain(odd, lines):
             yield f"what is said of how content {number} ({digest.hex()}) is stored is not so"
         for digest, stored in self._rows("SELECT sha256, stored FROM blob WHERE large = 1"):
             if _file_size(self._large.path(digest)) not in (stored, None):
@@ -182,6 +219,10 @@ class SqlEvidence:
                 yield batch
         except driver().Error as error:
             raise _failed(error) from error
+
+
+def _as_it_lies(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
 
 
 def _file_size(path: str) -> int | None:

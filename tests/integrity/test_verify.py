@@ -90,7 +90,7 @@ def test_verifying_sees_one_moment_while_others_append(store):
 def test_progress_is_told(master):
     seen: list[Progress] = []
     master.verify(report=seen.append)
-    assert {one.stage for one in seen} >= {"events", "projections"}
+    assert "events" in {one.stage for one in seen}
     assert seen[-1].done <= master.heads[-1].size
 
 
