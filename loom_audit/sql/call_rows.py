@@ -15,8 +15,8 @@ from loom_audit.sql.statements import prepare
 from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, SESSION
 
 LISTED_PATHS = 20
-FEW = 10_000
-"""Up to this many calls that touched a path are looked up by it; past it they are dense."""
+FEW = 2_000
+"""Up to so many, what touched a path is looked up by it; past that the newest are near at hand."""
 
 _PATHS = prepare(
     "SELECT p.path FROM call_change c "
@@ -97,10 +97,7 @@ def paths_at_or_below(path: str, *, below: bool) -> ColumnElement[bool]:
 
 
 def _touches(connection: Connection, log: int, path: str) -> ColumnElement[bool]:
-    """Whether a call changed the path or something below it.
-
-    A path few calls touched is looked up; of one that many did, the newest are near at hand.
-    """
+    """Whether a call changed the path or something below it."""
     there = (
         select(CALL_CHANGE.c.requested)
         .join_from(

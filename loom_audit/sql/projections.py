@@ -161,9 +161,17 @@ class SqlProjections:
         numbers = select(PATH.c.number).where(
             PATH.c.log == self._number, call_rows.paths_at_or_below(path, below=below)
         )
-        wanted = wanted.where(FILE_CHANGE.c.path.in_(numbers))
         order = (FILE_CHANGE.c.seq.desc(), FILE_CHANGE.c.n.desc())
         with self._connections.reading() as connection:
+            few = (
+                select(FILE_CHANGE.c.seq)
+                .where(FILE_CHANGE.c.log == self._number, FILE_CHANGE.c.path.in_(numbers))
+                .limit(call_rows.FEW + 1)
+            )
+            column = FILE_CHANGE.c.path.expression
+            if len(connection.execute(few).all()) > call_rows.FEW:
+                column = column + 0  # not by the index, but from the newest change on
+            wanted = wanted.where(column.in_(numbers))
             rows = connection.execute(wanted.order_by(*order).limit(limit)).all()
         return list(tree_rows.to_changes(rows))
 

@@ -49,6 +49,7 @@ _STATISTICS = {
     "path_name": "40000 20000 1",
     "change_set": "250000 100000 1",
     "call_change": "250000 100000 1 1",
+    "call_change_seq": "250000 100000 1",
     "file_change": "500000 200000 2 1",
     "file_change_path": "500000 200000 20 1",
     "tree_entry": "20000 20000 1",

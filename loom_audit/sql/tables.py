@@ -230,7 +230,7 @@ class CallChangeRow(SQLModel, table=True):
     """The event `seq` holds changes that the call made (`own`), or may have made."""
 
     __tablename__ = "call_change"
-    __table_args__ = (_CLUSTERED,)
+    __table_args__ = (Index("call_change_seq", "log", "seq"), _CLUSTERED)
     log: int = Field(primary_key=True, sa_type=BIG)
     requested: int = Field(primary_key=True, sa_type=BIG)
     seq: int = Field(primary_key=True, sa_type=BIG)

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
@@ -13,7 +13,7 @@ from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.keyframes import Listed, unpack_listing
 from loom_audit.sql.packing import unpack_id
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.statements import Prepared, prepare
 from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
 
 _MANY = 500
@@ -37,12 +37,9 @@ _STATE = prepare(
     "AND f.path = (SELECT number FROM path WHERE log = :log AND path = :path) "
     "ORDER BY f.seq DESC, f.n DESC LIMIT 1"
 )
-_PATHS = select(PATH.c.number, PATH.c.path).where(
-    PATH.c.number.in_(bindparam("numbers", expanding=True))
-)
-_HASHES = select(BLOB.c.number, BLOB.c.sha256).where(
-    BLOB.c.number.in_(bindparam("numbers", expanding=True))
-)
+_NUMBERS = ", ".join(f":n{n}" for n in range(_MANY))
+_PATHS = prepare(f"SELECT number, path FROM path WHERE number IN ({_NUMBERS})")
+_HASHES = prepare(f"SELECT number, sha256 FROM blob WHERE number IN ({_NUMBERS})")
 
 _OLD, _NEW = BLOB.alias("old"), BLOB.alias("new")
 
@@ -65,14 +62,13 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
     paths = _named(connection, _PATHS, (entry[0] for entry in listed))
     hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
     texts = {number: hash.hex() for number, hash in hashes.items()}
+    shapes = {mode: (_KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for _, mode, _, _ in listed}
     found: dict[str, FileState] = {}
     try:
         for path, mode, size, blob in listed:
+            kind, bits = shapes[mode]
             found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
-                _KINDS[stat.S_IFMT(mode)],
-                None if blob is None else BlobId(texts[blob]),
-                stat.S_IMODE(mode),
-                size,
+                kind, None if blob is None else BlobId(texts[blob]), bits, size
             )
     except KeyError as error:
         raise Corrupt(
@@ -97,12 +93,13 @@ def _listed_at(connection: Connection, log: int, at: int) -> list[Listed]:
     return list(entries.values())
 
 
-def _named(connection: Connection, query: Any, numbers: Iterable[int]) -> dict[int, bytes]:
+def _named(connection: Connection, query: Prepared, numbers: Iterable[int]) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     wanted = sorted(set(numbers))
+    wanted += wanted[-1:] * (-len(wanted) % _MANY)  # always the same statement
     for start in range(0, len(wanted), _MANY):
-        rows = connection.execute(query, {"numbers": wanted[start : start + _MANY]})
-        found.update((number, name) for number, name in rows)
+        chunk = {f"n{n}": number for n, number in enumerate(wanted[start : start + _MANY])}
+        found.update(query.rows(connection, **chunk))
     return found
 
 

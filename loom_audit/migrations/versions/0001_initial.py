@@ -36,6 +36,7 @@ STATISTICS = (
     ("path", "path_name", "40000 20000 1"),
     ("change_set", "change_set", "250000 100000 1"),
     ("call_change", "call_change", "250000 100000 1 1"),
+    ("call_change", "call_change_seq", "250000 100000 1"),
     ("file_change", "file_change", "500000 200000 2 1"),
     ("file_change", "file_change_path", "500000 200000 20 1"),
     ("tree_entry", "tree_entry", "20000 20000 1"),
@@ -240,6 +241,7 @@ def _files() -> None:
         sa.PrimaryKeyConstraint("log", "requested", "seq"),
         sqlite_with_rowid=False,
     )
+    op.create_index("call_change_seq", "call_change", ["log", "seq"])
     op.create_table(
         "file_change",
         _column("log", BIG),
