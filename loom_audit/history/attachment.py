@@ -1,6 +1,6 @@
 """A directory tied to its log: the ports that everything in `history` works with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -63,7 +63,7 @@ class Attachment:
 
     def is_alive(self, call: Call) -> bool:
         """Whether the process that opened this call still lives."""
-        if call.tool in UNDO_TOOLS:
+        if is_undo(call):
             return self.lock.is_held(self.undo_lock)
         return self.lock.is_held(session_lock(call.session))
 
@@ -71,14 +71,20 @@ class Attachment:
     def undo_lock(self) -> str:
         return f"undo-{self.log.id}"
 
-    def running(self, *, but: Iterable[str] = ()) -> list[Call]:
-        """Open calls of effect execute whose process lives, without the named call ids."""
-        left_out = set(but)
+    def running(self, *, but: tuple[str, str] | None = None) -> list[Call]:
+        """Open calls of effect execute whose process lives, but for one by session and id."""
         return [
             call
             for call in self.projections.open_calls()
-            if call.effect == "execute" and call.call_id not in left_out and self.is_alive(call)
+            if call.effect == "execute"
+            and (call.session, call.call_id) != but
+            and self.is_alive(call)
         ]
+
+
+def is_undo(call: Call) -> bool:
+    """Whether a call is one of ours that takes back or brings back, whatever agents' are named."""
+    return call.tool in UNDO_TOOLS and call.effect == "write"
 
 
 def session_lock(session: str) -> str:

@@ -262,14 +262,16 @@ def outside(changes: Iterable[FileChange]) -> Draft:
     return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
 
 
-def attribute(at: Attachment, changes: Iterable[FileChange], *, but: str = "") -> Draft:
+def attribute(
+    at: Attachment, changes: Iterable[FileChange], *, but: tuple[str, str] | None = None
+) -> Draft:
     """Changes found by somebody who did not make them, as a draft.
 
     They are the running commands' when there are any (several: all are candidates, and the
     first is the one they are listed with), otherwise they came from outside.
     """
     listed = tuple(changes)
-    running = at.running(but=(but,))
+    running = at.running(but=but)
     if not running:
         return outside(listed)
     owner = running[0]

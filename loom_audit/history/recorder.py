@@ -97,6 +97,7 @@ class OpenCall:
         self.sandbox = ""
         self.finished = False
         self._at = recorder.at
+        self._key = (recorder.session, call_id)
         self._began: datetime = recorder.at.clock.now()
         request = CallRequested(call_id, tool, arguments, effect)
         self._waiting: list[Fact] = [] if requested else [request]
@@ -244,7 +245,7 @@ class OpenCall:
     ) -> None:
         """Record drift and intention, change the disk, and keep what is there for the record."""
         if footing.drift:
-            self._deferred.append(attribute(self._at, footing.drift, but=self.call_id))
+            self._deferred.append(attribute(self._at, footing.drift, but=self._key))
         if not changes:
             return
         check_recoverable(self._at, changes)
@@ -306,17 +307,17 @@ class OpenCall:
         with self._at.exclusive():
             found = scan(self._at, self._flush_foreign)
             if found.changes:
-                self._deferred.append(attribute(self._at, found.changes, but=self.call_id))
+                self._deferred.append(attribute(self._at, found.changes, but=self._key))
             self._note_untracked(found)
             self._entries.update(found.entries)
             self._settle(self._append([]))
-            others = {call.call_id for call in self._at.running(but=(self.call_id,))}
+            others = {call.call_id for call in self._at.running(but=self._key)}
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    others |= {call.call_id for call in self._at.running(but=(self.call_id,))}
+                    others |= {call.call_id for call in self._at.running(but=self._key)}
                     self._collect(tuple(sorted(others)))
             except AuditError as error:
                 self.coverage = self.coverage.without(f"not seen: {error.message}", level="none")
@@ -353,6 +354,8 @@ class OpenCall:
         """What others' scans already found of this command's doing."""
         shared = bool(causes) and bool(self._deferred)
         for recorded in self._at.projections.changes(call_ids=(self.call_id,)):
+            if recorded.session != self.recorder.session and not recorded.causes:
+                continue  # another session has a call of this id
             self._changed([recorded.change.path])
             shared = shared or bool(recorded.causes)
         if shared:
@@ -360,7 +363,7 @@ class OpenCall:
 
     def _flush_foreign(self, found: Found) -> None:
         self._entries.update(found.entries)
-        drafts = [attribute(self._at, found.changes, but=self.call_id)] if found.changes else []
+        drafts = [attribute(self._at, found.changes, but=self._key)] if found.changes else []
         if drafts:
             remember(self._at, self._entries, self._at.log.append(drafts)[-1].seq)
             self._entries = {}

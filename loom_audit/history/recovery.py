@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from loom_audit.history.attachment import UNDO_TOOLS, Attachment, session_lock
+from loom_audit.history.attachment import Attachment, is_undo, session_lock
 from loom_audit.history.capture import Found, outside, remember, scan
 from loom_audit.history.steps import on_disk
 from loom_audit.model.events import (
@@ -55,7 +55,7 @@ def recover(at: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
         if commands:
             _record_commands(at, commands)
         for call in dead:
-            if call.tool in UNDO_TOOLS and not abandon:
+            if is_undo(call) and not abandon:
                 closed.append(Recovered(call, waiting=True))
                 continue
             closed.append(_close(at, call))
@@ -99,7 +99,7 @@ def judge(
             (own if outcomes[change.path] == "happened" else foreign).append(found)
     drafts = []
     if own:
-        origin: Origin = "undo" if call.tool in UNDO_TOOLS else "tool"
+        origin: Origin = "undo" if is_undo(call) else "tool"
         fact = FilesChanged(tuple(own), origin, call.call_id, find_moves(own))
         drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
     if foreign:

@@ -160,7 +160,7 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     at = footing.at
     steps = [Replacement(change, opener(at.blobs, change.after)) for change in ordered(changes)]
     done = Done()
-    if len(steps) <= FEW:
+    if len(steps) <= FEW and not _moves_something(steps):
         _one_by_one(footing, steps, done)
     else:
         _together(footing, steps, done)
@@ -168,6 +168,12 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     done.changes = [change for change in done.changes if _recorded(footing, change)]
     done.reasons += [f"outside the scope: {path}" for path in unseen]
     return done
+
+
+def _moves_something(steps: Sequence[Replacement]) -> bool:
+    """Whether content goes here and comes there: it must be there whole before it goes."""
+    goes = any(step.change.after is None and step.change.before is not None for step in steps)
+    return goes and any(step.content for step in steps)
 
 
 def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:

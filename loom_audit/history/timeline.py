@@ -135,7 +135,9 @@ class Timeline:
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
         """The net effect of one call: per path its first before and its last after."""
-        return net(self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,)))
+        listed = self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,))
+        # another session may have a call of this id
+        return net(one for one in listed if one.causes or one.session == call.session)
 
     # --- trees and files ------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
-from loom_audit.history.attachment import UNDO_TOOLS, Attachment
+from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.capture import Found, attribute, remember, scan
 from loom_audit.history.planner import Planner, same_outcome
 from loom_audit.history.recorder import OpenCall, Recorder
@@ -114,7 +114,7 @@ class Undo:
 
     def _open_undos(self) -> list[Call]:
         """Interrupted ones, since the undo lock is ours now."""
-        return [call for call in self.at.projections.open_calls() if call.tool in UNDO_TOOLS]
+        return [call for call in self.at.projections.open_calls() if is_undo(call)]
 
     def _continue(self, call: Call, actor: str) -> Recovered:
         """Do what is left of an interrupted undo."""

@@ -13,6 +13,7 @@ from typing import Any
 from anyio import CancelScope
 
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
+from loom_audit.history.attachment import UNDO_TOOLS
 from loom_audit.history.recorder import Recorder
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate
@@ -57,6 +58,10 @@ class ToolRegistry:
             raise InvalidArguments(
                 f"{name!r:.100} is no name for a tool",
                 hint="Use 1 to 64 letters, digits, underscores and hyphens.",
+            )
+        if name in UNDO_TOOLS and tool.effect == "write":
+            raise InvalidArguments(
+                f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
             )
         if name in self._tools:
             raise Conflict(f"a tool named {name} is registered already")
