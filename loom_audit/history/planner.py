@@ -10,7 +10,7 @@ from loom_audit.history.capture import scan
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange
-from loom_audit.model.files import FileChange, FileState, Move, apply
+from loom_audit.model.files import FileChange, FileState, Move, apply, find_moves
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.ports import CallFilter, EventFilter, IndexEntry
 
@@ -32,26 +32,24 @@ class Meant:
 
 
 def newest_undoable(at: Attachment, session: str | None) -> Call:
-    """The newest call with changes that is not taken back, of one session. NotFound."""
+    """The newest call with changes that is not taken back, of one session or of any. NotFound."""
     return _newest(at, session, lambda call: call.tool not in STEPPING, "undo")
 
 
 def newest_undo(at: Attachment, session: str | None) -> Call:
-    """The newest undo that is not taken back, of one session. NotFound."""
+    """The newest undo that is not taken back, of one session or of any. NotFound."""
     return _newest(at, session, lambda call: call.tool == "undo", "redo")
 
 
 def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
-    ids = [session] if session else [one.id for one in at.projections.sessions(limit=1000)]
-    for id in ids:
-        before: int | None = None
-        size = 10
-        while page := at.projections.calls(CallFilter(session=id, before=before, limit=size)):
-            for call in page:
-                acted = call.changed > 0 or call.tool == "undo"
-                if call.seq and acted and call.undone_by is None and wanted(call):
-                    return call
-            before, size = page[-1].requested, min(2 * size, 500)
+    before: int | None = None
+    size = 10
+    while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
+        for call in page:
+            acted = call.changed > 0 or call.tool == "undo"
+            if call.seq and acted and call.undone_by is None and wanted(call):
+                return call
+        before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
     raise NotFound(f"nothing to {verb} {where}")
 
@@ -142,12 +140,13 @@ class Planner:
         if meant.rollback:
             first = meant.since + 1
         touched = {one.change.path for one in own}
-        drift = self._drift(touched, whole=meant.rollback)
+        drift = self._drift(request, touched, whole=meant.rollback)
         steps, moves, shared = self._steps(request, meant, first, touched, taken)
-        for change in drift:
-            chosen = request.outside or request.choices.get(change.path) == "old"
-            if not meant.rollback or in_paths(request, change.path):
-                steps.append(PathStep(head + 1, change, taken=meant.rollback and chosen))
+        steps += [
+            PathStep(head + 1, change, taken=meant.rollback and takes_outside(request, change.path))
+            for change in drift
+            if not meant.rollback or in_paths(request, change.path)
+        ]
         plan = plan_taking_back(
             verb=request.verb,
             head=head,
@@ -156,7 +155,7 @@ class Planner:
             steps=steps,
             tree=apply(self.at.projections.tree(), drift),
             blobs=self.at.blobs,
-            moves=moves,
+            moves={**moves, head + 1: find_moves(drift)},
             choices=request.choices,
             folds_case=self.at.workspace.folds_case(),
         )
@@ -177,7 +176,7 @@ class Planner:
                 if one.seq <= meant.since or not in_paths(request, one.change.path):
                     return False
                 if one.origin == "outside":
-                    return request.outside or request.choices.get(one.change.path) == "old"
+                    return takes_outside(request, one.change.path)
                 return one.origin != "baseline"
             if one.seq in meant.events:
                 return True
@@ -268,16 +267,19 @@ class Planner:
 
     # --- what disk says -------------------------------------------------------------------
 
-    def _drift(self, touched: set[str], *, whole: bool) -> list[FileChange]:
-        """What differs on disk from the log's tree, at the touched paths or everywhere."""
+    def _drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
+        """What differs on disk from the log's tree, at the touched paths or everywhere.
+
+        The content of what may be replaced is in the blob store afterwards; the rest is hashed.
+        """
         entries: dict[str, IndexEntry | None] = {}
         footing = Footing(self.at, entries)
         elsewhere: list[FileChange] = []
         if whole:
             found = scan(self.at, lambda _: None, keep=False)
             drifted = {change.path for change in found.changes}
+            touched = {p for p in drifted if p in touched or takes_outside(request, p)}
             elsewhere = [c for c in found.changes if c.path not in touched]
-            touched = touched & drifted
         for path in sorted(touched):
             footing.look(path)
         return [*footing.drift, *elsewhere]
@@ -304,6 +306,11 @@ class Planner:
 
     def _listed(self, path: str) -> Sequence[tuple[str, object]]:
         return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+
+
+def takes_outside(request: Request, path: str) -> bool:
+    """Whether a rollback takes back what came from outside at a path."""
+    return in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
 
 def _may_hold_moves(steps: Sequence[PathStep]) -> set[int]:

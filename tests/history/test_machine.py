@@ -37,7 +37,6 @@ class Step:
     kind: str
     before: Snapshot
     after: Snapshot
-    undone: bool = False
     takes: "list[Step]" = field(default_factory=list)
 
     @property
@@ -54,6 +53,8 @@ class Machine(RuleBasedStateMachine):
         self.steps: list[Step] = []
         self.points: list[tuple[int, Snapshot]] = []
         self.outside_since: list[int] = []
+        self.looked_after: list[int] = []
+        self.unseen = 0
 
     def teardown(self) -> None:
         self.session.__exit__(None, None, None)
@@ -75,7 +76,10 @@ class Machine(RuleBasedStateMachine):
         self.session.__enter__()
         self.mark()
 
-    def mark(self) -> None:
+    def mark(self, *, looked: bool = False) -> None:
+        if looked:
+            self.looked_after += [self.workspace.log.head()] * self.unseen
+            self.unseen = 0
         self.points.append((self.workspace.log.head(), tree_of(self.root)))
 
     # --- what agents and people do ------------------------------------------------------------
@@ -87,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         if not result.success and tool != "shell_execute":
             assert after == before, (tool, arguments, result.error, differences(before, after))
         self.steps.append(Step(self.workspace.log.head(), tool, before, after))
-        self.mark()
+        self.mark(looked=tool == "shell_execute")
 
     @rule(path=PATHS, content=WORDS)
     def write(self, path: str, content: bytes) -> None:
@@ -132,6 +136,7 @@ class Machine(RuleBasedStateMachine):
         if target.parent.is_dir() and not target.is_dir() and not target.is_symlink():
             target.write_bytes(content)
             self.outside_since.append(self.workspace.log.head())
+            self.unseen += 1
 
     @rule()
     def reopen(self) -> None:
@@ -158,9 +163,8 @@ class Machine(RuleBasedStateMachine):
         after = tree_of(self.root)
         if not clash:
             assert after == expected, differences(after, expected)
-        kind = verb
-        self.steps.append(Step(self.workspace.log.head(), kind, now, after, takes=steps))
-        self.mark()
+        self.steps.append(Step(self.workspace.log.head(), verb, now, after, steps))
+        self.mark(looked=True)
 
     def moved_on(self, step: Step) -> bool:
         """Whether a later step that still stands, or somebody outside, touched the same paths.
@@ -168,36 +172,47 @@ class Machine(RuleBasedStateMachine):
         Then the answer depends on what is the same file as what, and only its safety is asked.
         """
         mine = changed_paths(step)
-        later = [s for s in self.steps if s.number > step.number and not s.undone]
+        gone = self.undone()
+        later = [s for s in self.steps if s.number > step.number and s.number not in gone]
         return any(mine & changed_paths(s) for s in later if s.kind not in ("undo", "redo")) or any(
             seq >= step.number for seq in self.outside_since
         )
 
-    @precondition(lambda self: any(undoable(step) for step in self.steps))
+    def undone(self) -> set[int]:
+        """The numbers of the steps that a later one, which itself stands, has taken back."""
+        gone: set[int] = set()
+        for step in reversed(self.steps):
+            if step.number not in gone:
+                gone |= {taken.number for taken in step.takes}
+        return gone
+
+    def newest(self, *, redo: bool) -> Step | None:
+        gone = self.undone()
+        for step in reversed(self.steps):
+            wanted = step.kind == "undo" if redo else step.kind not in ("undo", "redo")
+            if wanted and step.number not in gone and (redo or step.changed):
+                return step
+        return None
+
+    @precondition(lambda self: self.newest(redo=False) is not None)
     @rule()
     def undo(self) -> None:
-        newest = next(step for step in reversed(self.steps) if undoable(step))
-        plan = self.workspace.plan_undo()
-        count = len(self.steps)
-        self.take_back("undo", [newest], plan)
-        if len(self.steps) > count:
-            newest.undone = True
+        newest = self.newest(redo=False)
+        assert newest
+        self.take_back("undo", [newest], self.workspace.plan_undo())
 
-    @precondition(lambda self: any(redoable(step) for step in self.steps))
+    @precondition(lambda self: self.newest(redo=True) is not None)
     @rule()
     def redo(self) -> None:
-        newest = next(step for step in reversed(self.steps) if redoable(step))
-        plan = self.workspace.plan_redo()
-        count = len(self.steps)
-        self.take_back("redo", [newest], plan)
-        if len(self.steps) > count:
-            newest.undone = True
-            newest.takes[0].undone = False
+        newest = self.newest(redo=True)
+        assert newest
+        self.take_back("redo", [newest], self.workspace.plan_redo())
 
     @rule(back=st.integers(0, 6))
     def rollback(self, back: int) -> None:
         point, wanted = self.points[max(0, len(self.points) - 1 - back)]
-        strangers = any(seq >= point for seq in self.outside_since)
+        # An outside edit is on record from the next look on, which may be after the point.
+        strangers = self.unseen > 0 or any(seq >= point for seq in self.looked_after)
         now = tree_of(self.root)
         plan = self.workspace.plan_rollback(point, outside=True)
         assert not plan.blocked
@@ -205,11 +220,9 @@ class Machine(RuleBasedStateMachine):
         after = tree_of(self.root)
         if not strangers:
             assert after == wanted, differences(after, wanted)
-        self.steps.append(Step(self.workspace.log.head(), "rollback", now, after))
-        for step in self.steps[:-1]:
-            if step.number > point:
-                step.undone = True
-        self.mark()
+        takes = [step for step in self.steps if step.number > point and step.changed]
+        self.steps.append(Step(self.workspace.log.head(), "rollback", now, after, takes))
+        self.mark(looked=True)
 
     # --- what must always hold ----------------------------------------------------------------
 
@@ -236,14 +249,6 @@ class Machine(RuleBasedStateMachine):
 def changed_paths(step: Step) -> set[bytes]:
     both = step.before.keys() | step.after.keys()
     return {path for path in both if step.before.get(path) != step.after.get(path)}
-
-
-def undoable(step: Step) -> bool:
-    return step.changed and not step.undone and step.kind not in ("undo", "redo")
-
-
-def redoable(step: Step) -> bool:
-    return step.kind == "undo" and not step.undone
 
 
 def taken_back(step: Step, now: Snapshot) -> tuple[Snapshot, bool]:
