@@ -178,7 +178,7 @@ def scan(
         exact = {u.path for u in hidden}
         gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
     found = Found(untracked=[u for u in hidden if not keep or _is_news(at, u)])
-    state_of = _states(at, len(doubtful) + len(gone))
+    state_of = recorded_states(at, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)
         if before is not None:
@@ -230,7 +230,8 @@ def _look_at(
     return found
 
 
-def _states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:
+def recorded_states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:
+    """The log's state of a path, for so many of them; the workspace lock is held."""
     return at.projections.tree().get if doubts > MANY else at.projections.state
 
 

@@ -201,6 +201,7 @@ class OpenCall:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
         self._reverts = reverts
         with self._changing(final) as footing:
+            footing.expect(len(changes))
             for change in changes:
                 if footing.look(change.path) != change.before:
                     raise Conflict(

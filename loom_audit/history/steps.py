@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import catch_up, observe
+from loom_audit.history.capture import catch_up, observe, recorded_states
 from loom_audit.model.files import FileChange, FileState, parents
 from loom_audit.ports import BlobStore, Displaced, IndexEntry, Replacement
 
@@ -32,6 +32,11 @@ class Footing:
         self.entries = entries
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
+        self._recorded = at.projections.state
+
+    def expect(self, paths: int) -> None:
+        """So many paths will be looked at before anything is recorded."""
+        self._recorded = recorded_states(self.at, paths)
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
@@ -40,7 +45,7 @@ class Footing:
         return self._states[path]
 
     def _find_out(self, path: str) -> FileState | None:
-        recorded = self.at.projections.state(path)
+        recorded = self._recorded(path)
         stamp = self.at.workspace.stamp(path)
         if stamp is None and recorded is None:
             return None
