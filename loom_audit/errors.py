@@ -27,17 +27,19 @@ from typing import Any, ClassVar
 class AuditError(Exception):
     """An error with a code for programs, a message for people and a hint of what to do.
 
-    `details` holds JSON values only; `str(error)` is the message alone.
+    `details` holds JSON values only; `str(error)` is the message alone. `usual_hint` is the
+    hint where none is given.
     """
 
     code: ClassVar[str] = "INTERNAL"
+    usual_hint: ClassVar[str] = ""
 
     def __init__(
         self, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         self.details: dict[str, Any] = dict(details or {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,6 +58,7 @@ class InvalidPath(AuditError):
 
 class FileNotFound(AuditError):
     code = "FILE_NOT_FOUND"
+    usual_hint = "List the folder to see what is there."
 
 
 class PermissionDenied(AuditError):
@@ -84,6 +87,7 @@ class StorageFailed(AuditError):
 
 class NotSerializable(AuditError):
     code = "SERIALIZATION"
+    usual_hint = "Pass null, booleans, numbers, texts, lists and objects with text keys only."
 
 
 class UnknownTool(AuditError):

@@ -54,7 +54,10 @@ def moved(
     if state is None:
         raise FileNotFound(f"File not found: {source}")
     if new == old or new.startswith(old + "/"):
-        raise InvalidPath(f"Cannot move {source} to {target}: it is the same or inside")
+        raise InvalidPath(
+            f"Cannot move {source} to {target}: it is the same or inside",
+            hint="Name a target outside of what is moved.",
+        )
     if there and (not overwrite or "directory" in (there.kind, state.kind)):
         raise Conflict(
             f"{target} already exists",
@@ -78,7 +81,7 @@ def linked(footing: Footing, path: str, to: str) -> list[FileChange]:
     """The directories to make and, last, the symlink."""
     target = name_of(footing, path)
     if footing.look(target) is not None:
-        raise Conflict(f"{path} already exists")
+        raise Conflict(f"{path} already exists", hint="Delete it first, or name another path.")
     text = to.encode("utf-8", "surrogateescape")
     after = FileState("symlink", footing.at.blobs.put(text), 0o777, len(text))
     return [*missing_parents(footing, target, create=True), FileChange(target, None, after)]
@@ -89,7 +92,9 @@ def name_of(footing: Footing, path: str) -> str:
     workspace = footing.at.workspace
     relative = workspace.relative(path)
     if not relative:
-        raise InvalidPath("The workspace itself cannot be deleted or moved")
+        raise InvalidPath(
+            "The workspace itself cannot be deleted or moved", hint="Name a path in it."
+        )
     above, _, name = relative.rpartition("/")
     resolved = workspace.resolve(above) if above else ""
     return f"{resolved}/{name}" if resolved else name

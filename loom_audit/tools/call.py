@@ -134,7 +134,10 @@ def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Reque
     except NotSerializable as error:
         recorded, flaw = as_far_as_possible(arguments), error
     if call_id is not None and not (isinstance(call_id, str) and 0 < _size(call_id) <= _MAX_NAME):
-        flaw = InvalidArguments(f"call_id must be a text of 1 to {_MAX_NAME} bytes")
+        flaw = InvalidArguments(
+            f"call_id must be a text of 1 to {_MAX_NAME} bytes",
+            hint="Leave it out to be given one.",
+        )
         call_id = None
     call_id = call_id or uuid4().hex
     if not isinstance(name, str):

@@ -354,7 +354,9 @@ class ToolContext:
             if stamp is None:
                 raise FileNotFound(f"File not found: {path}")
             if not stat.S_ISDIR(stamp.mode):
-                raise InvalidPath(f"{path} is not a directory")
+                raise InvalidPath(
+                    f"{path} is not a directory", hint="Name the directory that holds it."
+                )
         return target
 
     def _stat(self, path: str) -> Entry:

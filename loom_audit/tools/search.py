@@ -58,7 +58,10 @@ class SearchFiles(Tool):
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
         top = await ctx.stat(args.path)
         if top.type not in ("file", "directory"):
-            raise InvalidPath(f"{args.path} is neither a file nor a directory")
+            raise InvalidPath(
+                f"{args.path} is neither a file nor a directory",
+                hint="Name a file or a directory.",
+            )
         request = {
             "pattern": args.pattern,
             "path": top.path,
@@ -91,6 +94,7 @@ class SearchFiles(Tool):
         if "invalid" in end:
             raise InvalidArguments(
                 f"Invalid regular expression: {end['invalid']}",
+                hint="Write a backslash before a special character that is meant as text.",
                 details={"pattern": args.pattern[:500]},
             )
         if done.exit_code or "files" not in end:

@@ -53,7 +53,7 @@ class ShellExecute(Tool):
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if "\0" in args.command:
-            raise InvalidArguments("command holds a NUL character")
+            raise InvalidArguments("command holds a NUL character", hint="Remove it.")
         seconds = self._seconds(args)
         done = await ctx.run(
             "sh", "-c", args.command, cwd=args.cwd, timeout=seconds, limit=MAX_STREAM, final=True

@@ -35,7 +35,9 @@ def from_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
-        raise InvalidArguments(f"content is not base64: {error}") from error
+        raise InvalidArguments(
+            f"content is not base64: {error}", hint="Write text with encoding utf-8."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

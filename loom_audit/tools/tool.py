@@ -208,7 +208,8 @@ class Tool(ABC):
         if not isinstance(arguments, dict):
             raise InvalidArguments(
                 f"The arguments of {self.name} must be a JSON object, "
-                f"not {type(arguments).__name__}"
+                f"not {type(arguments).__name__}",
+                hint=f"Arguments of {self.name}: {_signature(self.parameters)}.",
             )
         flaws = [*_schema_flaws(self._checker.iter_errors(arguments))]
         if not flaws and self.input is not None:

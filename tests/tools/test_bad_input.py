@@ -152,7 +152,8 @@ def test_bad_input(trapped, row):
     before, asked_before = trapped.tree(), len(trapped.requested())
     result = trapped.call(tool, arguments)
     assert not result.success and result.output.startswith("Error: ")
-    assert result.error.message and (code in ("*", result.error.code)), result.error
+    assert result.error.message and result.error.hint, result.error
+    assert code in ("*", result.error.code), result.error
     assert result.files_changed == []
     assert trapped.tree() == before and not os.path.lexists(NEVER)
     trapped.assert_every_call_has_one_finish()
