@@ -159,7 +159,7 @@ class Connections:
         path = self.path  # not self: the finalizer holds the engines, and must not hold us
         self._readers = _engine(lambda: connect(path, "ro"), "BEGIN", pooled=True)
         self._writers = _engine(lambda: _connect_writer(path), "BEGIN IMMEDIATE", pooled=False)
-        self._finalizer = finalize(self, _close, [], self._readers, self.lock)
+        self._finalizer = finalize(self, _close, self._pid, [], self._readers, self.lock)
 
     def _check_process(self) -> None:
         """SQLite's connections do not survive a fork: leave the parent's alone, open our own."""
@@ -214,7 +214,9 @@ class Connections:
             self._connection = self._writers.connect()
             self.generation += 1
             self._finalizer.detach()
-            self._finalizer = finalize(self, _close, [self._connection], self._readers, self.lock)
+            self._finalizer = finalize(
+                self, _close, self._pid, [self._connection], self._readers, self.lock
+            )
         return self._connection
 
     def _drop(self) -> None:
@@ -256,8 +258,13 @@ def store_lock(lock: Lock) -> Iterator[None]:
         held.__exit__(None, None, None)
 
 
-def _close(connections: list[Connection], readers: Engine, lock: Lock) -> None:
-    """Readers first: only a writer can fold the write-ahead log in, and it needs the lock."""
+def _close(pid: int, connections: list[Connection], readers: Engine, lock: Lock) -> None:
+    """Readers first: only a writer can fold the write-ahead log in, and it needs the lock.
+
+    In a forked child that never used them they are the parent's, and are left alone.
+    """
+    if pid != os.getpid():
+        return
     readers.dispose()
     if connections:
         with suppress(AuditError, OSError), lock.hold("store", timeout=LOCK_SECONDS):

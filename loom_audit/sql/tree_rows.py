@@ -73,7 +73,7 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
     except KeyError as error:
         raise Corrupt(
             "The projections do not fit together",
-            hint="Run `loom-audit db rebuild`: they are made from the log.",
+            hint="Run `loom-audit verify`; the log itself may be whole.",
         ) from error
     return found
 
