@@ -40,6 +40,7 @@ def replacing(folder: Path, n: int) -> None:
     except FileNotFoundError:
         return
     say(wrote=text, displaced=mine.read_text())
+    mine.unlink()
 
 
 def appending(folder: Path, n: int) -> None:
@@ -49,10 +50,10 @@ def appending(folder: Path, n: int) -> None:
     except FileNotFoundError:
         return
     try:
-        os.write(file, b"appended %d mark\n" % n)
+        os.write(file, b"appended %d\n" % n)
     finally:
         os.close(file)
-    say(line=f"appended {n} mark\n")
+    say(line=f"appended {n}")
 
 
 def swapping(folder: Path, n: int) -> None:
@@ -62,6 +63,8 @@ def swapping(folder: Path, n: int) -> None:
 
 
 WAYS = {"replacing": replacing, "appending": appending, "swapping": swapping}
+PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002}
+"""At most so many seconds between two steps, so that both sides get somewhere."""
 
 
 def main() -> None:
@@ -71,8 +74,7 @@ def main() -> None:
     while not stop.exists():
         n += 1
         way(folder, n)
-        if chosen.random() < 0.3:
-            time.sleep(chosen.random() * 0.004)
+        time.sleep(chosen.random() * PAUSES[sys.argv[1]])
 
 
 if __name__ == "__main__":
