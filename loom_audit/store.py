@@ -10,7 +10,7 @@ from loom_audit.config import Settings, read_settings
 from loom_audit.disk.heads import append_head, kept_logs, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
-from loom_audit.disk.roots import check_root
+from loom_audit.disk.roots import check_root, check_target
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.attachment import Attachment
@@ -110,8 +110,10 @@ class Store:
         return shutil.disk_usage(self.settings.home).free
 
     def empty_workspace(self, path: str | Path) -> DiskWorkspace:
-        """A new or empty directory as a workspace to replay into."""
+        """A new or empty directory as a workspace to replay into. Conflict for any other."""
         target = Path(path)
+        roots = [entry.root for entry in self.workspaces()]
+        check_target(target, store_dir=self.settings.home, others=roots)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
         target.mkdir(parents=True, exist_ok=True)
@@ -123,6 +125,10 @@ class Store:
 
     def kept_heads(self, id: str) -> Sequence[TreeHead]:
         return read_heads(self.settings.heads, id)
+
+    def rebuild(self, id: str) -> int:
+        """Make the projections of a log anew; how many events it has."""
+        return self.database.projections(id).rebuild()
 
     def missing_logs(self) -> Sequence[str]:
         """Logs that heads were kept of and that the store does not hold."""

@@ -1,4 +1,4 @@
-"""Commands about the store's database: db path, db current, db upgrade; workspaces."""
+"""Commands about the store's database: db path, db current, db upgrade, db rebuild; workspaces."""
 
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +34,7 @@ def add(app: typer.Typer) -> None:
         examples=("loom-audit db upgrade",),
         codes={exits.UNAVAILABLE: "it could not be upgraded and is as it was"},
     )(upgrade)
+    command(group, "rebuild", examples=("loom-audit db rebuild",))(rebuild)
     app.add_typer(group, name="db", rich_help_panel="Store")
 
 
@@ -105,6 +106,19 @@ def upgrade(at: Invocation) -> None:
         at.output.line(f"{after} (it was up to date)")
     else:
         at.output.line(f"{before} -> {after}; the store as it was: {', '.join(map(str, made))}")
+
+
+def rebuild(at: Invocation) -> None:
+    """Make the projections anew from the log, for the current workspace.
+
+    Lists, trees and counts are derived from events; this drops and derives them again.
+    """
+    with at.workspace() as workspace:
+        done = workspace.rebuild()
+        if at.output.json:
+            at.output.record({"workspace": workspace.id, "events": done})
+        else:
+            at.output.line(f"made anew from {done} events")
 
 
 def _settings(at: Invocation) -> "Settings":

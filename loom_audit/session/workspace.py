@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
+from loom_audit.errors import InvalidArguments
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan
 from loom_audit.history.integrity import Verification, verify
@@ -29,7 +30,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
-from loom_audit.model.scope import IGNORE_FILE
+from loom_audit.model.scope import IGNORE_FILE, bad_lines
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.session.run import Session
 from loom_audit.store import Store, WorkspaceEntry
@@ -89,11 +90,16 @@ class AuditedWorkspace:
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
     def accept_scope(self) -> str:
-        """Take the text `.loomignore` has now as the scope, and return it."""
+        """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
         with self.at.exclusive():
             text = ""
             if self.at.workspace.stamp(IGNORE_FILE) is not None:
                 text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
+            if bad := bad_lines(text):
+                raise InvalidArguments(
+                    f"{IGNORE_FILE} has a line that is no pattern: {bad[0][:100]}",
+                    hint="Correct it; what was accepted before holds until then.",
+                )
             Recorder(self.at, session="", actor=person()).note(ScopeAccepted(text))
             self.at.index.clear()
         del self.at
@@ -140,10 +146,17 @@ class AuditedWorkspace:
         )
         return replace(found, findings=(*found.findings, *findings))
 
+    def rebuild(self) -> int:
+        """Make everything that is derived from the log anew; how many events it has."""
+        return self._parts.rebuild(self.id)
+
     def replay(self, point: str | int, to: str | Path, *, report: Report | None = None) -> int:
-        """Write the tree of a point into an absent or empty directory; how many paths."""
-        target = self._parts.empty_workspace(to)
-        return replay(self.timeline.tree(self.timeline.point(point)), self.blobs, target, report)
+        """Write the tree of a point into an absent or empty directory; how many paths.
+
+        Conflict when that is not empty, or lies in a workspace or the store.
+        """
+        tree = self.timeline.tree(self.timeline.point(point))
+        return replay(tree, self.blobs, self._parts.empty_workspace(to), report)
 
     # --- taking back ----------------------------------------------------------------------
 
