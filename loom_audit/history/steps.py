@@ -32,7 +32,7 @@ class Footing:
         self.entries = entries
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
-        self._recorded = at.projections.state
+        self._recorded: Callable[[str], FileState | None] = at.projections.state
 
     def expect(self, paths: int) -> None:
         """So many paths will be looked at before anything is recorded."""

@@ -31,6 +31,11 @@ READ_CHANGES = 1000
 _REBUILT_AT_ONCE = 1000
 
 _HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log")
+_ANY_CHANGE = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
+_ANY_OF_CALL = prepare(
+    "SELECT x.seq FROM call c JOIN call_change x ON x.log = c.log AND x.requested = c.requested "
+    "WHERE c.log = :log AND c.call_id = :call_id AND x.seq > :after LIMIT 1"
+)
 
 
 class SqlProjections:
@@ -121,6 +126,9 @@ class SqlProjections:
         call_ids: Iterable[str] | None = None,
     ) -> Iterator[RecordedChange]:
         """Changes in log order, a thousand at a time; `call_ids` are causes or candidates."""
+        ids = None if call_ids is None else [pack_id(call_id) for call_id in call_ids]
+        if not self._any_change(after, ids):
+            return
         wanted = tree_rows.select_changes(self._number).where(FILE_CHANGE.c.seq > after)
         if until is not None:
             wanted = wanted.where(FILE_CHANGE.c.seq <= until)
@@ -128,8 +136,7 @@ class SqlProjections:
             names = [path.encode("utf-8", "surrogateescape") for path in paths]
             numbers = select(PATH.c.number).where(PATH.c.log == self._number)
             wanted = wanted.where(FILE_CHANGE.c.path.in_(numbers.where(PATH.c.path.in_(names))))
-        if call_ids is not None:
-            ids = [pack_id(call_id) for call_id in call_ids]
+        if ids is not None:
             seqs = (
                 select(CALL_CHANGE.c.seq)
                 .join(
@@ -150,6 +157,14 @@ class SqlProjections:
                 return
             place = tuple_(FILE_CHANGE.c.seq, FILE_CHANGE.c.n)
             page = wanted.where(place > tuple_(rows[-1].seq, rows[-1].n))
+
+    def _any_change(self, after: int, ids: Sequence[bytes] | None) -> bool:
+        """Whether it is worth asking: mostly nothing has changed, and that is told quickly."""
+        key = {"log": self._number, "after": after}
+        with self._connections.reading() as connection:
+            if ids is None:
+                return _ANY_CHANGE.first(connection, **key) is not None
+            return any(_ANY_OF_CALL.first(connection, call_id=id, **key) for id in ids)
 
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
