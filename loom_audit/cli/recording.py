@@ -86,7 +86,12 @@ def init(
     Records what is in it now; doing it again changes nothing. An interrupted first recording
     goes on where it stopped.
     """
+    from loom_audit.config import read_settings
+    from loom_audit.disk.roots import check_root
+
     rules = None if ignore is None else Path(ignore).read_text("utf-8")
+    # Before a store is made, which would else stand in the folder that is then refused.
+    check_root(folder(path), store_dir=read_settings(at.shared.store).home, others=())
     with at.store(create=True) as store:
         with progress(at.output) as report:
             workspace = store.attach(

@@ -48,6 +48,18 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     return real
 
 
+def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[str]) -> None:
+    """Conflict for a folder to write a tree into that lies in the store or in a workspace.
+
+    `others` are the roots of the workspaces; one that is gone may be written anew.
+    """
+    real = os.path.realpath(path)
+    _check_apart(real, os.path.realpath(store_dir), "the store")
+    for other in others:
+        if os.path.isdir(other):
+            _check_apart(real, other, f"the workspace {shown(other)}")
+
+
 def _refused(path: str, reason: str, hint: str) -> InvalidPath:
     return InvalidPath(
         f"{shown(path)} cannot be a workspace: it is {reason}",

@@ -1,0 +1,71 @@
+"""Where things may be put: stores, workspaces and replayed trees are kept apart."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shells import Shell
+
+
+@pytest.mark.parametrize("folder", ["work", "work/out", "work/src/new/deep", "home", "home/out"])
+def test_a_replay_into_a_workspace_or_the_store_is_refused_and_changes_nothing(
+    audited: Shell, folder: str
+) -> None:
+    before, log = audited.tree(), audited.records("log", "--events", "-n", "0")
+    target = audited.workspace.parent / folder
+    there = target.exists()
+    refused = audited("replay", "head", "--to", str(target), code=5)
+    assert "hint: " in refused.errors
+    assert audited.tree() == before and target.exists() == there
+    assert audited.records("log", "--events", "-n", "0") == log
+
+
+def test_a_replay_through_a_symlink_into_the_workspace_is_refused(
+    audited: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(audited.workspace)
+    before = audited.tree()
+    assert audited("replay", "head", "--to", str(tmp_path / "link" / "out"), code=5).errors
+    assert audited.tree() == before
+
+
+def test_a_replay_into_another_workspace_is_refused(audited: Shell, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    audited("init", str(other))
+    assert audited("replay", "head", "--to", str(other), code=5).errors
+    assert [*other.iterdir()] == []
+
+
+@pytest.mark.parametrize("store", ["store.db", "below/store.db"])
+def test_a_folder_that_would_hold_its_own_store_is_refused_before_one_is_made(
+    shell: Shell, store: str
+) -> None:
+    before = shell.tree()
+    refused = shell("--store", str(shell.workspace / store), "init", code=5)
+    assert "hint: " in refused.errors
+    assert shell.tree() == before
+
+
+@pytest.mark.parametrize(("folder", "code"), [("/", 2), ("missing", 4), ("a.txt", 2)])
+def test_a_folder_that_can_be_no_workspace_makes_no_store(
+    shell: Shell, folder: str, code: int
+) -> None:
+    assert "hint: " in shell("init", folder, code=code).errors
+    assert not shell.home.exists()
+
+
+def test_a_workspace_that_is_gone_is_rebuilt_where_it_was(audited: Shell) -> None:
+    before = audited.tree()
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    parent = audited.workspace.parent
+    audited("replay", "head", "--to", str(audited.workspace), "--workspace", "work", cwd=parent)
+    assert audited.tree() == before
+    assert audited.records("status")[0]["drift"] == []
+
+
+def test_a_replay_of_a_point_that_does_not_exist_makes_no_folder(
+    audited: Shell, tmp_path: Path
+) -> None:
+    assert audited("replay", "99999", "--to", str(tmp_path / "out"), code=4).errors
+    assert not (tmp_path / "out").exists()
