@@ -143,13 +143,15 @@ def _newest_head(against: str, log: str) -> "TreeHead":
     from loom_audit.disk.heads import parse_heads
 
     text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
-    heads = [head for head in parse_heads(text) if head.log == log]
+    heads = parse_heads(text)
     if not heads:
         raise NotFound(
-            f"{against} holds no tree head of the log {log}",
+            f"{against} holds no tree head",
             hint="`loom-audit head` prints one: `loom-audit-head v1 LOG SIZE ROOT`.",
         )
-    return max(heads, key=lambda head: head.size)
+    own = [head for head in heads if head.log == log]
+    # One of another log is not passed over: a log that was started over has a new id.
+    return max(own, key=lambda head: head.size) if own else heads[-1]
 
 
 def _print_verification(at: Invocation, found: "Verification") -> None:

@@ -76,10 +76,30 @@ def test_verify_reads_a_sample_when_asked(recorded: Shell) -> None:
     assert record["checked"]["sampled"] == 3
 
 
-def test_a_file_without_heads_of_this_log_cannot_be_compared_with(
+def test_a_log_started_over_is_found_by_a_head_of_the_one_before(
     recorded: Shell, tmp_path: Path
 ) -> None:
-    (tmp_path / "none.txt").write_text("loom-audit-head v1 other 3 " + "0" * 64 + "\n")
+    heads = tmp_path / "heads.txt"
+    heads.write_text(recorded("head").text)
+    old = recorded.home.rename(tmp_path / "old")
+    recorded("init")
+    recorded.call("write_file", path="c.txt", content="new\n")
+    (record,) = recorded.records("verify", "--against", str(heads), code=1)
+    (finding,) = record["findings"]
+    assert heads.read_text().split()[2] in finding["message"] and old.exists()
+    assert "TAMPERED" in recorded("verify", "--against", str(heads), code=1).text
+
+
+def test_a_head_of_this_log_is_taken_from_among_those_of_others(
+    recorded: Shell, tmp_path: Path
+) -> None:
+    other = "loom-audit-head v1 other 9999 " + "0" * 64 + "\n"
+    (tmp_path / "heads.txt").write_text(other + recorded("head").text + other)
+    assert recorded("verify", "--against", str(tmp_path / "heads.txt")).text.endswith("ok\n")
+
+
+def test_a_file_without_heads_cannot_be_compared_with(recorded: Shell, tmp_path: Path) -> None:
+    (tmp_path / "none.txt").write_text("loom-audit-head v1 other 3 " + "0" * 63 + "\n")
     refused = recorded("verify", "--against", str(tmp_path / "none.txt"), code=4)
     assert "hint: " in refused.errors
     assert recorded("verify", "--against", str(tmp_path / "absent.txt"), code=4).errors
