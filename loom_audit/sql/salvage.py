@@ -146,7 +146,7 @@ class _Run:
             rows = rows_by_key(raw, _EVENTS, (log,), self.failures.append, f"log {name}: event")
             for seq, id, kind, packed, hashed in rows:
                 try:
-                    found = self._event(raw, contents, log, seq, packed, hashed)
+                    found = self._event(raw, contents, log, name, (seq, packed, hashed))
                 except AuditError as error:
                     self.failures.append(f"log {name}: event {seq}: {error}")
                     continue
@@ -166,16 +166,20 @@ class _Run:
         )
 
     def _event(
-        self, raw: Any, contents: Contents, log: int, seq: int, packed: Any, hashed: Any
+        self, raw: Any, contents: Contents, log: int, name: str, row: tuple[int, Any, Any]
     ) -> "_Event":
+        seq, packed, hashed = row
         try:
             leaf = unpack(packed, MAX_LEAF)
         except TypeError as error:
             raise Corrupt(f"its leaf is no bytes: {error}") from error
+        intact = leaf_hash(leaf) == hashed
+        if not intact:
+            self.failures.append(f"log {name}: event {seq}: its leaf does not match its hash")
         record: dict[str, Any] = {
             "leaf": leaf.decode("utf-8", "backslashreplace"),
             "leaf_hash": bytes(hashed).hex(),
-            "intact": leaf_hash(leaf) == hashed,
+            "intact": intact,
             "payloads": [],
         }
         payloads: dict[tuple[str, int], bytes] = {}

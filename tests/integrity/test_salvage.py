@@ -255,6 +255,8 @@ def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(store, tm
             path.write_bytes(path.read_bytes()[:-5])
     found = salvage(str(store.path), str(tmp_path / "out"))
     assert [line["seq"] for line in lines(tmp_path / "out", store.log) if not line["intact"]] == [5]
+    assert any(f"log {store.log}: event 5: its leaf does not" in line for line in found.failures)
+    assert "event 5: its leaf does not" in (tmp_path / "out" / "failures.txt").read_text()
     assert any("large.bin" in line for line in found.failures)
     assert any(line.startswith("content ") for line in found.failures)
 
