@@ -132,7 +132,7 @@ def _entries(
             name = entry.name
             child = prefix + name
             folderish = entry.is_dir(follow_symlinks=False)
-            if child not in known and excludes(child, directory=folderish) is not None:
+            if (folderish or child not in known) and excludes(child, directory=folderish):
                 continue
             if excluded and child in excluded:
                 found.append((child, "store"))

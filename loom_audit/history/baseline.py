@@ -34,10 +34,8 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
             facts.append(FilesChanged(tuple(found.changes), "baseline"))
         if found.untracked:
             facts.append(PathsUntracked(tuple(found.untracked)))
-        head = at.log.head()
-        if facts:
-            head = at.log.append([Draft(fact, "", OUTSIDE) for fact in facts])[-1].seq
-        remember(at, {**found.entries, **hide(at, found.untracked)}, head)
+        events = at.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
+        remember(at, {**found.entries, **hide(at, found.untracked)}, events)
         found.untracked.clear()
 
     with at.exclusive():
@@ -48,5 +46,4 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
         tree = at.projections.tree()
         files = [state for state in tree.values() if state.kind == "file"]
         fact = BaselineFinished(len(files), sum(state.size for state in files))
-        head = at.log.append([Draft(fact, "", OUTSIDE)])[-1].seq
-        remember(at, {}, head)
+        remember(at, {}, at.log.append([Draft(fact, "", OUTSIDE)]))

@@ -2,14 +2,14 @@
 
 import hashlib
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied
 from loom_audit.history.attachment import HIDDEN, STALE, Attachment
-from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
+from loom_audit.model.events import Draft, Event, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
-from loom_audit.ports import IndexEntry, Progress, Report, Stamp
+from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp
 
 CHUNK_BYTES = 32 * 1024 * 1024
 CHUNK_PATHS = 10_000
@@ -17,6 +17,8 @@ MANY = 500
 """From this many doubtful paths on, the whole tree is read once instead of path by path."""
 
 OUTSIDE = "outside"
+_MARK = ""
+"""Under the root's path, which has no entry, the index keeps the last event it followed."""
 
 
 @dataclass(slots=True)
@@ -43,12 +45,13 @@ def catch_up(at: Attachment) -> dict[str, IndexEntry]:
     A path whose content the log learned after the index did is stale: it will be hashed.
     """
     known, head = at.known, at.index.head()
-    if head > at.log.head():
+    if head > at.log.head() or (known.head < 0 and head and not _is_of_this_log(at)):
         at.index.clear()
         head = 0
         known.head = -1
     if known.head < 0:
         known.entries = at.index.load() if head else {}
+        known.entries.pop(_MARK, None)
         if not head:
             _all_stale(at)
         known.head = head
@@ -61,11 +64,26 @@ def catch_up(at: Attachment) -> dict[str, IndexEntry]:
                 known.entries[recorded.change.path] = entry
         known.head = head
     for recorded in at.projections.changes(after=head):
-        if recorded.change.after is None:
-            known.entries.pop(recorded.change.path, None)
+        path, after = recorded.change.path, recorded.change.after
+        if after is None or not at.scope.includes(path, directory=after.kind == "directory"):
+            known.entries.pop(path, None)
         else:
-            known.entries[recorded.change.path] = IndexEntry(STALE, recorded.change.after.blob)
+            known.entries[path] = IndexEntry(STALE, after.blob)
     return known.entries
+
+
+def _is_of_this_log(at: Attachment) -> bool:
+    """Whether the index followed this log, not one that an older copy has replaced since."""
+    mark = at.index.get(_MARK)
+    if mark is None:
+        return False
+    seq = mark.stamp.size
+    found = list(at.log.read(EventFilter(after=seq - 1, before=seq + 1)))
+    return bool(found) and found[0].leaf_hash.hex() == mark.blob
+
+
+def _mark(event: Event) -> IndexEntry:
+    return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
 
 
 def _all_stale(at: Attachment) -> None:
@@ -74,16 +92,21 @@ def _all_stale(at: Attachment) -> None:
             at.known.entries[path] = IndexEntry(STALE, state.blob)
 
 
-def remember(at: Attachment, entries: Mapping[str, IndexEntry | None], head: int) -> None:
-    """Let the index follow a commit that recorded these paths; the workspace lock is held.
+def remember(
+    at: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
+) -> None:
+    """Let the index follow the commit of these events, which recorded the paths (with none,
+    what was seen of them was on record already); the workspace lock is held.
 
     An index that cannot be written stays behind the log: what it does not know is hashed
     again. What is on record is on record, so this must not fail the call that recorded it.
     """
+    head = events[-1].seq if events else at.log.head()
     if not entries and at.known.head == head:
         return
     try:
-        at.index.update(entries, head=head)
+        marked = {**entries, _MARK: _mark(events[-1])} if events else entries
+        at.index.update(marked, head=head)
     except AuditError:
         at.known.head = -1
         return
@@ -181,7 +204,7 @@ def scan(
     state_of = recorded_states(at, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)
-        if before is not None:
+        if before is not None and at.scope.includes(path, directory=before.kind == "directory"):
             found.changes.append(FileChange(path, before, None))
         found.entries[path] = None
     return _look_at(

@@ -3,14 +3,15 @@
 from collections.abc import Callable
 
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
-from loom_audit.history.steps import Footing, descendants, missing_parents
+from loom_audit.history.steps import Footing, check_recorded, descendants, missing_parents
 from loom_audit.model.files import FileChange, FileState, Move
 
 Transform = Callable[[bytes | None], bytes]
+"""Makes the new content of the old (None when absent)."""
 
 
 def edited(
-    footing: Footing, path: str, transform: Transform, *, mode: int | None, create: bool
+    footing: Footing, path: str, new: Transform | bytes, *, mode: int | None, create: bool
 ) -> list[FileChange]:
     """The directories to make and, last, the change of the file itself."""
     at = footing.at
@@ -18,7 +19,8 @@ def edited(
     before = footing.look(target)
     if not target or (before and before.kind == "directory"):
         raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
-    new = transform(at.workspace.read(target) if before else None)
+    if not isinstance(new, bytes):
+        new = new(at.workspace.read(target) if before else None)
     bits = mode if mode is not None else (before.mode if before else 0o644)
     blob = at.blobs.put(new, similar_to=before.blob if before else None)
     change = FileChange(target, before, FileState("file", blob, bits, len(new)))
@@ -33,6 +35,7 @@ def deleted(footing: Footing, path: str, *, recursive: bool) -> list[FileChange]
     state = footing.look(target)
     if state is None:
         raise FileNotFound(f"File not found: {path}")
+    check_recorded(footing, target, state)
     changes = [FileChange(target, state, None)]
     if state.kind == "directory":
         inside = descendants(footing, target)
@@ -53,6 +56,7 @@ def moved(
     state, there = footing.look(old), footing.look(new)
     if state is None:
         raise FileNotFound(f"File not found: {source}")
+    check_recorded(footing, old, state)
     if new == old or new.startswith(old + "/"):
         raise InvalidPath(
             f"Cannot move {source} to {target}: it is the same or inside",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import Found, attribute, hide, outside, remember, scan
-from loom_audit.history.edits import deleted, edited, linked, moved
+from loom_audit.history.edits import Transform, deleted, edited, linked, moved
 from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
     FULL,
@@ -130,7 +130,7 @@ class OpenCall:
         return events
 
     def _settle(self, events: Sequence[Event]) -> None:
-        remember(self._at, self._entries, events[-1].seq if events else self._at.log.head())
+        remember(self._at, self._entries, events)
         self._entries = {}
 
     # --- file changes ---------------------------------------------------------------------
@@ -145,12 +145,12 @@ class OpenCall:
         final: bool = False,
     ) -> FileChange:
         """Put the content at the path, which is followed when it is a symlink inside."""
-        return self.edit(path, lambda _: content, mode=mode, parents=parents, final=final)
+        return self._edit(path, content, mode=mode, parents=parents, final=final)
 
     def edit(
         self,
         path: str,
-        transform: Callable[[bytes | None], bytes],
+        transform: Transform,
         *,
         mode: int | None = None,
         parents: bool = True,
@@ -161,8 +161,13 @@ class OpenCall:
         An error raised by `transform` passes through and nothing has changed. Conflict when
         somebody else writes the file in between: their version stands.
         """
+        return self._edit(path, transform, mode=mode, parents=parents, final=final)
+
+    def _edit(
+        self, path: str, new: Transform | bytes, *, mode: int | None, parents: bool, final: bool
+    ) -> FileChange:
         with self._changing(final) as footing:
-            *above, change = edited(footing, path, transform, mode=mode, create=parents)
+            *above, change = edited(footing, path, new, mode=mode, create=parents)
             self._do(footing, [*above, change] if change.before != change.after else [])
             return change
 
@@ -366,7 +371,7 @@ class OpenCall:
         self._entries.update(found.entries)
         drafts = [attribute(self._at, found.changes, but=self._key)] if found.changes else []
         if drafts:
-            remember(self._at, self._entries, self._at.log.append(drafts)[-1].seq)
+            remember(self._at, self._entries, self._at.log.append(drafts))
             self._entries = {}
 
     def _note_untracked(self, found: Found) -> None:

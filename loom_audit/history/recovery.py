@@ -123,7 +123,7 @@ def _close(at: Attachment, call: Call) -> Recovered:
     )
     drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
     events = at.log.append(drafts)
-    remember(at, entries, events[-1].seq)
+    remember(at, entries, events)
     return Recovered(at.projections.call(call.session, call.call_id), tuple(outcomes.items()))
 
 
@@ -135,7 +135,7 @@ def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
     causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()
 
     def flush(found: Found) -> None:
-        head = at.log.head()
+        drafts = []
         if found.changes:
             fact = FilesChanged(
                 tuple(found.changes),
@@ -144,9 +144,8 @@ def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
                 find_moves(found.changes),
                 causes=causes,
             )
-            draft = Draft(fact, owner.session, owner.actor, source=SOURCE)
-            head = at.log.append([draft])[-1].seq
-        remember(at, found.entries, head)
+            drafts.append(Draft(fact, owner.session, owner.actor, source=SOURCE))
+        remember(at, found.entries, at.log.append(drafts))
 
     flush(scan(at, flush, late=True))
 

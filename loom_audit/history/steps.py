@@ -134,6 +134,16 @@ def descendants(footing: Footing, path: str) -> dict[str, FileState]:
     return inside
 
 
+def check_recorded(footing: Footing, path: str, state: FileState) -> None:
+    """Conflict for what is out of scope: gone, it could not be brought back."""
+    if not footing.records(path, state):
+        raise Conflict(
+            f"{path} is out of scope, is not recorded and could not be brought back",
+            hint="Use a shell command.",
+            details={"path": path},
+        )
+
+
 def _unrecorded(path: str, below: str) -> Conflict:
     return Conflict(
         f"{path} holds {below}, which is not recorded and could not be brought back",

@@ -34,8 +34,8 @@ class Undo:
     def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
         """Do what the plan says, if it still says so. Conflict, and nothing changed, otherwise.
 
-        Refuses while the plan is blocked, while a command runs in the workspace, and while an
-        interrupted undo waits to be continued or abandoned.
+        Refuses while the plan is blocked, while a call that changes files is open in the
+        workspace, and while an interrupted undo waits to be continued or abandoned.
         """
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
@@ -77,22 +77,23 @@ class Undo:
                 f"an interrupted {waiting[0].tool} waits for a decision",
                 hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
             )
-        running = self.at.running()
-        if running:
+        with self.at.exclusive():
+            # Under the lock only calls of several steps are open.
+            calls = self.at.projections.open_calls()
+            busy = [call for call in calls if call.effect != "read" and self.at.is_alive(call)]
+        if busy:
             raise Conflict(
-                f"{running[0].tool} of session {running[0].session} is still running here",
+                f"{busy[0].tool} of session {busy[0].session} is still running here",
                 hint="Wait until it has ended.",
-                details={"calls": [call.requested for call in running]},
+                details={"calls": [call.requested for call in busy]},
             )
 
     def _record_drift(self) -> None:
         """Put on record what came from outside, so that the plan starts from what is there."""
 
         def flush(found: Found) -> None:
-            head = self.at.log.head()
-            if found.changes:
-                head = self.at.log.append([attribute(self.at, found.changes)])[-1].seq
-            remember(self.at, found.entries, head)
+            drafts = [attribute(self.at, found.changes)] if found.changes else []
+            remember(self.at, found.entries, self.at.log.append(drafts))
 
         with self.at.exclusive():
             flush(scan(self.at, flush))
@@ -128,7 +129,7 @@ class Undo:
                     details={"paths": foreign},
                 )
             if drafts:
-                remember(self.at, entries, self.at.log.append(drafts)[-1].seq)
+                remember(self.at, entries, self.at.log.append(drafts))
         recorder = Recorder(self.at, session=call.session, actor=call.actor, source="recovery")
         resumed = recorder.resume(call)
         left = [c for c in intentions(self.at, call) if outcomes[c.path] == "did not happen"]

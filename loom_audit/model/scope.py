@@ -1,5 +1,6 @@
 """Which paths are recorded: never `.git`, heavy folders by name, then `.loomignore`."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,11 +35,23 @@ IGNORE_FILE = ".loomignore"
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
+def bad_lines(ignore: str) -> list[str]:
+    """The lines of a text in gitignore syntax that are no pattern."""
+    bad = []
+    for line in ignore.splitlines():
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error):
+            bad.append(line)
+    return bad
+
+
 @dataclass(frozen=True)
 class Scope:
     """The rules by which a path is recorded, as a person last accepted them.
 
-    `ignore` is text in gitignore syntax. Files over `max_file_bytes` are recorded by hash.
+    `ignore` is text in gitignore syntax; a line that is no pattern excludes nothing. Files over
+    `max_file_bytes` are recorded by hash.
     """
 
     ignore: str = ""
@@ -47,7 +60,8 @@ class Scope:
 
     @cached_property
     def _spec(self) -> GitIgnoreSpec | None:
-        lines = [line for line in self.ignore.splitlines() if line.strip()]
+        bad = set(bad_lines(self.ignore))
+        lines = [line for line in self.ignore.splitlines() if line.strip() and line not in bad]
         return GitIgnoreSpec.from_lines(lines) if lines else None
 
     def excludes(self, path: str, *, directory: bool) -> str | None:

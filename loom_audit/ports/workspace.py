@@ -128,7 +128,7 @@ class Workspace(Protocol):
         A str instead of a stamp is the reason why the path (and all below it) cannot be
         recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.
 
-        A path that is a key of `known` is in scope without asking.
+        A file that is a key of `known` is in scope without asking.
         """
         ...
 

@@ -195,7 +195,7 @@ class MemoryWorkspace:
         for child in self._children(path):
             node = self._nodes[child]
             folder = node.kind == "directory"
-            if child not in known and scope.excludes(child, directory=folder):
+            if (folder or child not in known) and scope.excludes(child, directory=folder):
                 continue
             if child in self._excluded:
                 yield child, "store"

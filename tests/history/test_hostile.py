@@ -1,14 +1,18 @@
 """What a hostile look at recording and taking back has found, each as the situation it was in."""
 
 import os
+import shutil
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, tool
+from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store, tool
+from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.builtin import builtin_registry
 
 Call = Callable[..., ToolResult]
@@ -81,3 +85,118 @@ def test_no_tool_that_writes_can_be_registered_under_the_name_of_an_undo(name: s
 
     with pytest.raises(Exception, match="is kept for"):
         builtin_registry().register(pretender)
+
+
+# --- scope --------------------------------------------------------------------------------
+
+
+def test_what_a_person_takes_out_of_scope_is_neither_drift_nor_deleted(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    run(session, "mkdir gen; echo 1 > gen/x")
+    (root / ".loomignore").write_text("gen/\n")
+    run(session, "true")
+    workspace.accept_scope()
+    (root / "gen" / "x").write_text("2")
+    (root / "gen" / "y").write_text("3")
+    assert workspace.status().drift == ()
+    with workspace.session("later") as later:
+        assert run(later, "rm gen/x; echo 4 > gen/z").files_changed == []
+    assert "gen/x" in workspace.timeline.tree()
+
+
+@pytest.mark.parametrize("line", ["!", "a[z-a]"])
+def test_a_line_that_is_no_pattern_is_refused_and_excludes_nothing(
+    store: AuditStore, root: Path, line: str
+) -> None:
+    (root / ".loomignore").write_text(f"{line}\n*.log\n")
+    workspace = store.attach(root)
+    (root / "b.log").write_text("not recorded")
+    assert workspace.status().drift == ()
+    assert "a.txt" in workspace.timeline.tree()
+    with pytest.raises(InvalidArguments, match="no pattern"):
+        workspace.accept_scope()
+    assert workspace.status().drift == ()
+
+
+def test_a_link_that_becomes_a_heavy_folder_does_not_bring_it_into_scope(
+    workspace: AuditedWorkspace, root: Path, session: Session, tmp_path: Path
+) -> None:
+    run(session, "ln -s src venv")
+    assert run(session, "rm venv; mkdir -p venv/lib; echo 1 > venv/lib/x").files_changed == ["venv"]
+    assert workspace.status().drift == ()
+    assert workspace.replay("head", tmp_path / "again") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("delete_file", {"path": "node_modules", "recursive": True}),
+        ("delete_file", {"path": "node_modules/a.js"}),
+        ("move_file", {"from": "node_modules/a.js", "to": "a.js"}),
+    ],
+)
+def test_a_tool_does_not_take_away_what_is_not_recorded(
+    root: Path, call: Call, name: str, arguments: dict[str, Any]
+) -> None:
+    (root / "node_modules").mkdir()
+    (root / "node_modules" / "a.js").write_text("1")
+    before = everything(root)
+    call(name, **arguments, fails="CONFLICT")
+    assert everything(root) == before
+
+
+# --- stores and indexes of another time ---------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", [0, 40])
+def test_an_older_copy_of_the_store_is_not_believed_to_have_seen_later_changes(
+    home: Path, root: Path, tmp_path: Path, reads: int
+) -> None:
+    with open_store() as store, store.attach(root).session("first") as session:
+        run(session, "true")
+    shutil.copytree(home, tmp_path / "copy")
+    with open_store() as store, store.workspace(root).session("second") as session:
+        run(session, "echo 2 > src/main.py")
+        run(session, "true")
+    for file in home.glob("audit.db*"):
+        file.unlink()
+    for file in (tmp_path / "copy").glob("audit.db*"):
+        shutil.copy(file, home)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        with workspace.session("third") as session:
+            for _ in range(reads):
+                anyio.run(session.call, "read_file", {"path": "a.txt"})
+            if not reads:
+                anyio.run(session.call, "write_file", {"path": "a.txt", "content": "3"})
+        assert [change.path for change in workspace.status().drift] == ["src/main.py"]
+
+
+# --- taking back --------------------------------------------------------------------------
+
+
+def test_an_undo_waits_for_a_call_of_several_steps(
+    workspace: AuditedWorkspace, session: Session, call: Call
+) -> None:
+    call("write_file", path="a.txt", content="1\n")
+    plan = workspace.plan_undo()
+    several = session.recorder.begin("several", {}, "write", call_id="m")
+    several.write("b.txt", b"2\n")
+    with pytest.raises(Conflict, match="still running"):
+        workspace.carry_out(plan)
+    several.finish("ok", {})
+
+
+def test_overwriting_a_large_file_does_not_read_it_into_memory(
+    store: AuditStore, root: Path
+) -> None:
+    with (root / "large").open("wb") as file:
+        file.truncate(100 * 1024 * 1024)
+    with store.attach(root).session("tester") as session:
+        tracemalloc.start()
+        anyio.run(session.call, "write_file", {"path": "large", "content": "small"})
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (root / "large").read_text() == "small"
+    assert peak < 64 * 1024 * 1024
