@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	&& echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test test-deep check bench lock fmt clean
