@@ -22,7 +22,9 @@ from loom_audit.sql.folding import fold
 from loom_audit.sql.schema import create_tables
 from loom_audit.sql.tables import PROJECTIONS
 
-_BATCH = 1000
+_REMEMBERED = 50_000
+"""Contents noted lately, which need not be written down again."""
+
 _SEQ_COLUMNS = ("seq", "requested", "number", "attached", "started")
 """Which column of a projection names the event that a row is about, the first that it has."""
 
@@ -44,6 +46,7 @@ class Scratch:
         self._log = log
         self._closing = ExitStack()
         self._open: Connection | None = None
+        self._lately: set[bytes] = set()
 
     def __enter__(self) -> "Scratch":
         return self
@@ -55,9 +58,11 @@ class Scratch:
 
     def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
         """Remember contents as (SHA-256, seq, size); the first of each counts."""
-        _raw(self._connection()).executemany(
-            "INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", contents
-        )
+        new = [item for item in contents if item[0] not in self._lately]
+        if len(self._lately) > _REMEMBERED:
+            self._lately.clear()
+        self._lately.update(item[0] for item in new)
+        _raw(self._connection()).executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, in the order of the store's numbers, the unknown ones first."""

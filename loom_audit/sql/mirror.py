@@ -43,10 +43,11 @@ _CHANGES = (
     "LEFT JOIN blob a ON a.number = f.old_blob LEFT JOIN blob b ON b.number = f.new_blob "
     "WHERE f.log = ? ORDER BY f.seq, f.n"
 )
-_CALL = (
-    "SELECT s.id, c.call_id, c.at, c.actor, c.tool, c.effect, c.summary, c.finished, c.status, "
-    "c.coverage, c.reasons, c.error, c.reverts, c.duration, c.sandbox, c.changed FROM call c "
-    "LEFT JOIN session s ON s.number = c.session WHERE c.log = ? AND c.requested = ?"
+_CALLS = (
+    "SELECT c.requested, s.id, c.call_id, c.at, c.actor, c.tool, c.effect, c.summary, "
+    "c.finished, c.status, c.coverage, c.reasons, c.error, c.reverts, c.duration, c.sandbox, "
+    "c.changed FROM call c "
+    "LEFT JOIN session s ON s.number = c.session WHERE c.log = ? ORDER BY c.requested"
 )
 _CALL_CHANGE = "SELECT own FROM call_change WHERE log = ? AND requested = ? AND seq = ?"
 _SESSIONS = (
@@ -75,7 +76,7 @@ class Mirror:
         self._good = True
         self._last = 0
         self._latest = 0
-        self._counts = {"call": 0, "call_change": 0, "keyframe": 0}
+        self._counts = {"call_change": 0, "keyframe": 0}
         self._sessions: dict[str, list[Any]] = {}
         self._changed_in: dict[str, set[int]] = {}
         self._open: dict[bytes, tuple[int, list[Any], set[int]]] = {}
@@ -86,6 +87,9 @@ class Mirror:
         self._reverts: list[tuple[int, int]] = []
         self._change_sets = self._rows(_CHANGE_SETS)
         self._changes = self._rows(_CHANGES)
+        self._calls = self._rows(_CALLS)
+        self._call: Any = None
+        self._ended: dict[int, tuple[Any, ...]] = {}
         self._writers: Mapping[type[Any], Callable[[int, int, str, str, Any], None]] = {
             WorkspaceAttached: self._attached,
             BaselineFinished: self._baseline,
@@ -134,6 +138,9 @@ class Mirror:
             self._good
             and next(self._change_sets, None) is None
             and next(self._changes, None) is None
+            and not self._ended
+            and self._call is None
+            and next(self._calls, None) is None
             and all(self._count(table) == n for table, n in self._counts.items())
             and self._same(_SESSIONS, ((id, *row) for id, row in self._sessions.items()))
             and self._same(_WORKSPACE, [] if self._workspace is None else [tuple(self._workspace)])
@@ -191,7 +198,6 @@ class Mirror:
             shown = None if row[1] == shown else shown
         about = plain_text(fact.tool), fact.effect, summarize(fact.arguments)
         self._open[call_id] = (seq, [session or None, call_id, at, shown, *about], set())
-        self._counts["call"] += 1
 
     def _finished(self, seq: int, at: int, session: str, _: str, fact: CallFinished) -> None:
         requested, row, changed = self._open.pop(pack_id(fact.call_id), (0, [], set()))
@@ -276,9 +282,13 @@ class Mirror:
     # --- rows -----------------------------------------------------------------------------
 
     def _expect_call(self, requested: int, row: Sequence[Any]) -> None:
-        found = self._store.execute(_CALL, (self._log, requested)).fetchone()
-        if found != tuple(row):
-            self._good = False
+        """Compare a call's row, once those of all earlier calls have been."""
+        self._ended[requested] = (requested, *row)
+        if self._call is None:
+            self._call = next(self._calls, None)
+        while self._call is not None and (due := self._ended.pop(self._call[0], None)) is not None:
+            self._good = self._good and due == self._call
+            self._call = next(self._calls, None)
 
     def _rows(self, sql: str) -> Iterator[Any]:
         """The rows of the log; the query is begun when the first is asked for."""

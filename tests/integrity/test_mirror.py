@@ -1,0 +1,95 @@
+"""The quick check of projections: it agrees to a log in order, and to nothing else."""
+
+from contextlib import closing
+
+import pytest
+
+from loom_audit.history.integrity import verify
+from loom_audit.sql.evidence import SqlEvidence, open_evidence
+from tests.integrity.conftest import record
+from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
+
+
+class Counted:
+    """Evidence that counts how often events are read from the start."""
+
+    def __init__(self, evidence: SqlEvidence) -> None:
+        self.evidence = evidence
+        self.decoded = 0
+        real = evidence._decoded
+
+        def decoded():
+            self.decoded += 1
+            return real()
+
+        evidence._decoded = decoded
+
+
+def verified(store):
+    with closing(store.open()) as database, closing(open_evidence(database, store.log)) as found:
+        counted = Counted(found)
+        return verify(found, heads=store.heads), counted
+
+
+def test_a_log_in_order_is_read_once(master):
+    found, counted = verified(master)
+    assert found.ok and counted.decoded == 0
+
+
+@pytest.mark.parametrize(("table", "sql"), PROJECTED)
+def test_an_edited_projection_is_not_agreed_to(store, table, sql):
+    with connect(store) as raw:
+        unguarded(raw)
+        files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
+        raw.execute(sql, {"files": files, "finish": finish})
+    found, counted = verified(store)
+    assert counted.decoded == 1
+    assert not found.ok
+
+
+def columns_of(raw, table):
+    rows = raw.execute(f"PRAGMA table_info({table})").fetchall()
+    return [(name, kind) for _, name, kind, *_ in rows]
+
+
+PROJECTIONS = [
+    "workspace", "session", "call", "change_set", "call_change", "file_change", "tree_entry",
+    "checkpoint", "rollup", "reach",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", PROJECTIONS)
+def test_no_column_of_a_projection_is_left_out(tmp_path, table):
+    small = record(tmp_path / "small" / "audit.db", 40)
+    assert verified(small)[1].decoded == 0
+    with connect(small) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        names = columns_of(raw, table)
+    for name, kind in names:
+        if (table, name) == ("session", "number"):
+            continue
+        changed = f"CASE typeof({name}) WHEN 'text' THEN {name} || 'x' WHEN 'blob' THEN "
+        changed += f"CAST({name} || x'01' AS BLOB) WHEN 'null' THEN "
+        changed += ("'x'" if "CHAR" in kind.upper() else "1") + f" ELSE {name} + 1000000 END"
+        with connect(small) as raw:
+            raw.execute("BEGIN")
+            unguarded(raw)
+            before = raw.execute(f"SELECT {name} FROM {table} LIMIT 1").fetchone()
+            key = raw.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+            where = " AND ".join(f"{column} IS ?" for column, _ in names)
+            raw.execute(f"UPDATE {table} SET {name} = {changed} WHERE {where}", key)
+            assert before is not None
+            raw.execute("COMMIT")
+        found, counted = verified(small)
+        assert counted.decoded == 1, f"{table}.{name} is not looked at"
+        assert not found.ok, f"{table}.{name} is not compared"
+        with connect(small) as raw:
+            raw.execute("BEGIN")
+            new = dict(zip([column for column, _ in names], key, strict=True))
+            others = {column: value for column, value in new.items() if column != name}
+            match = " AND ".join(f"{column} IS ?" for column in others)
+            raw.execute(
+                f"UPDATE {table} SET {name} = ? WHERE {match}", (new[name], *others.values())
+            )
+            raw.execute("COMMIT")
+        assert verified(small)[0].ok
