@@ -4,6 +4,7 @@ A file or symlink is made under a temporary name, made durable, and trades place
 at the path. What was there stays under the temporary name until `discard` or `put_back`.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -24,7 +25,7 @@ from loom_audit.disk.displaced import (
 )
 from loom_audit.disk.exchange import Spot, exchange, move, spot
 from loom_audit.disk.paths import kind_of, not_a_file, shown
-from loom_audit.errors import Conflict, Corrupt
+from loom_audit.errors import AuditError, Conflict, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced
 
@@ -176,7 +177,13 @@ def replace(
         put = stage(temporary, change.after, content, durable=True)
         displaced = put_at(temporary, at, put, occupied=found is not None)
     if durable:
-        folders.sync(at.parent)
+        try:
+            folders.sync(at.parent)
+        except OSError:
+            # What may not last is not done. Who wrote in between keeps what is there now.
+            with contextlib.suppress(AuditError):
+                displaced.put_back()
+            raise
     return displaced
 
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
+from loom_audit.disk.beneath import Directories
 from loom_audit.disk.heads import append_head, head_line, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.errors import StorageFailed
@@ -106,3 +107,24 @@ def test_a_head_that_was_cut_short_is_no_head_and_spoils_no_other(
     append_head(tmp_path, third)
     heads = list(read_heads(tmp_path, "log"))
     assert heads == ([first, second, third] if lost == 1 else [first, third])
+
+
+def test_a_change_whose_folder_cannot_be_synced_is_taken_back(
+    workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with workspace.session("tester") as session:
+        for arguments in ({"path": "a.txt"}, {"path": "new.txt"}):
+            with monkeypatch.context() as broken:
+                broken.setattr(Directories, "sync", fails)
+                result = call(session, "write_file", content="second\n", **arguments)
+            assert result.error is not None and result.error.code == "IO"
+            assert result.files_changed == []
+        with monkeypatch.context() as broken:
+            broken.setattr(Directories, "sync", fails)
+            assert not call(session, "delete_file", path="folder/b.txt").success
+    assert sorted(path.name for path in root.rglob("*")) == ["a.txt", "b.txt", "folder"]
+    assert (root / "a.txt").read_text() == "first\n"
+    assert workspace.status().drift == ()
