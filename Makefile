@@ -27,8 +27,9 @@ check: $(VENV)/installed $(VENV)/needs
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST)
 
+# what things cost, beside what they are compared with; ARGS=--quick, ARGS="--only write"
 bench: $(VENV)/installed
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
 
 fmt: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -31,7 +31,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     sampled = _record(folder, work, steps, loose)
     once = Repository(packed, work)
     once.run("fast-import", "--quiet", stdin=b"".join(_commits(steps)))
-    once.run("gc", "-q")
+    once.run("repack", "-a", "-d", "-f", "-q")  # fast-import's own deltas are poor
     contents, rest = _stored(folder / "store")
     shadow = on_disk(folder / "loose") * len(steps) / sampled
     pack = _packed_contents(once)
@@ -42,7 +42,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         "contents, per edit",
         contents / each,
         "B",
-        "pack of git gc",
+        "git's pack of the same",
         pack / each,
         1.5,
         of,
@@ -142,7 +142,10 @@ def _packed_contents(repository: Repository) -> int:
 
 
 def _stored(store: Path) -> tuple[int, int]:
-    """Bytes of the store that hold files' contents, and all the others."""
+    """Bytes of the store that hold files' contents, and all the others.
+
+    Without the change index: it grows with the workspace, not with calls.
+    """
     connection = connect(str(store / "audit.db"), "ro")
     try:
         inside = connection.execute(
@@ -156,5 +159,4 @@ def _stored(store: Path) -> tuple[int, int]:
     finally:
         connection.close()
     large = on_disk(store / "blobs") if (store / "blobs").exists() else 0
-    index = on_disk(store / "index")
-    return inside + large, pages * size - inside + index
+    return inside + large, pages * size - inside
