@@ -1,10 +1,10 @@
 """From a request to a plan: which recorded changes are meant, and what disk says today."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.capture import scan
 from loom_audit.history.steps import Footing
@@ -33,12 +33,12 @@ class Meant:
 
 def newest_undoable(at: Attachment, session: str | None) -> Call:
     """The newest call with changes that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: call.tool not in STEPPING, "undo")
+    return _newest(at, session, lambda call: not _is_step(call, *STEPPING), "undo")
 
 
 def newest_undo(at: Attachment, session: str | None) -> Call:
     """The newest undo that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: call.tool == "undo", "redo")
+    return _newest(at, session, lambda call: _is_step(call, "undo"), "redo")
 
 
 def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
@@ -46,12 +46,16 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
     size = 10
     while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
-            acted = call.changed > 0 or call.tool == "undo"
+            acted = call.changed > 0 or (call.status == "ok" and _is_step(call, "undo"))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
     raise NotFound(f"nothing to {verb} {where}")
+
+
+def _is_step(call: Call, *verbs: str) -> bool:
+    return is_undo(call) and call.tool in verbs
 
 
 class Planner:
@@ -127,7 +131,8 @@ class Planner:
 
     # --- the plan -------------------------------------------------------------------------
 
-    def _plan(self, request: Request, meant: Meant) -> Plan:
+    def _plan(self, request: Request, meant: Meant, also: frozenset[str] = frozenset()) -> Plan:
+        """The plan, with what disk says at the paths taken back and `also` at these."""
         head = self.at.log.head()
         taken = self._taken(request, meant)
         listed = (
@@ -136,10 +141,10 @@ class Planner:
             else self._of_calls(meant)
         )
         own = [one for one in listed if taken(one)]
-        first = min((one.seq for one in own), default=head + 1)
-        if meant.rollback:
-            first = meant.since + 1
-        touched = {one.change.path for one in own}
+        first = meant.since + 1
+        if not meant.rollback:
+            first = min((one.seq for one in listed), default=head + 1)
+        touched = {one.change.path for one in own} | also
         drift = self._drift(request, touched, whole=meant.rollback)
         steps, moves, shared = self._steps(request, meant, first, touched, taken)
         steps += [
@@ -159,13 +164,17 @@ class Planner:
             choices=request.choices,
             folds_case=self.at.workspace.folds_case(),
         )
+        hidden = self._hidden(plan)
+        if not meant.rollback and not hidden <= touched:
+            return self._plan(request, meant, also | hidden)
         plan = replace(
             plan,
-            request=request,
+            # the point itself: `head` is elsewhere once something more is on record
+            request=replace(request, targets=(meant.since,)) if meant.rollback else request,
             irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
             kept=(*plan.kept, *shared),
         )
-        return self._spare_folders(plan)
+        return self._spare_folders(self._in_scope(_blocking(plan, hidden)))
 
     def _taken(self, request: Request, meant: Meant) -> Callable[[RecordedChange], bool]:
         ids = {(call.session, call.call_id) for call in meant.calls}
@@ -181,7 +190,10 @@ class Planner:
             if one.seq in meant.events:
                 return True
             if one.causes:
-                return set(one.causes) <= names
+                # two sessions may have calls of one id: each candidate must be meant
+                return set(one.causes) <= names and len(one.causes) <= sum(
+                    call.call_id in one.causes for call in meant.calls
+                )
             return one.call_id is not None and (one.session, one.call_id) in ids
 
         return taken
@@ -289,7 +301,9 @@ class Planner:
         going = {change.path for change in plan.changes if change.after is None}
         spared: dict[str, str] = {}
         for change in sorted(plan.changes, key=lambda c: c.path.count("/"), reverse=True):
-            if change.before is None or change.before.kind != "directory" or change.after:
+            if change.before is None or change.before.kind != "directory":
+                continue
+            if change.after and change.after.kind == "directory":
                 continue
             names = [name for name, _ in self._listed(change.path)]
             left = [n for n in names if f"{change.path}/{n}" not in going - spared.keys()]
@@ -297,15 +311,44 @@ class Planner:
                 spared[change.path] = left[0]
         if not spared:
             return plan
-        notes = tuple(Note(path, f"holds {name}, which stays") for path, name in spared.items())
+        notes = {path: Note(path, f"holds {name}, which stays") for path, name in spared.items()}
+        stuck = tuple(notes[c.path] for c in plan.changes if c.path in notes and c.after)
         return replace(
             plan,
             changes=tuple(c for c in plan.changes if c.path not in spared),
-            kept=(*plan.kept, *notes),
+            kept=(*plan.kept, *(note for note in notes.values() if note not in stuck)),
+            blocked=(*plan.blocked, *stuck),
+        )
+
+    def _hidden(self, plan: Plan) -> frozenset[str]:
+        """Paths the plan would create at which there is something no tree knows of."""
+        new = (change.path for change in plan.changes if change.before is None)
+        return frozenset(path for path in new if self.at.workspace.stamp(path) is not None)
+
+    def _in_scope(self, plan: Plan) -> Plan:
+        """Leave alone what a person has taken out of scope since it was recorded."""
+        left = {
+            change.path
+            for change in plan.changes
+            if (state := change.after or change.before)
+            and not self.at.scope.includes(change.path, directory=state.kind == "directory")
+        }
+        if not left:
+            return plan
+        return replace(
+            plan,
+            changes=tuple(c for c in plan.changes if c.path not in left),
+            kept=(*plan.kept, *(Note(path, "out of scope now") for path in sorted(left))),
         )
 
     def _listed(self, path: str) -> Sequence[tuple[str, object]]:
         return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+
+
+def _blocking(plan: Plan, paths: Collection[str]) -> Plan:
+    notes = (Note(path, "something that is not recorded is in the way") for path in sorted(paths))
+    changes = tuple(change for change in plan.changes if change.path not in paths)
+    return replace(plan, changes=changes, blocked=(*plan.blocked, *notes))
 
 
 def takes_outside(request: Request, path: str) -> bool:

@@ -145,27 +145,22 @@ class OpenCall:
         final: bool = False,
     ) -> FileChange:
         """Put the content at the path, which is followed when it is a symlink inside."""
-        return self._edit(path, content, mode=mode, parents=parents, final=final)
+        return self.edit(path, content, mode=mode, parents=parents, final=final)
 
     def edit(
         self,
         path: str,
-        transform: Transform,
+        new: Transform | bytes,
         *,
         mode: int | None = None,
         parents: bool = True,
         final: bool = False,
     ) -> FileChange:
-        """Replace the content by what `transform` makes of it (None when absent).
+        """Replace the content by `new`, or what it makes of the old (None when absent).
 
-        An error raised by `transform` passes through and nothing has changed. Conflict when
+        An error raised by it passes through and nothing has changed. Conflict when
         somebody else writes the file in between: their version stands.
         """
-        return self._edit(path, transform, mode=mode, parents=parents, final=final)
-
-    def _edit(
-        self, path: str, new: Transform | bytes, *, mode: int | None, parents: bool, final: bool
-    ) -> FileChange:
         with self._changing(final) as footing:
             *above, change = edited(footing, path, new, mode=mode, create=parents)
             self._do(footing, [*above, change] if change.before != change.after else [])

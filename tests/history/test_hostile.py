@@ -64,6 +64,35 @@ def test_two_sessions_whose_calls_have_the_same_id_are_told_apart(
     assert (first.paths, second.paths) == (("one",), ("two",))
 
 
+def test_commands_at_once_with_the_same_id_in_two_sessions_share_what_changed(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    async def both(one: Session, other: Session) -> None:
+        wait = "while [ ! -e go ]; do sleep 0.01; done"
+        async with anyio.create_task_group() as group:
+            slow = {"command": f"echo > one; {wait}"}
+            group.start_soon(lambda: one.call("shell_execute", slow, call_id="1"))
+            while not (root / "one").exists():
+                await anyio.sleep(0.01)
+            await other.call("shell_execute", {"command": "echo > two"}, call_id="1")
+            (root / "go").touch()
+
+    with workspace.session("a") as one, workspace.session("b") as other:
+        anyio.run(both, one, other)
+        assert [c.coverage.level for c in workspace.timeline.calls()] == ["partial", "partial"]
+        plan = workspace.plan_undo(session=other.id)
+    assert plan.changes == ()
+
+
+def test_an_agents_unknown_tool_named_undo_is_no_undo(
+    workspace: AuditedWorkspace, call: Call
+) -> None:
+    call("write_file", path="a.txt", content="new\n")
+    workspace.carry_out(workspace.plan_undo())
+    call("undo", fails="UNKNOWN_TOOL")
+    assert [change.path for change in workspace.plan_redo().changes] == ["a.txt"]
+
+
 def test_an_agents_function_named_rollback_is_no_rollback_of_ours(
     store: AuditStore, workspace: AuditedWorkspace, root: Path, session: Session
 ) -> None:
@@ -125,6 +154,7 @@ def test_a_link_that_becomes_a_heavy_folder_does_not_bring_it_into_scope(
     run(session, "ln -s src venv")
     assert run(session, "rm venv; mkdir -p venv/lib; echo 1 > venv/lib/x").files_changed == ["venv"]
     assert workspace.status().drift == ()
+    assert workspace.plan_undo().blocked
     assert workspace.replay("head", tmp_path / "again") == 3
 
 
@@ -200,3 +230,91 @@ def test_overwriting_a_large_file_does_not_read_it_into_memory(
         tracemalloc.stop()
     assert (root / "large").read_text() == "small"
     assert peak < 64 * 1024 * 1024
+
+
+def test_what_commands_share_is_listed_when_one_of_them_is_taken_back(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    async def both() -> None:
+        wait = "while [ ! -e go ]; do sleep 0.01; done"
+        async with anyio.create_task_group() as group:
+            slow = {"command": f"echo > one; {wait}"}
+            group.start_soon(session.call, "shell_execute", slow)
+            while not (root / "one").exists():
+                await anyio.sleep(0.01)
+            await session.call("shell_execute", {"command": "echo > two; touch go"})
+
+    anyio.run(both)
+    first = min(call.seq or 0 for call in workspace.timeline.calls())
+    kept = {note.path: note.reason for note in workspace.plan_revert([first]).kept}
+    assert kept["two"] == "other commands were running and may have done it"
+
+
+def test_a_rollback_to_the_head_stays_at_that_head(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a.txt", content="1\n")
+    (root / "a.txt").write_text("mine\n")
+    plan = workspace.plan_rollback("head", outside=True)
+    assert [change.path for change in plan.changes] == ["a.txt"]
+    workspace.carry_out(plan)
+    assert (root / "a.txt").read_text() == "1\n"
+
+
+def test_a_folder_that_holds_what_is_not_recorded_cannot_become_a_file(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    command = "rm a.txt; mkdir -p a.txt/node_modules; echo 1 > a.txt/node_modules/x; echo > b"
+    run(session, command)
+    before = everything(root)
+    plan = workspace.plan_undo()
+    assert [note.path for note in plan.blocked] == ["a.txt"]
+    with pytest.raises(Conflict):
+        workspace.carry_out(plan)
+    assert everything(root) == before
+    workspace.carry_out(workspace.plan_undo(choices={"a.txt": "current"}))
+    assert not (root / "b").exists()
+    assert (root / "a.txt" / "node_modules" / "x").read_text() == "1\n"
+
+
+def test_what_is_not_recorded_is_in_the_way_of_what_comes_back(
+    store: AuditStore, root: Path
+) -> None:
+    (root / "build").write_text("a file")
+    workspace = store.attach(root, ignore="build/\n")
+    with workspace.session("tester") as session:
+        anyio.run(session.call, "delete_file", {"path": "build"})
+    (root / "build").mkdir()
+    (root / "build" / "x").write_text("mine")
+    before = everything(root)
+    assert [note.path for note in workspace.plan_undo().blocked] == ["build"]
+    assert everything(root) == before
+
+
+def test_a_folder_made_outside_is_no_surprise_to_an_undo(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    run(session, "rm -r src; echo > b")
+    (root / "src").mkdir(mode=0o700)
+    (root / "src" / "mine").write_text("mine")
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / "src" / "main.py").read_text() == "print('hello')\n"
+    assert (root / "src" / "mine").read_text() == "mine"
+
+
+def test_what_has_left_the_scope_is_left_alone(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    before = workspace.log.head()
+    run(session, "mkdir gen; echo 1 > gen/x; echo > b")
+    (root / ".loomignore").write_text("gen/\n")
+    workspace.accept_scope()
+    (root / "gen" / "x").write_text("mine")
+    plan = workspace.plan_rollback(before)
+    assert {note.path for note in plan.kept if note.reason == "out of scope now"} == {
+        "gen",
+        "gen/x",
+    }
+    workspace.carry_out(plan)
+    assert (root / "gen" / "x").read_text() == "mine"
+    assert not (root / "b").exists()
