@@ -2,10 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from loom_audit.errors import Conflict
@@ -108,24 +108,41 @@ class Session:
         call.finish("ok", {"success": True, "files_changed": list(call.files_changed)})
 
     def tool(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Record every call of a Python function, with its arguments and file changes."""
+        """Record every call of a Python function, with its arguments and file changes.
+
+        That of a coroutine function lasts until it is done, that of a generator from its first
+        step to its last.
+        """
         signature = inspect.signature(function)
+        name = getattr(function, "__name__", type(function).__name__)
+        run: Any = function
 
-        def arguments_of(*args: Any, **kwargs: Any) -> dict[str, Any]:
-            return dict(signature.bind(*args, **kwargs).arguments)
+        def recording(*args: Any, **kwargs: Any) -> AbstractContextManager[OpenCall]:
+            return self.recording(name, dict(signature.bind(*args, **kwargs).arguments))
 
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            with recording(*args, **kwargs):
+                return run(*args, **kwargs)
+
+        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with recording(*args, **kwargs):
+                return (yield from run(*args, **kwargs))
+
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            with recording(*args, **kwargs):
+                return await run(*args, **kwargs)
+
+        async def later_steps(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            with recording(*args, **kwargs):
+                async with aclosing(run(*args, **kwargs)) as given:
+                    async for item in given:
+                        yield item
+
+        recorded: Any = plain
         if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def recorded_async(*args: Any, **kwargs: Any) -> Any:
-                with self.recording(function.__name__, arguments_of(*args, **kwargs)):
-                    return await function(*args, **kwargs)
-
-            return recorded_async  # type: ignore[return-value]
-
-        @functools.wraps(function)
-        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self.recording(function.__name__, arguments_of(*args, **kwargs)):
-                return function(*args, **kwargs)
-
-        return recorded
+            recorded = later
+        elif inspect.isgeneratorfunction(function):
+            recorded = steps
+        elif inspect.isasyncgenfunction(function):
+            recorded = later_steps
+        return cast("Callable[P, R]", functools.wraps(function)(recorded))
