@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from loom_audit.disk.paths import in_our_words
-from loom_audit.errors import Conflict
+from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 
 _FIRST_WAIT = 0.001
 _LONGEST_WAIT = 0.05
@@ -35,7 +35,8 @@ class DiskLock:
         self._folder = os.fspath(folder)
         self._held: dict[int, int] = {}
         self._tokens = itertools.count()
-        with in_our_words(self._folder):
+        # Where it cannot be made, a store can still be read, and taking a lock says why.
+        with suppress(OSError):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             if os.stat(self._folder).st_uid == os.geteuid():
                 Path(self._folder).chmod(0o700)
@@ -61,7 +62,7 @@ class DiskLock:
         with in_our_words(path):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return False
             try:
                 # Shared, so that two who look do not take each other for holders.
@@ -81,8 +82,8 @@ class DiskLock:
     def _take(self, name: str, timeout: float | None) -> int:
         """Take it, waiting up to `timeout` seconds; None means at once."""
         path = self._file(name)
+        descriptor = self._open(path)
         with in_our_words(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 self._wait(descriptor, name, timeout)
                 os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
@@ -92,6 +93,18 @@ class DiskLock:
         token = next(self._tokens)
         self._held[token] = descriptor
         return token
+
+    def _open(self, path: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            with in_our_words(path):
+                return os.open(path, flags, 0o600)
+        except AuditError as error:
+            raise AuditUnavailable(
+                f"the audit store cannot be locked: {error.message}",
+                hint=f"Make {self._folder} a folder that you may write.",
+                details=error.details,
+            ) from error
 
     def _wait(self, descriptor: int, name: str, timeout: float | None) -> None:
         end = time.monotonic() + (timeout or 0)

@@ -67,7 +67,7 @@ class Lock(Protocol):
     def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
         """Wait for it, then hold it to the end of the block. Conflict when the time is up.
 
-        Not re-entrant.
+        Not re-entrant. AuditUnavailable where no lock can be made: nothing can be recorded there.
         """
         ...
 
