@@ -41,7 +41,7 @@ def apply_with_tools(session: Session, root: Path, release: Path) -> None:
 
     for path in sorted(now.keys() - wanted.keys(), reverse=True):
         call("delete_file", path=os.fsdecode(path), recursive=True)
-    for path, (kind, mode, content) in sorted(wanted.items()):
+    for path, (kind, _, content) in sorted(wanted.items()):
         if now.get(path) == wanted[path] or kind == "directory":
             continue
         name = os.fsdecode(path)
