@@ -213,6 +213,10 @@ def _make_store(path: str, lock: Lock) -> None:
 
 
 def _bring_up_to_date(connections: Connections, upgrade: bool) -> None:
+    if os.path.exists(connections.path + "-journal"):
+        # Who made the store was stopped while it became WAL. A reader may not roll that back.
+        with connections.writing() as connection:
+            schema.revision(connection)
     with connections.reading() as connection:
         found = schema.revision(connection)
         empty = found is None and schema.is_empty(connection)

@@ -147,6 +147,12 @@ def test_a_kill_at_a_sampled_system_call_loses_nothing(arena: Arena) -> None:
     assert run.total() >= 20, run
 
 
+def test_a_store_whose_making_was_killed_before_its_journal_was_gone_is_opened(
+    arena: Arena,
+) -> None:
+    assert attempt(arena, Point("attach", "open", "unlink", 1))
+
+
 def attempt(arena: Arena, point: Point) -> bool:
     """As `survives`, the point named in what fails."""
     try:
