@@ -6,6 +6,7 @@ and bytes fit, and errors are the driver's (`Connections` translates both kinds)
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -73,7 +74,9 @@ def _binder(names: Sequence[str] | None) -> _Binder:
     """How a driver wants its parameters: by position where it has names for them, else by name."""
     if names is None:
         return dict
-    return lambda row: tuple([row[name] for name in names])
+    if len(names) < 2:
+        return lambda row: tuple([row[name] for name in names])
+    return itemgetter(*names)
 
 
 def prepare(sql: str) -> Prepared:
