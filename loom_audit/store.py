@@ -48,11 +48,13 @@ class Store:
         return self.database.workspaces()
 
     def find(self, id_or_path: str | Path) -> WorkspaceEntry:
-        """By id, by the start of an id, or by a path at or below its root. NO_WORKSPACE."""
+        """By id, by a path at or below its root, or by the start of an id. NO_WORKSPACE."""
         entries = self.workspaces()
         text = str(id_or_path)
+        if "\0" in text:
+            raise InvalidPath("the path holds a NUL character")
         named = [entry for entry in entries if text and entry.id.startswith(text)]
-        if len(named) == 1:
+        if len(named) == 1 and (named[0].id == text or not os.path.lexists(text)):
             return named[0]
         path = Path(os.path.realpath(text))
         for entry in entries:

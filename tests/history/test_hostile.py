@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store, tool
-from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments, NoWorkspace
 from loom_audit.tools.builtin import builtin_registry
 
 Call = Callable[..., ToolResult]
@@ -318,3 +318,13 @@ def test_what_has_left_the_scope_is_left_alone(
     workspace.carry_out(plan)
     assert (root / "gen" / "x").read_text() == "mine"
     assert not (root / "b").exists()
+
+
+def test_a_folder_named_like_the_start_of_an_id_is_a_folder(
+    store: AuditStore, workspace: AuditedWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / workspace.id[:2]).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NoWorkspace):
+        store.workspace(workspace.id[:2])
+    assert store.workspace(workspace.id[:3]).id == workspace.id
