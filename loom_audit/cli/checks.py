@@ -136,7 +136,8 @@ def _database(file: Path) -> Iterator[Check]:
         return
     yield _is("store journal", journal == "wal", f"journal mode {journal}", "It must be WAL.")
     newer = f"revision {revision}, newest known {REVISION}"
-    yield _is("store revision", revision == REVISION, newer, "`loom-audit db upgrade`")
+    hint = "Upgrade loom-audit." if str(revision) > REVISION else "`loom-audit db upgrade`"
+    yield _is("store revision", revision == REVISION, newer, hint)
     missing = [name for name, sql in triggers().items() if there.get(name) != sql]
     text = f"{len(triggers()) - len(missing)} of {len(triggers())} append-only triggers"
     yield _is("store triggers", not missing, text, "Somebody altered the store: verify it.")

@@ -93,7 +93,14 @@ def diff(
             old = timeline.point(point_text(points[0]))
             new = timeline.point(point_text(points[1] if len(points) > 1 else "head"))
             changes = timeline.diff(old, new)
-        shown = below(changes, [workspace_path(workspace.root, path) for path in paths])
+        named = [workspace_path(workspace.root, path) for path in paths]
+        shown = below(changes, named)
+        for path in named:
+            if path and not below(shown, [path]) and not _ever(workspace, path):
+                raise FileNotFound(
+                    f"nothing is on record for {visible_path(path)}",
+                    hint="Name a path that was recorded, or a point: 42, head~3, @name.",
+                )
         if stat:
             print_stat(workspace, at.output, shown, disk=disk)
         elif not name_only:
@@ -103,6 +110,11 @@ def diff(
                 at.output.record(change_record(change))
         else:
             at.output.lines(change_lines(shown, indent=""))
+
+
+def _ever(at: "AuditedWorkspace", path: str) -> bool:
+    """Whether anything is on record for a path or below it."""
+    return bool(at.timeline.history(path, below=True, limit=1))
 
 
 def _points_and_paths(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -1,7 +1,7 @@
 """Commands that look at sessions and calls: log, show, session."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -24,9 +24,9 @@ from loom_audit.cli.records import (
     plain,
     session_record,
 )
-from loom_audit.errors import NotFound
+from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import duration_text, one_line
-from loom_audit.model.events import Call, Event, FilesChanged, PathsUntracked, Session
+from loom_audit.model.events import Call, Event, FilesChanged, PathsUntracked, Session, Status
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ def log(
 
     With --events the facts under them. With JSON, `paths` are the first 20 of the `changed`.
     """
+    known = (*get_args(Status), "open")
+    if status is not None and status not in known:
+        raise InvalidArguments(f"no status {status}", hint=f"There are: {', '.join(known)}.")
     with at.workspace() as workspace:
         timeline = workspace.timeline
         query = CallFilter(

@@ -192,6 +192,8 @@ def _settle(
             (f"{plan.verb} is call {result.call.seq}", "green"),
             f": {counted(count, 'path')} changed",
         )
+        if not plan.changes:
+            return exits.OK
         if plan.verb == "undo":
             out.note("`loom-audit redo` brings it back")
         elif plan.verb != "redo":

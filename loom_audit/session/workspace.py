@@ -20,6 +20,7 @@ from loom_audit.history.replay import replay
 from loom_audit.history.spine import Finding
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
+from loom_audit.model.display import visible
 from loom_audit.model.events import (
     Call,
     Checkpoint,
@@ -36,6 +37,9 @@ from loom_audit.session.run import Session
 from loom_audit.store import Store, WorkspaceEntry
 from loom_audit.tools.approval import ApprovalGate
 from loom_audit.tools.registry import ToolRegistry
+
+MAX_NAME = 256
+"""Bytes of a checkpoint's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,12 @@ class AuditedWorkspace:
         return Session(self, agent, actor or f"agent:{agent}", title, registry, gate)
 
     def checkpoint(self, name: str, point: str | int = "head", note: str = "") -> Checkpoint:
-        """Give a point a name; a name used before moves there."""
+        """Give a point a name; a name used before moves there. InvalidArguments for a bad name."""
+        if visible(name) != name or not 0 < len(name.encode()) <= MAX_NAME:
+            raise InvalidArguments(
+                f"not a name for a checkpoint: {visible(name[:50]) or 'an empty text'}",
+                hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
+            )
         fact = CheckpointMarked(name, self.timeline.point(point), note)
         event = Recorder(self.at, session="", actor=person()).note(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import CheckpointMarked
+from loom_audit.session import open_store
 from tests.cli.hostile import CORPUS, dangerous
 from tests.cli.shells import Shell, new_shell
 
@@ -29,7 +32,10 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell("run", "--agent", CORPUS[1], "--", "echo", *CORPUS[:3])
     shell("call", "write_file", json.dumps({"path": "x\u202e.txt", "content": CORPUS[0] + "\n"}))
     shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=1)
-    shell("checkpoint", "c\u202e\x1b[31m", "--note", CORPUS[2])
+    with open_store(str(shell.home / "audit.db")) as store:
+        # No command takes such a name; a store written by another program may hold one.
+        recorder = Recorder(store.workspace(shell.workspace).at, session="", actor="person:ada")
+        recorder.note(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
     with open(os.path.join(os.fsencode(shell.workspace), NAMES[0]), "ab") as file:
         file.write(b"\x1b[2J drift\n")
     return shell
