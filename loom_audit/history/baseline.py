@@ -27,7 +27,8 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
         if at.room() < LEAST_ROOM:
             raise StorageFailed(
                 f"only {size_text(at.room())} are left where the store lives; the baseline stopped",
-                hint="Free space or exclude folders in .loomignore, then run init again.",
+                hint="Free space, or exclude folders in .loomignore and run"
+                " `loom-audit scope accept`; then run init again.",
             )
         facts: list[Fact] = []
         if found.changes:

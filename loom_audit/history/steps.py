@@ -199,7 +199,7 @@ def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:
                 raise TooLarge(
                     f"{change.path} is over the limit for recorded content and could not be"
                     " brought back",
-                    hint="Raise the limit with `loom-audit init --max-file-bytes`.",
+                    hint="Use a shell command; the limit is set by `init` and stays.",
                     details={"path": change.path, "size": state.size},
                 )
 
