@@ -84,7 +84,7 @@ class Undo:
         if busy:
             raise Conflict(
                 f"{busy[0].tool} of session {busy[0].session} is still running here",
-                hint="Wait until it has ended.",
+                hint="Wait until it has ended, or end that session.",
                 details={"calls": [call.requested for call in busy]},
             )
 
