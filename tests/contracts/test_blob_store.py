@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,7 @@ from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, leans_on
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
 from loom_audit.sql.engine import connect
 from loom_audit.testing import MemoryBlobStore
-from tests.contracts.stores import KINDS, Opened, draft, open_kind, open_sqlite
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    found = open_kind(request.param, tmp_path)
-    yield found
-    if found.database:
-        found.database.close()
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Iterator[Opened]:
-    found = open_sqlite(tmp_path)
-    yield found
-    assert found.database
-    found.database.close()
+from tests.contracts.stores import Opened, draft, open_sqlite
 
 
 def settle(opened: Opened) -> None:

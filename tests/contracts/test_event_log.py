@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -42,30 +41,12 @@ from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import pack, pack_id, unpack, unpack_id
 from tests.contracts.stores import (
     DIRECTORY,
-    KINDS,
     START,
     Opened,
     draft,
-    open_kind,
     open_sqlite,
     started,
 )
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    found = open_kind(request.param, tmp_path)
-    yield found
-    if found.database:
-        found.database.close()
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Iterator[Opened]:
-    found = open_sqlite(tmp_path)
-    yield found
-    assert found.database
-    found.database.close()
 
 
 def note(text: str = "x", session: str = "s", id: str | None = None) -> Draft:

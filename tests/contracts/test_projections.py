@@ -39,33 +39,15 @@ from loom_audit.sql.tables import PROJECTIONS
 from loom_audit.testing import MemoryBlobStore, MemoryEventLog, MemoryProjections
 from tests.contracts.stores import (
     DIRECTORY,
-    KINDS,
     START,
     UNKNOWN,
     Opened,
     SetClock,
     draft,
-    open_kind,
     open_sqlite,
     started,
     symlink,
 )
-
-
-@pytest.fixture(params=KINDS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    found = open_kind(request.param, tmp_path)
-    yield found
-    if found.database:
-        found.database.close()
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Iterator[Opened]:
-    found = open_sqlite(tmp_path)
-    yield found
-    assert found.database
-    found.database.close()
 
 
 def rebuild(opened: Opened) -> int:

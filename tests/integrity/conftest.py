@@ -119,7 +119,7 @@ def record(path: Path, events: int) -> Recorded:
     with closing(open_database(f"sqlite:///{path}", lock=lock)) as database:
         log = database.create_log()
         writer = Writer(database, log)
-        writer.append(WorkspaceAttached("/work/caf\udce9", "*.tmp\n", LIMIT))
+        writer.append(WorkspaceAttached("/srv/caf\udce9", "*.tmp\n", LIMIT))
         content = random.Random(1).randbytes
         first = [
             writer.changed("src", FileState("directory", None, 0o755, 0)),
