@@ -12,7 +12,7 @@ from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.places import Repository, fill, new_store
 from loom_audit.session import AuditedWorkspace
 
-ROUNDS = 4
+ROUNDS = 3
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
