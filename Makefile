@@ -5,7 +5,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	&& echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+PYTEST := $(BIN)/python -m pytest
+# Chromium's driver keeps an event loop in its process, which other tests cannot share.
+ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) -m browser
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test test-deep check bench lock fmt clean
@@ -14,7 +16,7 @@ run: $(VENV)/installed
 	$(BIN)/loom-audit demo
 
 test: $(VENV)/installed $(VENV)/needs
-	$(PYTEST)
+	$(ALL_TESTS)
 
 # deep tests: faults at every system call, long fuzzing; SAMPLE=20 takes that many of them
 test-deep: $(VENV)/installed $(VENV)/needs
@@ -25,7 +27,7 @@ check: $(VENV)/installed $(VENV)/needs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST)
+	$(ALL_TESTS)
 
 # what things cost, beside what they are compared with; ARGS=--quick, ARGS="--only write"
 bench: $(VENV)/installed
