@@ -5,35 +5,23 @@ change the disk, look at what is there now, record that. Between the look and th
 workspace lock is held, so events stand in the log in the order in which disk changed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import Found, attribute, hide, outside, remember, scan
-from loom_audit.history.edits import Transform, deleted, edited, linked, moved
-from loom_audit.history.steps import Footing, carry_out, check_recoverable
+from loom_audit.history.open_call import OpenCall
+from loom_audit.history.recovery import close_given_up
 from loom_audit.model.events import (
-    FULL,
     Call,
-    CallDecided,
-    CallFinished,
-    CallRequested,
-    ChangeIntended,
-    Coverage,
     Draft,
     Effect,
     Event,
     Fact,
-    FilesChanged,
-    Origin,
-    PathsUntracked,
-    Status,
 )
-from loom_audit.model.files import FileChange, Move, find_moves
-from loom_audit.ports import BlobStore, Command, Completed, IndexEntry, Runner, Workspace
+from loom_audit.ports import BlobStore, Workspace
+
+__all__ = ["OpenCall", "Recorder"]
 
 
 class Recorder:
@@ -44,6 +32,19 @@ class Recorder:
         self.session = session
         self.actor = actor
         self.source = source
+        self.given_up: set[str] = set()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the workspace lock. Calls whose end could not be recorded are closed first:
+
+        what they did to disk would else be found by the next look and held to be another's.
+        """
+        with self.at.exclusive():
+            if self.given_up:
+                close_given_up(self.at, self.session, self.given_up)
+                self.given_up.clear()
+            yield
 
     @property
     def workspace(self) -> Workspace:
@@ -68,333 +69,3 @@ class Recorder:
     def resume(self, call: Call) -> "OpenCall":
         """Go on with a call that is on record as requested and not finished."""
         return OpenCall(self, call.tool, None, call.effect, call.call_id, requested=True)
-
-
-class OpenCall:
-    """One tool invocation from its request to its one finish.
-
-    Every method that changes something is one whole step under the workspace lock. With
-    `final` the caller says that this is the last effect: the lock is then kept until `finish`,
-    which stores what changed together with the finish in one commit.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        tool: str,
-        arguments: Any,
-        effect: Effect,
-        call_id: str,
-        *,
-        requested: bool = False,
-    ) -> None:
-        self.recorder = recorder
-        self.call_id = call_id
-        self.tool = tool
-        self.effect = effect
-        self.coverage: Coverage = FULL
-        self.files_changed: list[str] = []
-        self.sandbox = ""
-        self.finished = False
-        self._at = recorder.at
-        self._key = (recorder.session, call_id)
-        self._began: datetime = recorder.at.clock.now()
-        request = CallRequested(call_id, tool, arguments, effect)
-        self._waiting: list[Fact] = [] if requested else [request]
-        self._deferred: list[Draft] = []
-        self._entries: dict[str, IndexEntry | None] = {}
-        self._held = ExitStack()
-        self._reverts: tuple[int, ...] = ()
-
-    # --- facts ----------------------------------------------------------------------------
-
-    def decided(self, decision: str, *, by: str, reason: str = "", arguments: Any = None) -> None:
-        """Put a gate's answer on record, with the next commit."""
-        answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
-        self._waiting.append(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
-
-    def announce(self) -> None:
-        """Put the request on record now, before an effect that this call cannot see."""
-        if self._waiting:
-            self._append([])
-
-    def _append(self, facts: Iterable[Draft], *, last: Sequence[Fact] = ()) -> Sequence[Event]:
-        """Commit what waits, then these, then the last; the index follows."""
-        waiting = [self.recorder.draft(fact) for fact in self._waiting]
-        drafts = [*self._deferred, *waiting, *facts, *map(self.recorder.draft, last)]
-        if not drafts:
-            return []
-        events = self._at.log.append(drafts)
-        self._waiting.clear()
-        self._deferred.clear()
-        return events
-
-    def _settle(self, events: Sequence[Event]) -> None:
-        remember(self._at, self._entries, events)
-        self._entries = {}
-
-    # --- file changes ---------------------------------------------------------------------
-
-    def write(
-        self,
-        path: str,
-        content: bytes,
-        *,
-        mode: int | None = None,
-        parents: bool = True,
-        final: bool = False,
-    ) -> FileChange:
-        """Put the content at the path, which is followed when it is a symlink inside."""
-        return self.edit(path, content, mode=mode, parents=parents, final=final)
-
-    def edit(
-        self,
-        path: str,
-        new: Transform | bytes,
-        *,
-        mode: int | None = None,
-        parents: bool = True,
-        final: bool = False,
-    ) -> FileChange:
-        """Replace the content by `new`, or what it makes of the old (None when absent).
-
-        An error raised by it passes through and nothing has changed. Conflict when
-        somebody else writes the file in between: their version stands.
-        """
-        with self._changing(final) as footing:
-            *above, change = edited(footing, path, new, mode=mode, create=parents)
-            self._do(footing, [*above, change] if change.before != change.after else [])
-            return change
-
-    def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
-        """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
-        with self._changing(final) as footing:
-            changes = deleted(footing, path, recursive=recursive)
-            self._do(footing, changes)
-            return tuple(sorted(change.path for change in changes))
-
-    def move(
-        self, source: str, target: str, *, overwrite: bool = False, final: bool = False
-    ) -> tuple[FileChange, ...]:
-        """Rename a file, symlink or directory; the target's parents are created."""
-        with self._changing(final) as footing:
-            changes, moves = moved(footing, source, target, overwrite=overwrite)
-            self._do(footing, changes, moves=moves)
-            return tuple(changes)
-
-    def link(self, path: str, to: str, *, final: bool = False) -> FileChange:
-        """Make a symlink at the path, which must be absent."""
-        with self._changing(final) as footing:
-            changes = linked(footing, path, to)
-            self._do(footing, changes)
-            return changes[-1]
-
-    def apply(
-        self,
-        changes: Sequence[FileChange],
-        *,
-        moves: tuple[Move, ...] = (),
-        reverts: tuple[int, ...] = (),
-        origin: Origin = "undo",
-        final: bool = False,
-    ) -> None:
-        """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
-        self._reverts = reverts
-        with self._changing(final) as footing:
-            footing.expect(len(changes))
-            for change in changes:
-                if footing.look(change.path) != change.before:
-                    raise Conflict(
-                        f"{change.path} changed since the plan was made",
-                        hint="Make the plan again.",
-                        details={"path": change.path},
-                    )
-            self._do(footing, changes, moves=moves, reverts=reverts, origin=origin)
-
-    def _may_write(self) -> None:
-        if self.effect == "read":
-            raise PermissionDenied(
-                f"{self.tool} is registered with effect read and tried to write",
-                hint="Register the tool with effect write.",
-            )
-
-    @contextmanager
-    def _changing(self, final: bool) -> Iterator[Footing]:
-        self._may_write()
-        with self._exclusive(final):
-            yield Footing(self._at, self._entries)
-
-    @contextmanager
-    def _exclusive(self, final: bool) -> Iterator[None]:
-        """Hold the workspace lock for the block, and after it until `finish` when final."""
-        with ExitStack() as stack:
-            stack.enter_context(self._at.exclusive())
-            yield
-            if self._deferred and not final:
-                self._settle(self._append([]))
-            elif final:
-                self._held = stack.pop_all()
-
-    def _do(
-        self,
-        footing: Footing,
-        changes: Sequence[FileChange],
-        *,
-        moves: tuple[Move, ...] = (),
-        reverts: tuple[int, ...] = (),
-        origin: Origin = "tool",
-    ) -> None:
-        """Record drift and intention, change the disk, and keep what is there for the record."""
-        if footing.drift:
-            self._deferred.append(attribute(self._at, footing.drift, but=self._key))
-        if not changes:
-            return
-        check_recoverable(self._at, changes)
-        intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
-        self._settle(self._append([], last=[intended]))
-        done = carry_out(footing, changes)
-        self._entries.update(footing.entries)
-        if done.foreign:
-            self._deferred.append(outside(done.foreign))
-        if done.changes:
-            fact = FilesChanged(
-                tuple(done.changes),
-                origin,
-                self.call_id,
-                moves or find_moves(done.changes),
-                reverts,
-            )
-            self._deferred.append(self.recorder.draft(fact))
-            self._changed(change.path for change in done.changes)
-        if done.later:
-            self._deferred.append(outside(done.later))
-        self.coverage = self.coverage.without(*done.reasons)
-        if done.error is not None:
-            self._settle(self._append([]))
-            done.let_go()
-            raise done.error
-
-    def _changed(self, paths: Iterable[str]) -> None:
-        listed = set(self.files_changed)
-        self.files_changed += [path for path in paths if path not in listed]
-
-    # --- commands -------------------------------------------------------------------------
-
-    def run(
-        self,
-        runner: Runner,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        final: bool = False,
-    ) -> Completed:
-        """Run a command and put on record exactly which files it changed."""
-        self.sandbox = runner.name
-        with self.captured(final=final):
-            completed = runner.run(self._at.workspace.root, command, cancelled=cancelled)
-            if completed.survivors:
-                named = ", ".join(completed.survivors[:5])
-                self.coverage = self.coverage.without(f"killed at the end: {named}")
-        return completed
-
-    @contextmanager
-    def captured(self, *, final: bool = False) -> Iterator[None]:
-        """Record every change that happens in the block as this call's.
-
-        What is found before it belongs to others. While other commands run, what is found
-        after it is shared with them, and coverage says so.
-        """
-        self._may_write()
-        with self._at.exclusive():
-            found = scan(self._at, self._flush_foreign)
-            if found.changes:
-                self._deferred.append(attribute(self._at, found.changes, but=self._key))
-            self._note_untracked(found)
-            self._entries.update(found.entries)
-            self._settle(self._append([]))
-            others = {call.call_id for call in self._at.running(but=self._key)}
-        try:
-            yield
-        finally:
-            try:
-                with self._exclusive(final):
-                    others |= {call.call_id for call in self._at.running(but=self._key)}
-                    self._collect(tuple(sorted(others)))
-            except AuditError as error:
-                self.coverage = self.coverage.without(f"not seen: {error.message}", level="none")
-                raise
-
-    def _collect(self, others: tuple[str, ...]) -> None:
-        """Scan, and keep what is found for the record as this call's (shared with `others`)."""
-        causes = (self.call_id, *others) if others else ()
-
-        def own(found: Found) -> Draft:
-            fact = FilesChanged(
-                tuple(found.changes),
-                "command",
-                self.call_id,
-                find_moves(found.changes),
-                causes=causes,
-            )
-            self._changed(change.path for change in found.changes)
-            return self.recorder.draft(fact)
-
-        def flush(found: Found) -> None:
-            self._entries.update(found.entries)
-            self._settle(self._append([own(found)] if found.changes else []))
-
-        found = scan(self._at, flush, late=True)
-        if found.changes:
-            self._deferred.append(own(found))
-        self._entries.update(found.entries)
-        self._note_untracked(found)
-        self.coverage = self.coverage.without(*found.reasons)
-        self._add_earlier(causes)
-
-    def _add_earlier(self, causes: tuple[str, ...]) -> None:
-        """What others' scans already found of this command's doing."""
-        shared = bool(causes) and bool(self._deferred)
-        for recorded in self._at.projections.changes(call_ids=(self.call_id,)):
-            if recorded.session != self.recorder.session and not recorded.causes:
-                continue  # another session has a call of this id
-            self._changed([recorded.change.path])
-            shared = shared or bool(recorded.causes)
-        if shared:
-            self.coverage = self.coverage.without("shared with other commands")
-
-    def _flush_foreign(self, found: Found) -> None:
-        self._entries.update(found.entries)
-        drafts = [attribute(self._at, found.changes, but=self._key)] if found.changes else []
-        if drafts:
-            remember(self._at, self._entries, self._at.log.append(drafts))
-            self._entries = {}
-
-    def _note_untracked(self, found: Found) -> None:
-        if found.untracked:
-            self._deferred.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
-            self._entries.update(hide(self._at, found.untracked))
-
-    # --- the end --------------------------------------------------------------------------
-
-    def finish(self, status: Status, result: Any, *, coverage: Coverage | None = None) -> Event:
-        """Put the outcome on record, durably, and let go of the workspace. Once per call."""
-        if self.finished:
-            raise Conflict(f"call {self.call_id} is finished already")
-        duration = self._at.clock.now() - self._began
-        fact = CallFinished(
-            self.call_id,
-            self.tool,
-            self.effect,
-            status,
-            result,
-            coverage or self.coverage,
-            self.sandbox,
-            max(0, round(duration.total_seconds() * 1_000_000)),
-            self._reverts,
-        )
-        with self._held:
-            events = self._append([], last=[fact])
-            self.finished = True
-            if self._entries:
-                self._settle(events)
-        return events[-1]

@@ -1,6 +1,6 @@
 """After a crash: what became of calls whose process is gone. Never writes the workspace."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ from loom_audit.ports import EventFilter, IndexEntry
 
 Outcome = Literal["happened", "did not happen", "unknown"]
 SOURCE = "recovery"
+GONE = "the process that made this call ended before the call did"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +108,20 @@ def judge(
     return drafts, outcomes, entries
 
 
-def _close(at: Attachment, call: Call) -> Recovered:
+def close_given_up(at: Attachment, session: str, ids: Collection[str]) -> None:
+    """Close calls of a living session whose end could not be recorded; the lock is held."""
+    for call in at.projections.open_calls():
+        if call.session == session and call.call_id in ids:
+            if call.effect == "execute":
+                _record_commands(at, [call])
+            _close(at, call, message="the log could not be written when this call ended")
+
+
+def _close(at: Attachment, call: Call, message: str = GONE) -> Recovered:
     drafts, outcomes, entries = judge(at, call)
     unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
     coverage = Coverage("partial", ("interrupted",)) if call.effect == "execute" else Coverage()
     coverage = coverage.without(*(f"outcome unknown: {path}" for path in unknown[:10]))
-    message = "the process that made this call ended before the call did"
     result = {
         "success": False,
         "error": {"code": "EXECUTION_ERROR", "message": message},
@@ -129,7 +138,8 @@ def _close(at: Attachment, call: Call) -> Recovered:
 
 def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
     """Record what interrupted commands left on disk, as theirs and the running ones'."""
-    running = at.running()
+    mine = {call.requested for call in commands}
+    running = [call for call in at.running() if call.requested not in mine]
     candidates = [*commands, *running]
     owner = commands[0]
     causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()

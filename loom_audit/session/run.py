@@ -76,6 +76,9 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._closing:
+            if self.recorder.given_up:
+                with self.recorder.exclusive():
+                    pass  # closing them is what taking the lock does first
             self.recorder.note(SessionEnded("failed" if error else "completed"))
             self.workspace._parts.keep_head(self.workspace.head())
 
