@@ -28,7 +28,7 @@ class ApprovalGate(Protocol):
 
 
 class AllowAll:
-    """Lets every call run."""
+    """Lets every call run: there is no gate. Nobody is asked, and no decision is recorded."""
 
     async def decide(self, tool: Tool, args: Any, call_id: str, *, asked: str = "") -> Decision:
         return Decision("allowed", "gate:allow-all")

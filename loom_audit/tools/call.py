@@ -28,7 +28,7 @@ from loom_audit.errors import (
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
-from loom_audit.tools.approval import ApprovalGate, Decision
+from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision
 from loom_audit.tools.context import ToolContext, in_thread, no_workspace
 from loom_audit.tools.tool import Tool, ToolResult
 from loom_audit.tools.values import as_far_as_possible, as_json
@@ -189,9 +189,11 @@ async def _attempt(
 async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> Any:
     """The arguments as the gate lets them through. ApprovalDenied.
 
-    The answer is on record when anything was decided: a plain yes to a call that asked for
-    nothing is not.
+    The answer is on record when anything was decided. Without a gate nobody was asked, and
+    then nothing is; neither is a plain yes to a call that asked for nothing.
     """
+    if type(gate) is AllowAll:
+        return args
     wanted: bool | str = False
     if type(tool).requires_approval is not Tool.requires_approval:
         wanted = await in_thread(lambda: tool.requires_approval(args, ctx))

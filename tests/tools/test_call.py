@@ -228,6 +228,15 @@ def test_a_denied_call_does_nothing_and_says_by_whom(bench):
     bench.assert_every_call_has_one_finish()
 
 
+def test_without_a_gate_nobody_decided_and_with_one_its_yes_to_a_question_is_on_record(bench):
+    overwrite = {"path": "notes.txt", "content": "x"}
+    assert bench.call("write_file", overwrite, gate=AllowAll()).success
+    assert bench.events("call.decided") == []
+    assert bench.call("write_file", overwrite, gate=DenyAll("network")).success
+    (decided,) = bench.events("call.decided")
+    assert (decided.fact.by, decided.fact.reason) == ("gate:deny-all", "overwrites notes.txt")
+
+
 class Gate:
     def __init__(self, answer):
         self.answer = answer
