@@ -1,0 +1,76 @@
+"""The store of every release stays readable: each is opened, listed, verified and replayed."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit.disk.heads import parse_heads
+from loom_audit.model.events import WorkspaceAttached
+from loom_audit.ports import CallFilter, EventFilter
+from tests.data.stores.make import tree
+
+STORES = Path(__file__).parent / "data" / "stores"
+RELEASES = sorted(folder.name for folder in STORES.iterdir() if (folder / "audit.db.gz").exists())
+
+
+@pytest.fixture(params=RELEASES)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """A copy of a release's store, open, and what was kept beside it."""
+    kept = STORES / request.param
+    file = tmp_path / "store" / "audit.db"
+    file.parent.mkdir()
+    file.write_bytes(gzip.decompress((kept / "audit.db.gz").read_bytes()))
+    (head,) = parse_heads((kept / "head").read_text())
+    trees = {int(at): found for at, found in json.loads((kept / "trees.json").read_text()).items()}
+    with open_store(str(file)) as store:
+        yield SimpleNamespace(
+            store=store, workspace=store.workspace(head.log), head=head, trees=trees
+        )
+
+
+def test_this_release_has_a_store() -> None:
+    import loom_audit
+
+    assert loom_audit.__version__ in RELEASES
+
+
+def test_a_release_s_store_is_small() -> None:
+    for release in RELEASES:
+        assert sum(file.stat().st_size for file in (STORES / release).iterdir()) < 200_000
+
+
+def test_an_older_release_s_store_is_verified_against_the_head_kept_of_it(golden) -> None:
+    workspace: AuditedWorkspace = golden.workspace
+    found = workspace.verify(against=golden.head)
+    assert found.findings == () and found.anchored == golden.head.size
+    assert found.root == golden.head.root
+
+
+def test_an_older_release_s_store_is_replayed_as_it_lay_on_disk(golden, tmp_path: Path) -> None:
+    for at, expected in golden.trees.items():
+        target = tmp_path / f"at-{at}"
+        golden.workspace.replay(at, target)
+        assert tree(target) == expected
+
+
+def test_an_older_release_s_store_is_listed(golden) -> None:
+    store: AuditStore = golden.store
+    workspace: AuditedWorkspace = golden.workspace
+    (entry,) = store.workspaces()
+    assert entry.id == golden.head.log and entry.baseline_done
+    calls = workspace.timeline.calls(CallFilter(limit=None))
+    assert {call.tool for call in calls} > {"read_file", "a block", "undo", "redo", "rollback"}
+    for call in calls:
+        detail = workspace.timeline.call(call.requested)
+        assert detail.call == call and detail.events
+    events = list(workspace.timeline.events(EventFilter()))
+    assert [event.seq for event in events] == list(range(1, golden.head.size + 1))
+    assert isinstance(events[0].fact, WorkspaceAttached)
+    assert [one.name for one in workspace.timeline.checkpoints()] == ["here"]
+    assert workspace.rebuild() == golden.head.size
+    assert workspace.timeline.calls(CallFilter(limit=None)) == calls
