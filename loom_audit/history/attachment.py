@@ -1,9 +1,10 @@
 """A directory tied to its log: the ports that everything in `history` works with."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import Call
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
@@ -60,6 +61,17 @@ class Attachment:
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
         return self.lock.hold(f"workspace-{self.log.id}", timeout=60.0)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """As `exclusive`, to look only: without the lock where none can be taken.
+
+        Whoever may not lock the store may not write it, yet may see how things stand.
+        """
+        with ExitStack() as stack:
+            with suppress(AuditUnavailable):
+                stack.enter_context(self.exclusive())
+            yield
 
     def is_alive(self, call: Call) -> bool:
         """Whether the process that opened this call still lives."""

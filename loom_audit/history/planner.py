@@ -68,7 +68,7 @@ class Planner:
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
         meant = self._meant(request)
-        with self.at.exclusive():
+        with self.at.looking():
             return self._plan(request, meant)
 
     # --- what is meant --------------------------------------------------------------------

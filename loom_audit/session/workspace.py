@@ -119,7 +119,7 @@ class AuditedWorkspace:
 
     def status(self) -> Status:
         """How disk differs from the log, leaving no trace."""
-        with self.at.exclusive():
+        with self.at.looking():
             found = scan(self.at, lambda _: None, keep=False)
         return Status(
             self.log.head(),
