@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loom_audit.disk.beneath import Beneath
-from loom_audit.disk.paths import join, kind_of
+from loom_audit.disk.paths import in_our_words, join, kind_of, shown
 from loom_audit.disk.stamps import COARSE, stamp_of
+from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Stamp
 
@@ -27,11 +28,17 @@ def walk(
 ) -> Iterator[tuple[str, Stamp | str]]:
     """What is below `path`; a directory comes before what it holds, otherwise in any order.
 
-    What vanishes meanwhile is left out.
+    What vanishes meanwhile is left out. StorageFailed when `path` itself cannot be read, since
+    a caller would take all that is in it for gone.
     """
     with _Folders(beneath, path) as folders:
         while (folder := folders.next()) is not None:
             if isinstance(folder, str):
+                if folders.path == path:
+                    raise StorageFailed(
+                        f"{shown(path) or 'the workspace'} cannot be read: {folder}",
+                        hint="See that it may be entered, then try again.",
+                    )
                 yield folders.path, folder
                 continue
             if folders.path != path:
@@ -41,7 +48,8 @@ def walk(
                     continue
                 yield folders.path, Stamp(seen.st_mode, 0, 0, 0, 0)
             prefix = folders.path + "/" if folders.path else ""
-            found, inside = _entries(beneath.device, scope, known, excluded, prefix, folder)
+            with in_our_words(folders.path):
+                found, inside = _entries(beneath.device, scope, known, excluded, prefix, folder)
             folders.enter(prefix, inside)
             yield from found
 

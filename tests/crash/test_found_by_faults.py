@@ -128,3 +128,25 @@ def test_a_change_whose_folder_cannot_be_synced_is_taken_back(
     assert sorted(path.name for path in root.rglob("*")) == ["a.txt", "b.txt", "folder"]
     assert (root / "a.txt").read_text() == "first\n"
     assert workspace.status().drift == ()
+
+
+def test_a_workspace_that_cannot_be_read_for_a_moment_is_not_taken_for_empty(
+    workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def too_many(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if path == "." and flags & os.O_DIRECTORY:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(path, flags, *rest, **options)
+
+    before = workspace.timeline.tree()
+    with workspace.session("tester") as session:
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "open", too_many)
+            result = call(session, "shell_execute", command="true")
+        assert result.error is not None and result.error.code == "IO"
+        assert workspace.timeline.tree() == before
+        assert call(session, "shell_execute", command="true").success
+    assert workspace.timeline.tree() == before
+    assert not [e for e in workspace.log.read() if e.actor == "outside" and e.seq > 3]
