@@ -145,10 +145,13 @@ class DiskChangeIndex:
     @contextmanager
     def _open_for_writing(self) -> Iterator[int]:
         """The file, locked against other writers, with its magic line."""
-        os.makedirs(os.path.dirname(self._path) or ".", mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                descriptor = os.open(self._path, flags, 0o600)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(self._path) or ".", mode=0o700, exist_ok=True)
+                descriptor = os.open(self._path, flags, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 seen = os.fstat(descriptor)

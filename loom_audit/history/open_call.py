@@ -213,7 +213,9 @@ class OpenCall:
             return
         check_recoverable(self._at, changes)
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
-        self._settle(self._append([], last=[intended]))
+        events = self._append([], last=[intended])
+        if self._entries:  # an intention alone changes no tree: the index need not follow it
+            self._settle(events)
         done = carry_out(footing, changes)
         self._entries.update(footing.entries)
         if done.foreign:

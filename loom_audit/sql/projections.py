@@ -199,14 +199,15 @@ class SqlProjections:
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
         with self._connections.reading() as connection:
-            head = self._check_point(connection, at)
-            return tree_rows.state(connection, self._number, path, head if at is None else at)
+            self._check_point(connection, at)
+            return tree_rows.state(connection, self._number, path, at)
 
-    def _check_point(self, connection: Connection, at: int | None) -> int:
+    def _check_point(self, connection: Connection, at: int | None) -> None:
+        if at is None:
+            return
         head = _HEAD.value(connection, log=self._number) or 0
-        if at is not None and not 0 <= at <= head:
+        if not 0 <= at <= head:
             raise NotFound(f"There is no event {at}: the log ends at {head}")
-        return head
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         """Newest first; a name marked again appears once, with its newest point."""

@@ -17,6 +17,7 @@ from loom_audit.sql.statements import Prepared, prepare
 from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
 
 _MANY = 500
+_LAST = 2**63 - 1
 _KINDS: Mapping[int, Kind] = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "symlink",
@@ -103,10 +104,10 @@ def _named(connection: Connection, query: Prepared, numbers: Iterable[int]) -> d
     return found
 
 
-def state(connection: Connection, log: int, path: str, at: int) -> FileState | None:
-    """One path after event `at`."""
+def state(connection: Connection, log: int, path: str, at: int | None) -> FileState | None:
+    """One path after event `at`; None for the head."""
     raw = path.encode("utf-8", "surrogateescape")
-    row = _STATE.first(connection, log=log, path=raw, at=at)
+    row = _STATE.first(connection, log=log, path=raw, at=_LAST if at is None else at)
     return None if row is None else to_state(*row)
 
 
