@@ -1,6 +1,6 @@
 """From a request to a plan: which recorded changes are meant, and what disk says today."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
@@ -46,7 +46,9 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
     size = 10
     while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
-            acted = call.changed > 0 or (call.status == "ok" and _is_step(call, "undo"))
+            acted = call.changed > 0 or (
+                call.status == "ok" and call.reverts and _is_step(call, "undo")
+            )
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -127,6 +129,14 @@ class Planner:
                 f"point {point} is before the baseline was complete",
                 hint=f"The earliest point to go back to is {first}.",
             )
+        for path in request.paths:
+            seen = not path or self.at.projections.history(path, below=True, limit=1)
+            if not seen and self.at.workspace.stamp(path) is None:
+                raise NotFound(
+                    f"{path} is not here and never was on record",
+                    hint="Name a file or folder that `loom-audit ls --at POINT` lists.",
+                    details={"path": path},
+                )
         return Meant(f"point {point}", since=point, rollback=True)
 
     # --- the plan -------------------------------------------------------------------------
@@ -135,18 +145,12 @@ class Planner:
         """The plan, with what disk says at the paths taken back and `also` at these."""
         head = self.at.log.head()
         taken = self._taken(request, meant)
-        listed = (
-            self.at.projections.changes(after=meant.since)
-            if meant.rollback
-            else self._of_calls(meant)
-        )
+        listed = self._changes_meant(meant)
         own = [one for one in listed if taken(one)]
-        first = meant.since + 1
-        if not meant.rollback:
-            first = min((one.seq for one in listed), default=head + 1)
         touched = {one.change.path for one in own} | also
         drift = self._drift(request, touched, whole=meant.rollback)
-        steps, moves, shared = self._steps(request, meant, first, touched, taken)
+        recorded = listed if meant.rollback else self._from(listed, touched)
+        steps, moves, shared = self._steps(request, meant, recorded, taken)
         steps += [
             PathStep(head + 1, change, taken=meant.rollback and takes_outside(request, change.path))
             for change in drift
@@ -156,7 +160,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=meant.target,
-            reverts=self._reverts(meant, own, steps),
+            reverts=self._reverts(request, meant, own, steps),
             steps=steps,
             tree=apply(self.at.projections.tree(), drift),
             blobs=self.at.blobs,
@@ -171,6 +175,7 @@ class Planner:
             plan,
             # the point itself: `head` is elsewhere once something more is on record
             request=replace(request, targets=(meant.since,)) if meant.rollback else request,
+            calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
             irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
             kept=(*plan.kept, *shared),
         )
@@ -198,7 +203,9 @@ class Planner:
 
         return taken
 
-    def _of_calls(self, meant: Meant) -> list[RecordedChange]:
+    def _changes_meant(self, meant: Meant) -> list[RecordedChange]:
+        if meant.rollback:
+            return list(self.at.projections.changes(after=meant.since))
         found = list(self.at.projections.changes(call_ids=[c.call_id for c in meant.calls]))
         for seq in meant.events:
             found += self.at.projections.changes(after=seq - 1, until=seq)
@@ -213,23 +220,29 @@ class Planner:
             ]
         return found
 
+    def _from(
+        self, listed: Sequence[RecordedChange], touched: set[str]
+    ) -> Iterator[RecordedChange]:
+        """Everything from the first of these on; of a long log only what touched these paths."""
+        head = self.at.log.head()
+        first = min((one.seq for one in listed), default=head + 1)
+        narrow = head - first > ALL_STEPS
+        return self.at.projections.changes(
+            after=first - 1, paths=sorted(touched) if narrow else None
+        )
+
     def _steps(
         self,
         request: Request,
         meant: Meant,
-        first: int,
-        touched: set[str],
+        recorded: Iterable[RecordedChange],
         taken: Callable[[RecordedChange], bool],
     ) -> tuple[
         list[PathStep],
         Mapping[int, tuple[Move, ...]],
         tuple[Note, ...],
     ]:
-        """All recorded changes from the first taken one on, as the planner wants them."""
-        narrow = not meant.rollback and self.at.log.head() - first > ALL_STEPS
-        recorded = self.at.projections.changes(
-            after=first - 1, paths=sorted(touched) if narrow else None
-        )
+        """The recorded changes from the first taken one on, as the planner wants them."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         names = {call.call_id for call in meant.calls}
@@ -263,12 +276,15 @@ class Planner:
 
     def _reverts(
         self,
+        request: Request,
         meant: Meant,
         own: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not meant.rollback:
-            return (*sorted(call.seq for call in meant.calls if call.seq), *meant.events)
+            events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
+            calls = sorted(call.seq for call in meant.calls if call.seq)
+            return (*calls, *(seq for seq in meant.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
         return tuple(sorted(number for number in whole if self._began_after(number, meant.since)))
@@ -388,7 +404,11 @@ def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
 
 def same_outcome(one: Plan, other: Plan) -> bool:
     """Whether two plans for the same request do the same."""
-    return (one.changes, one.reverts, one.blocked) == (other.changes, other.reverts, other.blocked)
+    return _outcome(one) == _outcome(other)
+
+
+def _outcome(plan: Plan) -> tuple[object, ...]:
+    return plan.changes, plan.reverts, plan.calls, plan.blocked
 
 
 def tree_after(tree: Mapping[str, FileState], plan: Plan) -> dict[str, FileState]:
