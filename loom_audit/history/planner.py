@@ -46,9 +46,7 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
     size = 10
     while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
-            acted = call.changed > 0 or (
-                call.status == "ok" and call.reverts and _is_step(call, "undo")
-            )
+            acted = call.changed > 0 or (call.status == "ok" and _is_step(call, "undo"))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -129,14 +127,6 @@ class Planner:
                 f"point {point} is before the baseline was complete",
                 hint=f"The earliest point to go back to is {first}.",
             )
-        for path in request.paths:
-            seen = not path or self.at.projections.history(path, below=True, limit=1)
-            if not seen and self.at.workspace.stamp(path) is None:
-                raise NotFound(
-                    f"{path} is not here and never was on record",
-                    hint="Name a file or folder that `loom-audit ls --at POINT` lists.",
-                    details={"path": path},
-                )
         return Meant(f"point {point}", since=point, rollback=True)
 
     # --- the plan -------------------------------------------------------------------------
@@ -160,7 +150,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=meant.target,
-            reverts=self._reverts(request, meant, own, steps),
+            reverts=self._reverts(meant, own, steps),
             steps=steps,
             tree=apply(self.at.projections.tree(), drift),
             blobs=self.at.blobs,
@@ -175,7 +165,6 @@ class Planner:
             plan,
             # the point itself: `head` is elsewhere once something more is on record
             request=replace(request, targets=(meant.since,)) if meant.rollback else request,
-            calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
             irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
             kept=(*plan.kept, *shared),
         )
@@ -276,15 +265,12 @@ class Planner:
 
     def _reverts(
         self,
-        request: Request,
         meant: Meant,
         own: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not meant.rollback:
-            events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
-            calls = sorted(call.seq for call in meant.calls if call.seq)
-            return (*calls, *(seq for seq in meant.events if seq not in events))
+            return (*sorted(call.seq for call in meant.calls if call.seq), *meant.events)
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
         return tuple(sorted(number for number in whole if self._began_after(number, meant.since)))
@@ -404,11 +390,7 @@ def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
 
 def same_outcome(one: Plan, other: Plan) -> bool:
     """Whether two plans for the same request do the same."""
-    return _outcome(one) == _outcome(other)
-
-
-def _outcome(plan: Plan) -> tuple[object, ...]:
-    return plan.changes, plan.reverts, plan.calls, plan.blocked
+    return (one.changes, one.reverts, one.blocked) == (other.changes, other.reverts, other.blocked)
 
 
 def tree_after(tree: Mapping[str, FileState], plan: Plan) -> dict[str, FileState]:
