@@ -226,11 +226,7 @@ class Planner:
         meant: Meant,
         recorded: Iterable[RecordedChange],
         taken: Callable[[RecordedChange], bool],
-    ) -> tuple[
-        list[PathStep],
-        Mapping[int, tuple[Move, ...]],
-        tuple[Note, ...],
-    ]:
+    ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
         """The recorded changes from the first taken one on, as the planner wants them."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
