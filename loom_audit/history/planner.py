@@ -10,7 +10,7 @@ from loom_audit.history.capture import scan
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange
-from loom_audit.model.files import FileChange, FileState, Move, apply, find_moves
+from loom_audit.model.files import FileChange, Move, apply, find_moves
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.ports import CallFilter, EventFilter, IndexEntry
 
@@ -46,7 +46,9 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
     size = 10
     while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
-            acted = call.changed > 0 or (call.status == "ok" and _is_step(call, "undo"))
+            acted = call.changed > 0 or (
+                call.status == "ok" and call.reverts and _is_step(call, "undo")
+            )
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -127,6 +129,11 @@ class Planner:
                 f"point {point} is before the baseline was complete",
                 hint=f"The earliest point to go back to is {first}.",
             )
+        for path in request.paths:
+            seen = not path or self.at.projections.history(path, below=True, limit=1)
+            if not seen and self.at.workspace.stamp(path) is None:
+                hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
+                raise NotFound(f"{path} is not here and never was on record", hint=hint)
         return Meant(f"point {point}", since=point, rollback=True)
 
     # --- the plan -------------------------------------------------------------------------
@@ -150,7 +157,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=meant.target,
-            reverts=self._reverts(meant, own, steps),
+            reverts=self._reverts(request, meant, own, steps),
             steps=steps,
             tree=apply(self.at.projections.tree(), drift),
             blobs=self.at.blobs,
@@ -165,6 +172,7 @@ class Planner:
             plan,
             # the point itself: `head` is elsewhere once something more is on record
             request=replace(request, targets=(meant.since,)) if meant.rollback else request,
+            calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
             irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
             kept=(*plan.kept, *shared),
         )
@@ -261,12 +269,15 @@ class Planner:
 
     def _reverts(
         self,
+        request: Request,
         meant: Meant,
         own: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not meant.rollback:
-            return (*sorted(call.seq for call in meant.calls if call.seq), *meant.events)
+            events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
+            calls = sorted(call.seq for call in meant.calls if call.seq)
+            return (*calls, *(seq for seq in meant.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
         return tuple(sorted(number for number in whole if self._began_after(number, meant.since)))
@@ -382,13 +393,3 @@ def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
-
-
-def same_outcome(one: Plan, other: Plan) -> bool:
-    """Whether two plans for the same request do the same."""
-    return (one.changes, one.reverts, one.blocked) == (other.changes, other.reverts, other.blocked)
-
-
-def tree_after(tree: Mapping[str, FileState], plan: Plan) -> dict[str, FileState]:
-    """The tree that carrying out a plan leads to."""
-    return apply(tree, plan.changes)

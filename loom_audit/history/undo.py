@@ -7,11 +7,11 @@ from typing import Literal
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.capture import Found, attribute, remember, scan
-from loom_audit.history.planner import Planner, same_outcome
+from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import Recovered, intentions, judge, recover
 from loom_audit.model.events import Call, ChangeIntended
-from loom_audit.model.planning import Plan, Request
+from loom_audit.model.planning import Plan, Request, same_outcome
 from loom_audit.ports import EventFilter
 
 

@@ -9,11 +9,23 @@ from loom_audit.model.lineage import Lineage, PathStep, follow
 from loom_audit.model.rebase import Contents, Survivor, Weaver, rebase
 from loom_audit.model.settle import Entry, Settled, Verdict, settle
 
-__all__ = ["Choice", "Contents", "Note", "PathStep", "Plan", "Verb", "plan_taking_back"]
+__all__ = [
+    "Choice",
+    "Contents",
+    "Note",
+    "PathStep",
+    "Plan",
+    "Verb",
+    "plan_taking_back",
+    "same_outcome",
+]
 
 Verb = Literal["undo", "redo", "revert", "rollback"]
 Choice = Literal["current", "old", "merge"]
 """Per path: keep what is there, take the old state, or write a merge with conflict markers."""
+
+
+KEPT_BY_CHOICE = "kept by choice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +58,10 @@ class Plan:
     """What taking something back would do, made at `head`.
 
     `changes` lead from what is on disk to what will be; `reverts` are the numbers of the calls
-    (and seqs of the events) taken back; `already` are paths that need nothing; `kept` are left
-    as they are (an edit from outside, a folder that is not empty); `blocked` need a choice;
-    `irreversible` cannot be taken back at all. Nothing is written while `blocked` is not empty.
+    (and seqs of the events) taken back, without those of which a path is kept by choice;
+    `already` are paths that need nothing; `kept` are left as they are (an edit from outside, a
+    folder that is not empty); `blocked` need a choice; `irreversible` cannot be taken back at
+    all. Nothing is written while `blocked` is not empty. `calls` were asked for by the verb.
     """
 
     verb: Verb
@@ -64,6 +77,7 @@ class Plan:
     contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
     """What the changes need and the blob store does not hold yet: merged texts."""
     request: Request | None = None
+    calls: tuple[int, ...] = ()
 
 
 def plan_taking_back(
@@ -109,13 +123,14 @@ def plan_taking_back(
     for entry in settled.entries:
         if entry.verdict == "wanted":
             kept += [Note(entry.result.path, s.reason, s.calls) for s in notes[entry.lineage]]
+    spared = _spared(settled.entries)
     needed = {change.after.blob for change in changes if change.after}
     return Plan(
         verb=verb,
         head=head,
         target=target,
         changes=changes,
-        reverts=reverts,
+        reverts=tuple(number for number in reverts if number not in spared),
         moves=_moves(settled.entries, changes),
         already=_already(settled, changes),
         kept=tuple(sorted([*kept, *_notes(settled.entries, "kept")], key=_by_path)),
@@ -123,6 +138,12 @@ def plan_taking_back(
         irreversible=_notes(settled.entries, "irreversible"),
         contents={blob: text for blob, text in weaver.made.items() if blob in needed},
     )
+
+
+def _spared(entries: Iterable[Entry]) -> set[int]:
+    """The taken calls of which something stays by choice, so that they are not taken back."""
+    kept = (entry.lineage for entry in entries if entry.reason == KEPT_BY_CHOICE)
+    return {call for lineage in kept for call in lineage.calls(taken=True)}
 
 
 def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
@@ -134,7 +155,7 @@ def _entry(
 ) -> tuple[Entry, tuple[Survivor, ...]]:
     """Where a lineage is to go, and the kept steps that show there."""
     if choice == "current":
-        return Entry(lineage, lineage.now, "kept", "kept by choice"), ()
+        return Entry(lineage, lineage.now, "kept", KEPT_BY_CHOICE), ()
     if choice == "old":
         return Entry(lineage, lineage.start, forced=True), ()
     rebased = rebase(lineage, weaver, markers=choice == "merge")
@@ -182,3 +203,12 @@ def _notes(entries: Iterable[Entry], verdict: Verdict) -> tuple[Note, ...]:
 
 def _by_path(note: Note) -> str:
     return note.path
+
+
+def same_outcome(one: Plan, other: Plan) -> bool:
+    """Whether two plans for the same request do the same."""
+    return _outcome(one) == _outcome(other)
+
+
+def _outcome(plan: Plan) -> tuple[object, ...]:
+    return plan.changes, plan.reverts, plan.calls, plan.blocked

@@ -213,8 +213,8 @@ class AuditedWorkspace:
         by = actor or person()
         recover(self.at)
         with ExitStack() as stack:
-            if plan.verb in ("undo", "redo") and plan.reverts:
-                session = self.timeline.call(plan.reverts[0]).call.session
+            if plan.verb in ("undo", "redo") and plan.calls:
+                session = self.timeline.call(plan.calls[0]).call.session
                 recorder = Recorder(self.at, session=session, actor=by)
             else:
                 own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)

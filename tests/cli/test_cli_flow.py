@@ -274,3 +274,55 @@ def test_output_works_in_a_locale_that_is_not_utf8(audited: Shell) -> None:
     (found,) = [r for r in audited.records("ls") if r["path"].startswith("n")]
     assert found["path"] == name
     assert audited("cat", name).stdout == "\u00e4\n".encode()
+
+
+def test_what_a_choice_keeps_is_not_taken_back(audited: Shell) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    audited.call("edit_file", path="a.txt", old_str="2", new_str="zwei")
+    first, second = audited.numbers()
+    for verb in (("revert", str(first)), ("revert", str(first), str(second)), ("rollback", "3")):
+        (plan,) = audited.records(*verb, "--choose", "a.txt=current", "--yes")
+        assert plan["changes"] == [] and plan["reverts"] == []
+    (undone,) = audited.records("undo", "--choose", "a.txt=current", "--yes")
+    assert undone["reverts"] == []
+    calls = {call["seq"]: call for call in audited.records("log", "-n", "0")}
+    assert calls[first]["undone_by"] is None and calls[second]["undone_by"] is None
+    assert audited("redo", code=4).errors
+    audited("undo", "--yes")
+    assert (audited.workspace / "a.txt").read_text() == "one\n2\nthree\n"
+
+
+def test_a_call_is_taken_back_only_with_all_its_paths(audited: Shell) -> None:
+    audited.sh("echo 1 > x.txt; echo 1 > y.txt")
+    (call,) = audited.numbers()
+    (part,) = audited.records("undo", "--choose", "x.txt=current", "--yes")
+    assert part["reverts"] == [] and [one["path"] for one in part["changes"]] == ["y.txt"]
+    assert (audited.workspace / "x.txt").exists()
+    sessions = {one["seq"]: one["session"] for one in audited.records("log")}
+    assert sessions[part["call"]] == sessions[call]
+    audited("redo", "--yes")
+    assert (audited.workspace / "y.txt").exists()
+    (whole,) = audited.records("undo", "--yes")
+    assert whole["reverts"] == [call]
+    assert not (audited.workspace / "x.txt").exists()
+
+
+def test_an_event_from_outside_kept_by_choice_is_not_taken_back(audited: Shell) -> None:
+    (audited.workspace / "a.txt").write_text("by hand\n")
+    audited.sh("true")
+    changed = audited.records("log", "--events", "--kind", "files.changed", "-n", "0")
+    (event,) = [one["seq"] for one in changed if one["origin"] == "outside"]
+    verb = ("revert", str(event), "--dry-run")
+    assert audited.records(*verb)[0]["reverts"] == [event]
+    assert audited.records(*verb, "--choose", "a.txt=current")[0]["reverts"] == []
+
+
+def test_a_rollback_of_a_path_that_never_was_is_refused(audited: Shell) -> None:
+    audited.call("write_file", path="src/new.py", content="x")
+    audited.call("delete_file", path="src/new.py")
+    (audited.workspace / "mine.txt").write_text("by hand\n")
+    refused = audited("rollback", "head~1", "nosuchpath", "--json", code=4)
+    assert '"NOT_FOUND"' in refused.errors and "nosuchpath" in refused.errors
+    assert audited("rollback", "head~1", "src", "nosuchpath", "--yes", code=4).errors
+    for known in ("src", "src/new.py", "a.txt", "mine.txt", "."):
+        audited("rollback", "head~1", known, "--dry-run")
