@@ -15,7 +15,7 @@ from typing import Any, Literal
 from loom_audit.cli.options import store_file
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.model.display import size_text
+from loom_audit.model.display import size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 from loom_audit.session import AuditedWorkspace, open_store
@@ -191,6 +191,11 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     if waiting:
         text = f"{len(waiting)} interrupted calls"
         checks.append(Check(name, "warning", text, "`loom-audit recover`"))
+    if left := workspace.leftovers():
+        shown = ", ".join(visible_path(path) for path in left[:5])
+        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+        text = f"temporary files of interrupted calls: {shown}{more}"
+        checks.append(Check(name, "warning", text, "Delete them when nothing runs here."))
     return checks
 
 

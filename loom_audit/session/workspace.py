@@ -129,6 +129,10 @@ class AuditedWorkspace:
             tuple(interrupted(self.at)),
         )
 
+    def leftovers(self) -> Sequence[str]:
+        """Temporary files of ours that a crash left in the workspace; they may be deleted."""
+        return self.at.workspace.leftovers()
+
     def head(self) -> TreeHead:
         """The Merkle root over all events, to be kept elsewhere."""
         return self.log.tree_head()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.model.scope import TEMPORARY
 from tests.cli.shells import Shell, walk
 
 
@@ -115,6 +116,15 @@ def test_doctor_sees_rules_that_nobody_accepted_and_a_workspace_that_is_gone(
         if check["name"] == name
     ]
     assert (found["verdict"], found["text"]) == ("warning", "is gone")
+
+
+def test_doctor_names_leftover_temporaries_and_leaves_them(audited: Shell) -> None:
+    left = audited.workspace / "src" / f"{TEMPORARY}0123456789abcdef-1"
+    left.write_text("half a file")
+    checks = audited.records("doctor", code=None)
+    (found,) = [check for check in checks if left.name in check["text"]]
+    assert found["verdict"] == "warning" and f"src/{left.name}" in found["text"]
+    assert left.read_text() == "half a file"
 
 
 def test_doctor_sees_a_clock_behind_the_log(audited: Shell) -> None:
