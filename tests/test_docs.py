@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import loom_audit
 from loom_audit import errors
 from loom_audit.cli.application import app
 
@@ -122,6 +123,14 @@ def test_every_error_code_is_documented() -> None:
     ]
     assert len(codes) > 15
     assert [code for code in codes if not documented(rf"\b{code}\b")] == []
+
+
+def test_what_methods_give_and_raise_is_importable_from_the_package() -> None:
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.AuditError):
+            assert name in loom_audit.__all__ and getattr(loom_audit, name) is value
+    for name in ("Status", "UndoResult", "Verification", "Checkpoint", "TreeHead"):
+        assert name in loom_audit.__all__ and getattr(loom_audit, name).__name__ == name
 
 
 def test_links_between_documents_lead_somewhere() -> None:
