@@ -69,12 +69,16 @@ class Store:
     def attach(
         self, path: str | Path, *, ignore: str | None, max_file_bytes: int | None
     ) -> Attachment:
-        """The attachment of a directory, a new log when it has none yet."""
+        """The attachment of a directory, a new log when it has none yet.
+
+        Conflict for options other than those that the directory was first attached with.
+        """
         with self.lock.hold("attach"):
             entries = self.workspaces()
             real = os.path.realpath(path)
             for entry in entries:
                 if entry.root == real:
+                    _refuse_other_options(entry, ignore, max_file_bytes)
                     return self.attachment(entry.id)
             root = check_root(
                 path, store_dir=self.settings.home, others=[entry.root for entry in entries]
@@ -150,6 +154,21 @@ def open_store(url: str | None = None, settings: Settings | None = None) -> Stor
     chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DiskLock(chosen.home / "locks")
     return Store(chosen, open_database(chosen.url, lock=lock), lock, open_runner())
+
+
+def _refuse_other_options(
+    entry: WorkspaceEntry, ignore: str | None, max_file_bytes: int | None
+) -> None:
+    if max_file_bytes is not None and (max_file_bytes or MAX_FILE_BYTES) != entry.max_file_bytes:
+        raise Conflict(
+            f"{entry.root} is under audit with a limit of {entry.max_file_bytes} bytes a file",
+            hint="The limit is fixed at the first init.",
+        )
+    if ignore is not None and ignore != entry.ignore:
+        raise Conflict(
+            f"{entry.root} is under audit with other rules",
+            hint="Write them to .loomignore, then run `loom-audit scope accept`.",
+        )
 
 
 def _read_ignore(root: str) -> str:

@@ -51,8 +51,15 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
 def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[str]) -> None:
     """Conflict for a folder to write a tree into that lies in the store or in a workspace.
 
-    `others` are the roots of the workspaces; one that is gone may be written anew.
+    `others` are the roots of the workspaces; one that is gone may be written anew. InvalidPath
+    for a NUL character and for a symlink that leads nowhere.
     """
+    if "\0" in os.fspath(path):
+        raise InvalidPath("the path holds a NUL character", hint="remove it")
+    if os.path.islink(path) and not os.path.exists(path):
+        raise InvalidPath(
+            f"{shown(os.fspath(path))} is a symlink that leads nowhere", hint="Name a new folder."
+        )
     real = os.path.realpath(path)
     _check_apart(real, os.path.realpath(store_dir), "the store")
     for other in others:

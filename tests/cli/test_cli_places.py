@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.model.scope import MAX_FILE_BYTES
 from tests.cli.shells import Shell
 
 
@@ -69,3 +70,29 @@ def test_a_replay_of_a_point_that_does_not_exist_makes_no_folder(
 ) -> None:
     assert audited("replay", "99999", "--to", str(tmp_path / "out"), code=4).errors
     assert not (tmp_path / "out").exists()
+
+
+def test_a_replay_to_a_symlink_that_leads_nowhere_is_refused(
+    audited: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    refused = audited("replay", "head", "--to", str(tmp_path / "link"), "--json", code=2)
+    assert '"INVALID_PATH"' in refused.errors and '"hint"' in refused.errors
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_replay_to_a_path_with_a_nul_is_refused(audited: Shell, tmp_path: Path) -> None:
+    refused = audited("replay", "head", "--to", f"{tmp_path}/a\0b", "--json", code=2)
+    assert '"INVALID_PATH"' in refused.errors
+
+
+def test_an_init_with_another_limit_or_other_rules_is_refused(
+    audited: Shell, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("*.log\n")
+    for option in (("--max-file-bytes", "10"), ("--ignore", str(rules))):
+        refused = audited("init", *option, "--json", code=5)
+        assert '"CONFLICT"' in refused.errors and '"hint"' in refused.errors
+    audited("init", "--max-file-bytes", str(MAX_FILE_BYTES))
+    audited("init")
