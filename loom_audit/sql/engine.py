@@ -45,7 +45,7 @@ _HINTS: dict[Cause, str] = {
     "full": "Free some space where the store lies, then try again.",
     "io": "The disk reported an error. Run `loom-audit doctor`, then `loom-audit verify`.",
     "busy": "Another program holds the database open for writing. Close it, then try again.",
-    "damaged": "Run `loom-audit verify`; `loom-audit salvage --to DIR` saves what is readable.",
+    "damaged": "`loom-audit salvage --to DIR` saves what is readable.",
     "read-only": "Give this user write permission on the store and its folder.",
     "missing": "See that the store's folder is there and may be entered.",
     "other": "Run `loom-audit doctor`.",

@@ -174,6 +174,13 @@ def test_a_corrupted_store_is_an_error_with_a_hint_and_no_traceback(audited: She
     assert not (audited.workspace / "made").exists()
 
 
+def test_verify_of_a_store_that_cannot_be_opened_leads_to_salvage(audited: Shell) -> None:
+    database(audited).write_bytes(b"no database " * 1000)
+    refused = audited("verify", code=None)
+    assert refused.code != 0 and "salvage" in refused.errors
+    assert "loom-audit verify" not in refused.errors
+
+
 def test_scope_shows_the_rules_in_force(audited: Shell) -> None:
     assert "node_modules" in audited("scope").text
     (found,) = audited.records("scope")
