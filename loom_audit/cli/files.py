@@ -7,7 +7,7 @@ import typer
 
 from loom_audit.cli.differences import below, print_differences, print_stat
 from loom_audit.cli.lines import call_line, change_lines, entry_line, history_line
-from loom_audit.cli.looking import event_id
+from loom_audit.cli.looking import event_id, note_baseline
 from loom_audit.cli.options import Invocation, command, is_point, point_text, workspace_path
 from loom_audit.cli.records import (
     call_record,
@@ -241,6 +241,7 @@ def status(
     Names open calls and interrupted changes, too. Nothing is recorded by looking.
     """
     with at.workspace() as workspace:
+        note_baseline(at, workspace)
         found = workspace.status()
         anything = bool(found.drift or found.untracked or found.interrupted)
         if at.output.json:

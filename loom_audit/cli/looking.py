@@ -26,7 +26,15 @@ from loom_audit.cli.records import (
 )
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import duration_text, one_line
-from loom_audit.model.events import Call, Event, FilesChanged, PathsUntracked, Session, Status
+from loom_audit.model.events import (
+    BaselineFinished,
+    Call,
+    Event,
+    FilesChanged,
+    PathsUntracked,
+    Session,
+    Status,
+)
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
@@ -105,6 +113,7 @@ def log(
         raise InvalidArguments(f"no status {status}", hint=f"There are: {', '.join(known)}.")
     with at.workspace() as workspace:
         timeline = workspace.timeline
+        note_baseline(at, workspace)
         query = CallFilter(
             after=timeline.point(point_text(after)) if after else 0,
             before=timeline.point(point_text(upto)) + 1 if upto else None,
@@ -122,6 +131,13 @@ def log(
             _print_events(at, _facts(workspace, query, tuple(kind or ())))
         else:
             _print_calls(at, workspace, _calls(workspace, query))
+
+
+def note_baseline(at: Invocation, workspace: "AuditedWorkspace") -> None:
+    """Say so when the first recording of the workspace was interrupted."""
+    done = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
+    if not any(True for _ in workspace.timeline.events(done)):
+        at.output.note("the baseline is not finished; `loom-audit init` goes on with it")
 
 
 def _calls(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:

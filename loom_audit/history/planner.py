@@ -127,7 +127,7 @@ class Planner:
         if not first or point < first:
             raise NotFound(
                 f"point {point} is before the baseline was complete",
-                hint=f"The earliest point to go back to is {first}.",
+                hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
             )
         for path in request.paths:
             seen = not path or self.at.projections.history(path, below=True, limit=1)

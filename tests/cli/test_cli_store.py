@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.model.scope import TEMPORARY
+from loom_audit.session import open_store
 from tests.cli.shells import Shell, walk
 
 
@@ -179,6 +180,17 @@ def test_verify_of_a_store_that_cannot_be_opened_leads_to_salvage(audited: Shell
     refused = audited("verify", code=None)
     assert refused.code != 0 and "salvage" in refused.errors
     assert "loom-audit verify" not in refused.errors
+
+
+def test_a_baseline_that_is_not_finished_is_told(shell: Shell) -> None:
+    with open_store(str(shell.home / "audit.db")) as store:
+        store.parts.attach(shell.workspace, ignore=None, max_file_bytes=None)
+    for command in ("status", "log"):
+        assert "loom-audit init" in shell(command).errors
+    assert "loom-audit init" in shell("rollback", "1", "--yes", code=4).errors
+    shell("init")
+    for command in ("status", "log"):
+        assert "loom-audit init" not in shell(command).errors
 
 
 def test_scope_shows_the_rules_in_force(audited: Shell) -> None:
