@@ -39,12 +39,15 @@ def checkpoint(
 ) -> None:
     """Give a point a name, or list the names.
 
-    The name is then a point, written @NAME.
+    The name is then a point, written @NAME. A name used before moves to the new point.
     """
     with at.workspace() as workspace:
         if name is not None:
+            before = {one.name: one.point for one in workspace.timeline.checkpoints()}
             made = workspace.checkpoint(name.removeprefix("@"), point_text(point), note)
             found = [made]
+            if made.name in before:
+                at.output.note(f"it was at {before[made.name]} and has moved")
         else:
             found = list(workspace.timeline.checkpoints())
         for one in found:

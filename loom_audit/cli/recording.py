@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from loom_audit.session import AuditedWorkspace, Session
     from loom_audit.tools.tool import ToolResult
 
+COMMAND_LINE = "command-line"
+
 AgentOption = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="Whose session this is, by name.")
+    str, typer.Option("--agent", metavar="NAME", help="The agent that acts, by name; else you.")
 ]
 
 
@@ -121,7 +123,7 @@ def init(
 def run(
     at: Invocation,
     words: Annotated[list[str], typer.Argument(metavar="COMMAND")],
-    agent: AgentOption = "command-line",
+    agent: AgentOption = COMMAND_LINE,
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the session is about.")] = "",
 ) -> int:
     """Run a command and record what it changed.
@@ -134,12 +136,17 @@ def run(
         words = words[1:]
     if not words:
         raise InvalidArguments("no command given", hint="Write `loom-audit run -- COMMAND`.")
-    from loom_audit.session import person
-
     with at.workspace() as workspace:
         inside = _inside(workspace)
-        with workspace.session(agent, actor=person(), title=title) as session:
+        with workspace.session(agent, actor=_actor(agent), title=title) as session:
             return _run(at, session, words, inside)
+
+
+def _actor(agent: str) -> str:
+    """Who acts: the agent that was named, else the person at the command line."""
+    from loom_audit.session import person
+
+    return person() if agent == COMMAND_LINE else f"agent:{agent}"
 
 
 def _inside(workspace: "AuditedWorkspace") -> str:
@@ -206,7 +213,7 @@ def call(
     arguments: Annotated[
         str, typer.Argument(metavar="JSON|-", help="The arguments, or - for standard input.")
     ] = "{}",
-    agent: AgentOption = "command-line",
+    agent: AgentOption = COMMAND_LINE,
 ) -> int:
     """Call one bundled tool and print its result."""
     text = sys.stdin.buffer.read() if arguments == "-" else arguments
@@ -216,9 +223,7 @@ def call(
         raise InvalidArguments(
             f"the arguments are not JSON: {error}", hint="""Write '{"path": "a.txt"}'."""
         ) from None
-    from loom_audit.session import person
-
-    with at.workspace() as workspace, workspace.session(agent, actor=person()) as session:
+    with at.workspace() as workspace, workspace.session(agent, actor=_actor(agent)) as session:
         result = asyncio.run(session.call(tool, values))
     if at.output.json:
         at.output.record(result.to_dict())

@@ -20,7 +20,7 @@ from loom_audit.cli.options import (
 )
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import call_record, plan_record
-from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.model.display import visible_path
 from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter
@@ -81,6 +81,7 @@ def undo(
     It stays on record, and redo brings it back.
     """
     with at.workspace() as workspace:
+        _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         plan = workspace.plan_undo(session=session, choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
@@ -95,6 +96,7 @@ def redo(
 ) -> int:
     """Bring back what the newest undo took back."""
     with at.workspace() as workspace:
+        _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         plan = workspace.plan_redo(session=session, choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
@@ -115,6 +117,7 @@ def revert(
     Where a later call changed the same text, both are merged.
     """
     with at.workspace() as workspace:
+        _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         plan = workspace.plan_revert([_target(text) for text in targets], choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
@@ -152,6 +155,7 @@ def rollback(
     is chosen.
     """
     with at.workspace() as workspace:
+        _close_interrupted(workspace, dry_run=dry_run)
         plan = workspace.plan_rollback(
             point_text(point),
             paths=[workspace_path(workspace.root, path) for path in paths or ()],
@@ -161,15 +165,37 @@ def rollback(
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
 
 
+def _close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
+    """Record what killed processes left first, so that the plan shown is the one carried out."""
+    if not dry_run:
+        workspace.recover()
+
+
+def _refuse_unknown(plan: Plan) -> None:
+    """NOT_FOUND for a choice about a path that the plan has nothing to do with."""
+    notes = (*plan.kept, *plan.blocked, *plan.irreversible)
+    known = {change.path for change in plan.changes} | {note.path for note in notes}
+    known |= set(plan.already)
+    chosen = set(plan.request.choices if plan.request else ())
+    for path in sorted(chosen - known):
+        raise NotFound(
+            f"the plan says nothing of {path}, so there is nothing to choose",
+            hint="Look at the plan with --dry-run.",
+        )
+
+
 def _settle(
     at: Invocation, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, yes: bool
 ) -> int:
     """Show the plan, then carry it out unless it is blocked or somebody says no."""
     out = at.output
+    _refuse_unknown(plan)
     record = plan_record(plan) | {"carried_out": False, "call": None, "changed": []}
     if not out.json:
         most = None if dry_run else MOST_LINES
         out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    if plan.verb == "rollback" and plan.kept and not out.json:
+        out.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
     if dry_run:
         if out.json:
             out.record(record)
@@ -178,6 +204,11 @@ def _settle(
         if out.json:
             out.record(record)
         raise _blocked(plan)
+    if not plan.changes and not plan.reverts:
+        if out.json:
+            out.record(record)
+        out.note("nothing was changed, and nothing is recorded")
+        return exits.OK
     if not yes and out.interactive and not _confirmed(at, plan):
         out.note("nothing was changed")
         return exits.FAILED

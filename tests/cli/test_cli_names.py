@@ -49,4 +49,5 @@ def test_what_changed_nothing_is_not_said_to_be_undoable(audited: Shell) -> None
     audited.call("write_file", path="b.txt", content="x")
     point = str(audited.numbers()[-1])
     done = audited("rollback", point, "--yes")
-    assert "0 paths changed" in done.text and "loom-audit undo" not in done.errors
+    assert "nothing on disk will change" in done.text and "loom-audit undo" not in done.errors
+    assert str(audited.numbers()[-1]) == point
