@@ -194,8 +194,10 @@ def _settle(
     if not out.json:
         most = None if dry_run else MOST_LINES
         out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
-    if plan.verb == "rollback" and plan.kept and not out.json:
+    if plan.kept and not out.json and plan.verb == "rollback":
         out.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
+    elif any("other commands" in note.reason for note in plan.kept) and not out.json:
+        out.note("`--choose PATH=old` takes it back all the same")
     if dry_run:
         if out.json:
             out.record(record)

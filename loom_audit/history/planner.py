@@ -191,7 +191,9 @@ class Planner:
                 return one.origin != "baseline"
             if one.seq in meant.events:
                 return True
-            if one.causes:
+            if one.causes and names & {*one.causes}:
+                if request.choices.get(one.change.path) == "old":
+                    return True
                 # two sessions may have calls of one id: each candidate must be meant
                 return set(one.causes) <= names and len(one.causes) <= sum(
                     call.call_id in one.causes for call in meant.calls
@@ -276,7 +278,9 @@ class Planner:
     ) -> tuple[int, ...]:
         if not meant.rollback:
             events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
-            calls = sorted(call.seq for call in meant.calls if call.seq)
+            # what others may have done stays, so a call that did nothing else is not taken back
+            mine = {one.number for one in own}
+            calls = sorted(c.seq for c in meant.calls if c.seq and (c.seq in mine or not c.changed))
             return (*calls, *(seq for seq in meant.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
