@@ -63,7 +63,13 @@ class Undo:
         try:
             call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
         except AuditError as error:
-            call.finish("error", {"success": False, "error": error.to_dict()})
+            event = call.finish("error", {"success": False, "error": error.to_dict()})
+            if call.files_changed:
+                done = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
+                error.hint = (
+                    f"{done}; `loom-audit revert {event.seq}` takes that back. {error.hint}"
+                )
+                error.details["changed"] = list(call.files_changed)
             raise
         listed = tuple(call.files_changed)
         call.finish("ok", {"success": True, "output": _said(plan), "files_changed": list(listed)})
