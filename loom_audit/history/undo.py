@@ -65,7 +65,7 @@ class Undo:
         except AuditError as error:
             event = call.finish("error", {"success": False, "error": error.to_dict()})
             if call.files_changed:
-                done = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
+                far = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
                 error.hint = (
                     f"{done}; `loom-audit revert {event.seq}` takes that back. {error.hint}"
                 )
