@@ -66,9 +66,7 @@ class Undo:
             event = call.finish("error", {"success": False, "error": error.to_dict()})
             if call.files_changed:
                 far = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
-                error.hint = (
-                    f"{done}; `loom-audit revert {event.seq}` takes that back. {error.hint}"
-                )
+                error.hint = f"{far}; `loom-audit revert {event.seq}` takes that back. {error.hint}"
                 error.details["changed"] = list(call.files_changed)
             raise
         listed = tuple(call.files_changed)
