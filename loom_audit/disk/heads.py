@@ -46,11 +46,21 @@ def append_head(folder: Path, head: TreeHead) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if size == 0:
+            _sync_folder(folder)  # a new name is durable only with its folder
     except OSError as error:
         raise StorageFailed(
             f"the tree head could not be kept in {folder}: {error.strerror}",
             hint="`loom-audit head` prints it.",
         ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
