@@ -13,6 +13,9 @@ from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp
 
 CHUNK_BYTES = 32 * 1024 * 1024
 CHUNK_PATHS = 10_000
+IN_MEMORY = 1024 * 1024
+"""Bytes of a file that is read at once rather than as a stream."""
+
 MANY = 500
 """From this many doubtful paths on, the whole tree is read once instead of path by path."""
 
@@ -119,15 +122,22 @@ def remember(
 
 
 def observe(
-    at: Attachment, path: str, before: FileState | None, *, keep: bool = True
+    at: Attachment,
+    path: str,
+    before: FileState | None,
+    *,
+    keep: bool = True,
+    seen: Stamp | None = None,
 ) -> tuple[FileState | None, IndexEntry | None]:
     """What is at the path now, its content put into the blob store (only hashed unless `keep`).
 
+    `seen` is a stamp taken before, which spares the first look when it still holds after it.
     A file that changes while it is read is looked at again; one that never rests is given a
     stale entry so that the next scan looks once more. PermissionDenied, InvalidPath.
     """
     for attempt in range(3):
-        stamp = at.workspace.stamp(path)
+        stamp = seen or at.workspace.stamp(path)
+        seen = None
         if stamp is None:
             return None, None
         try:
@@ -158,6 +168,12 @@ def _state(
         return FileState("symlink", blob, 0o777, len(target))
     similar = before.blob if before and before.kind == "file" else None
     with at.workspace.open(path) as stream:
+        if keep and stamp.size <= min(IN_MEMORY, at.scope.max_file_bytes):
+            content = stream.read(IN_MEMORY + 1)
+            if len(content) <= IN_MEMORY:
+                blob = at.blobs.put(content, similar_to=similar)
+                return FileState("file", blob, mode, len(content))
+            stream.seek(0)  # it has grown since
         if keep and stamp.size <= at.scope.max_file_bytes:
             blob = at.blobs.put(stream, similar_to=similar)
             return FileState("file", blob, mode, at.blobs.size(blob))
@@ -224,10 +240,10 @@ def _look_at(
     report: Report | None,
     stage: str,
 ) -> Found:
-    for n, (path, _) in enumerate(doubtful):
+    for n, (path, stamp) in enumerate(doubtful):
         before = state_of(path)
         try:
-            after, entry = observe(at, path, before, keep=keep)
+            after, entry = observe(at, path, before, keep=keep, seen=stamp)
         except AuditError as error:
             if isinstance(error, AuditUnavailable) and not late:
                 raise

@@ -8,15 +8,12 @@ from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import catch_up, observe, recorded_states
+from loom_audit.history.capture import IN_MEMORY, catch_up, observe, recorded_states
 from loom_audit.model.files import FileChange, FileState, parents
 from loom_audit.ports import BlobStore, Displaced, IndexEntry, Replacement
 
 FEW = 8
 """Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
-
-IN_MEMORY = 1024 * 1024
-"""Bytes of content that is written from memory rather than as a stream."""
 
 ROOT = FileState("directory", None, 0o755, 0)
 
