@@ -169,8 +169,8 @@ def _state(
     similar = before.blob if before and before.kind == "file" else None
     with at.workspace.open(path) as stream:
         if keep and stamp.size <= min(IN_MEMORY, at.scope.max_file_bytes):
-            content = stream.read(IN_MEMORY + 1)
-            if len(content) <= IN_MEMORY:
+            content = stream.read(stamp.size + 1)
+            if len(content) <= stamp.size:
                 blob = at.blobs.put(content, similar_to=similar)
                 return FileState("file", blob, mode, len(content))
             stream.seek(0)  # it has grown since
