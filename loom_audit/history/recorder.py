@@ -41,10 +41,19 @@ class Recorder:
         what they did to disk would else be found by the next look and held to be another's.
         """
         with self.at.exclusive():
-            if self.given_up:
-                close_given_up(self.at, self.session, self.given_up)
-                self.given_up.clear()
+            self._close_given_up()
             yield
+
+    def close_given_up(self) -> None:
+        """Close calls whose end could not be recorded, if there are any."""
+        if self.given_up:
+            with self.at.exclusive():
+                self._close_given_up()
+
+    def _close_given_up(self) -> None:
+        if self.given_up:
+            close_given_up(self.at, self.session, self.given_up)
+            self.given_up.clear()
 
     @property
     def workspace(self) -> Workspace:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment, is_undo, session_lock
 from loom_audit.history.capture import Found, outside, remember, scan
 from loom_audit.history.steps import on_disk
@@ -106,6 +107,14 @@ def judge(
     if foreign:
         drafts.append(outside(foreign))
     return drafts, outcomes, entries
+
+
+def awaits_decision(call: Call) -> Conflict:
+    """The error for what cannot go on while an interrupted undo waits for a person."""
+    return Conflict(
+        f"an interrupted {call.tool} waits for a decision",
+        hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
+    )
 
 
 def close_given_up(at: Attachment, session: str, ids: Collection[str]) -> None:

@@ -9,7 +9,13 @@ from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.capture import Found, attribute, remember, scan
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
-from loom_audit.history.recovery import Recovered, intentions, judge, recover
+from loom_audit.history.recovery import (
+    Recovered,
+    awaits_decision,
+    intentions,
+    judge,
+    recover,
+)
 from loom_audit.model.events import Call, ChangeIntended
 from loom_audit.model.planning import Plan, Request, same_outcome
 from loom_audit.ports import EventFilter
@@ -77,10 +83,7 @@ class Undo:
     def _refuse_while_busy(self) -> None:
         waiting = self._open_undos()
         if waiting:
-            raise Conflict(
-                f"an interrupted {waiting[0].tool} waits for a decision",
-                hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
-            )
+            raise awaits_decision(waiting[0])
         with self.at.exclusive():
             # Under the lock only calls of several steps are open.
             calls = self.at.projections.open_calls()

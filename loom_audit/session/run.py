@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-from loom_audit.errors import Conflict
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
-from loom_audit.history.recovery import recover
+from loom_audit.history.recovery import awaits_decision, recover
 from loom_audit.model.events import (
     SessionEnded,
     SessionStarted,
@@ -60,10 +59,7 @@ class Session:
         at = self.workspace.at
         for one in recover(at):
             if one.waiting:
-                raise Conflict(
-                    f"an interrupted {one.call.tool} waits for a decision",
-                    hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
-                )
+                raise awaits_decision(one.call)
         self._closing.callback(at.lock.keep(session_lock(self.id)))
         try:
             self.recorder.note(SessionStarted(self.agent, self.title))
@@ -76,9 +72,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._closing:
-            if self.recorder.given_up:
-                with self.recorder.exclusive():
-                    pass  # closing them is what taking the lock does first
+            self.recorder.close_given_up()
             self.recorder.note(SessionEnded("failed" if error else "completed"))
             self.workspace._parts.keep_head(self.workspace.head())
 
