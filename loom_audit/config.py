@@ -2,11 +2,15 @@
 
 import hashlib
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from platformdirs import user_data_path, user_state_path
+from platformdirs import user_config_path, user_data_path, user_state_path
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.settings import ToolSettings, tool_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +19,13 @@ class Settings:
 
     `home` is the data folder (database, large blobs, locks, change indexes), `heads` the folder
     of tree heads, which is elsewhere so that who replaces the store does not replace them too.
+    `configuration` is the folder of `approvals.toml` and `tools.toml`.
     """
 
     url: str
     home: Path
     heads: Path
+    configuration: Path
 
 
 def read_settings(url: str | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -31,12 +37,30 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
     named_home = given.get("LOOM_AUDIT_HOME")
     home = Path(named_home).expanduser() if named_home else user_data_path("loom-audit")
     heads = home / "heads" if named_home else user_state_path("loom-audit") / "heads"
+    configuration = home / "config" if named_home else user_config_path("loom-audit")
     url = url or given.get("LOOM_AUDIT_STORE") or f"sqlite:///{home / 'audit.db'}"
     if "://" not in url:
         url = f"sqlite:///{Path(url).expanduser().absolute()}"
     # One folder a store: a log that is missing from it must not be looked for in another.
     name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return Settings(url, _folder(url, home), heads / name)
+    return Settings(url, _folder(url, home), heads / name, configuration)
+
+
+def read_tool_settings(settings: Settings) -> ToolSettings:
+    """`tools.toml` of the configuration folder; InvalidArguments when it is malformed."""
+    return tool_settings(read_table(settings.configuration / "tools.toml"))
+
+
+def read_table(path: Path) -> Mapping[str, object]:
+    """A TOML file's content, empty when there is none. InvalidArguments when it is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidArguments(
+            f"{path} cannot be read: {error}", hint="Correct the file, or remove it."
+        ) from error
 
 
 def _folder(url: str, home: Path) -> Path:

@@ -7,7 +7,15 @@ after `kill -9` and after power loss. Doubles in `testing.py` pass the same cont
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import Evidence, NotedBlob, StoredEvent, StoredPart
 from loom_audit.ports.log import CallFilter, Clock, EventFilter, EventLog, Projections
-from loom_audit.ports.processes import Command, Completed, Lock, Progress, Report, Runner
+from loom_audit.ports.processes import (
+    Command,
+    Completed,
+    Confinement,
+    Lock,
+    Progress,
+    Report,
+    Runner,
+)
 from loom_audit.ports.workspace import (
     ChangeIndex,
     Displaced,
@@ -24,6 +32,7 @@ __all__ = [
     "Clock",
     "Command",
     "Completed",
+    "Confinement",
     "Displaced",
     "EventFilter",
     "EventLog",

@@ -5,6 +5,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+Confinement = Literal["required", "preferred", "off"]
+"""Run it confined or not at all; confined where this machine can; not confined."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:

@@ -69,7 +69,9 @@ class Machine(RuleBasedStateMachine):
 
     def open(self) -> None:
         home = self.folder / "home"
-        chosen = Settings(f"sqlite:///{home / 'audit.db'}", home, self.folder / "heads")
+        chosen = Settings(
+            f"sqlite:///{home / 'audit.db'}", home, self.folder / "heads", home / "config"
+        )
         self.store = AuditStore(open_parts(settings=chosen))
         self.workspace = self.store.attach(self.root)
         self.session: Session = self.workspace.session("machine")

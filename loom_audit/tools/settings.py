@@ -1,0 +1,60 @@
+"""What a person has set for the tools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.ports import Confinement
+
+CONFINEMENTS: tuple[Confinement, ...] = ("required", "preferred", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """The keys of `tools.toml`; nothing set is the careful choice.
+
+    `confinement` replaces every tool's own when given; `readable` are further paths a confined
+    command may read. `network` gives confined commands the network. `allowed_hosts` are fetched
+    from without asking and `private_hosts` may have addresses that are not public (`*.` in
+    front for all below a name). `proxy_url` is where `loom-audit proxy` listens.
+    """
+
+    confinement: Confinement | None = None
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    private_hosts: tuple[str, ...] = ()
+    proxy_url: str = ""
+
+
+def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolSettings:
+    """The settings of a parsed file. InvalidArguments names the key and what it must be."""
+    known = {field.name for field in fields(ToolSettings)}
+    for key, value in table.items():
+        if key not in known:
+            raise _invalid(source, key, f"is not known; known are {', '.join(sorted(known))}")
+        if key == "confinement" and value not in CONFINEMENTS:
+            raise _invalid(source, key, f"must be one of {', '.join(CONFINEMENTS)}")
+        if key == "network" and not isinstance(value, bool):
+            raise _invalid(source, key, "must be true or false")
+        if key == "proxy_url" and not isinstance(value, str):
+            raise _invalid(source, key, "must be a text")
+        if key in ("readable", "allowed_hosts", "private_hosts") and not _texts(value):
+            raise _invalid(source, key, "must be a list of texts")
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return ToolSettings(**values)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+def _invalid(source: str, key: str, flaw: str) -> InvalidArguments:
+    return InvalidArguments(
+        f"{source}: {key} {flaw}",
+        hint=f"Correct {source}, or remove the key.",
+        details={"key": key},
+    )

@@ -1,0 +1,48 @@
+"""Settings of the tools: a file that is read whole, or refused with the key named."""
+
+from pathlib import Path
+
+import pytest
+
+from loom_audit.config import read_settings, read_tool_settings
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.settings import ToolSettings
+
+
+def settings_of(folder: Path, text: str | None) -> ToolSettings:
+    settings = read_settings(environment={"LOOM_AUDIT_HOME": str(folder)})
+    if text is not None:
+        settings.configuration.mkdir()
+        (settings.configuration / "tools.toml").write_text(text)
+    return read_tool_settings(settings)
+
+
+def test_without_a_file_nothing_is_allowed(tmp_path: Path) -> None:
+    assert settings_of(tmp_path, None) == ToolSettings()
+
+
+def test_what_the_file_says_is_taken(tmp_path: Path) -> None:
+    found = settings_of(
+        tmp_path, 'confinement = "required"\nnetwork = true\nallowed_hosts = ["*.example.org"]\n'
+    )
+    assert found == ToolSettings("required", True, allowed_hosts=("*.example.org",))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('confinement = "none"', "confinement"),
+        ("network = 1", "network"),
+        ('readable = "/opt"', "readable"),
+        ("allowed_hosts = [1]", "allowed_hosts"),
+        ("proxy_url = []", "proxy_url"),
+        ("allow = []", "allow"),
+        ("network = ", "tools.toml"),
+        ("\xff", "tools.toml"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        settings_of(tmp_path, text)
+    assert named in caught.value.message
+    assert caught.value.hint
