@@ -11,12 +11,13 @@ from loom_audit.disk.heads import append_head, kept_logs, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.roots import check_root, check_target
+from loom_audit.disk.vanished import vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, Scope
-from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner
+from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import open_runner
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
@@ -91,18 +92,20 @@ class Store:
         return self.attachment(id)
 
     def attachment(self, id: str) -> Attachment:
-        """The directory of a log with everything that belongs to it. INVALID_PATH when gone."""
+        """The directory of a log with everything that belongs to it.
+
+        One that is gone answers every look at it with NO_WORKSPACE.
+        """
         entry = self.find(id)
-        if not Path(entry.root).is_dir():
-            raise InvalidPath(
-                f"the workspace {entry.root} is gone",
-                hint="What was recorded is still there: `loom-audit replay POINT --to DIR`.",
-            )
+        if Path(entry.root).is_dir():
+            workspace: Workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
+        else:
+            workspace = vanished_workspace(entry.root)
         return Attachment(
             log=self.log(id),
             blobs=self.blobs,
             projections=self.projections(id),
-            workspace=DiskWorkspace(entry.root, exclude=(str(self.settings.home),)),
+            workspace=workspace,
             index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
             lock=self.lock,
             clock=SystemClock(),

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from loom_audit.errors import AuditError
-
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -23,7 +21,7 @@ MEANINGS: Mapping[int, str] = {
     UNREADABLE: "not found, or cannot be read or written",
     CONFLICT: "somebody else changed it first, or a choice is needed; nothing was written",
     CORRUPT: "stored bytes do not match their hash",
-    OUR_FAILURE: "loom-audit itself failed; the command may not have run",
+    OUR_FAILURE: "loom-audit itself failed, also for wrong usage; the command may not have run",
     INTERRUPTED: "interrupted from the keyboard",
 }
 
@@ -43,9 +41,9 @@ _BY_ERROR: Mapping[str, int] = {
 }
 
 
-def exit_code(error: AuditError) -> int:
-    """The exit code an error ends the program with; those not named here give 1."""
-    return _BY_ERROR.get(error.code, FAILED)
+def exit_code(code: str) -> int:
+    """The exit code that an error's code ends the program with; those not named here give 1."""
+    return _BY_ERROR.get(code, FAILED)
 
 
 def table(codes: Mapping[int, str]) -> str:

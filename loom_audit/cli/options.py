@@ -127,7 +127,8 @@ def command(
     every exit code of an error of ours; `passes_on` leaves options after the first argument
     to the command that is named there.
     """
-    shown = dict.fromkeys(exits.ALWAYS, "") | dict(codes or {})
+    always = exits.ALWAYS if failure is None else (exits.OK,)
+    shown = dict.fromkeys(always, "") | dict(codes or {})
 
     def register(body: Body) -> Body:
         own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
@@ -188,7 +189,7 @@ def carry_out(
     except (typer.Exit, typer.Abort):
         raise
     except AuditError as error:
-        code = exits.exit_code(error) if failure is None else failure
+        code = exits.exit_code(error.code) if failure is None else failure
         _report(output, error)
     except BrokenPipeError:
         code = _leave_quietly(output)

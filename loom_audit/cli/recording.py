@@ -58,7 +58,12 @@ def add(app: typer.Typer) -> None:
             """loom-audit call write_file '{"path": "a.txt", "content": "hello"}'""",
             'echo \'{"command": "ls"}\' | loom-audit call shell_execute -',
         ),
-        codes={exits.FAILED: "the tool failed or was denied", exits.UNAVAILABLE: ""},
+        codes={
+            exits.FAILED: "the tool failed or was denied",
+            exits.UNAVAILABLE: "",
+            exits.CONFLICT: "",
+            exits.CORRUPT: "",
+        },
     )(call)
     command(
         app,
@@ -173,9 +178,11 @@ def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> i
         opened.finish("error", _result(opened, error=error))
         at.output.error(error)
         return int(error.details.get("exit_code", exits.OUR_FAILURE))
+    except AuditError as error:
+        opened.finish("error", _result(opened, error=error))
+        raise
     except BaseException as error:
-        shown = error if isinstance(error, AuditError) else ExecutionFailed(repr(error))
-        opened.finish("cancelled", _result(opened, error=shown))
+        opened.finish("cancelled", _result(opened, error=ExecutionFailed(repr(error))))
         raise
     status = "ok" if completed.exit_code == 0 else "error"
     event = opened.finish(status, _result(opened, completed))  # type: ignore[arg-type]
@@ -215,21 +222,26 @@ def call(
     ] = "{}",
     agent: AgentOption = COMMAND_LINE,
 ) -> int:
-    """Call one bundled tool and print its result."""
-    text = sys.stdin.buffer.read() if arguments == "-" else arguments
+    """Call one bundled tool and print its result.
+
+    Arguments that are not JSON are refused by the tool, and on record as the text they are.
+    """
+    if arguments == "-":
+        arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
     try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise InvalidArguments(
-            f"the arguments are not JSON: {error}", hint="""Write '{"path": "a.txt"}'."""
-        ) from None
+        values = json.loads(arguments)
+    except (ValueError, RecursionError) as error:
+        values = arguments
+        at.output.note(("note: ", "yellow"), f"the arguments are not JSON: {error}")
     with at.workspace() as workspace, workspace.session(agent, actor=_actor(agent)) as session:
         result = asyncio.run(session.call(tool, values))
     if at.output.json:
         at.output.record(result.to_dict())
     else:
         _print_result(at, result)
-    return exits.OK if result.success else exits.FAILED
+    if result.success:
+        return exits.OK
+    return exits.FAILED if result.error is None else exits.exit_code(result.error.code)
 
 
 def _print_result(at: Invocation, result: "ToolResult") -> None:

@@ -3,11 +3,12 @@
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
+from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import awaits_decision, recover
@@ -57,9 +58,11 @@ class Session:
 
     def __enter__(self) -> "Session":
         at = self.workspace.at
-        for one in recover(at):
-            if one.waiting:
-                raise awaits_decision(one.call)
+        # What a crash left in a workspace that is gone waits until it is back.
+        with suppress(NoWorkspace):
+            for one in recover(at):
+                if one.waiting:
+                    raise awaits_decision(one.call)
         self._closing.callback(at.lock.keep(session_lock(self.id)))
         try:
             self.recorder.note(SessionStarted(self.agent, self.title))

@@ -66,7 +66,7 @@ class AuditedWorkspace:
 
     @functools.cached_property
     def at(self) -> Attachment:
-        """The directory with its log. INVALID_PATH when the directory is gone."""
+        """The directory with its log."""
         return self._parts.attachment(self.id)
 
     @functools.cached_property

@@ -156,7 +156,7 @@ def test_paths_are_typed_relative_to_where_one_is(audited: Shell) -> None:
 def test_log_filters_and_shows_the_facts_below(audited: Shell) -> None:
     audited.call("write_file", path="b.txt", content="1\n")
     audited.call("read_file", path="b.txt")
-    audited("call", "read_file", '{"path": "nope.txt"}', code=1)
+    audited("call", "read_file", '{"path": "nope.txt"}', code=4)
     tools = [r["tool"] for r in audited.records("log", "--oldest-first")]
     assert tools == ["write_file", "read_file", "read_file"]
     assert len(audited.records("log", "--tool", "read_file")) == 2
@@ -200,11 +200,11 @@ def test_run_fails_with_125_outside_a_workspace(shell: Shell) -> None:
     assert not (shell.workspace / "made").exists()
 
 
-def test_a_failed_call_prints_why_and_exits_with_1(audited: Shell) -> None:
-    failed = audited("call", "read_file", '{"path": "/etc/passwd"}', code=1)
+def test_a_failed_call_prints_why_and_exits_by_its_error(audited: Shell) -> None:
+    failed = audited("call", "read_file", '{"path": "/etc/passwd"}', code=2)
     assert failed.errors.startswith("error: ")
     assert "Error" not in failed.text
-    (result,) = audited.records("call", "read_file", '{"path": "nope"}', code=1)
+    (result,) = audited.records("call", "read_file", '{"path": "nope"}', code=4)
     assert result["error"]["code"] == "FILE_NOT_FOUND"
     assert [r["status"] for r in audited.records("log")] == ["error", "error"]
 

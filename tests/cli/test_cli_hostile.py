@@ -31,7 +31,7 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell("run", "--title", "".join(CORPUS[:4]), "--", "true")
     shell("run", "--agent", CORPUS[1], "--", "echo", *CORPUS[:3])
     shell("call", "write_file", json.dumps({"path": "x\u202e.txt", "content": CORPUS[0] + "\n"}))
-    shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=1)
+    shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=4)
     with open_store(str(shell.home / "audit.db")) as store:
         # No command takes such a name; a store written by another program may hold one.
         recorder = Recorder(store.workspace(shell.workspace).at, session="", actor="person:ada")

@@ -305,7 +305,7 @@ def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
     assert client.get(f"{recorded.url}/calls").status_code == 200
     assert client.get(f"{recorded.url}/at/head/notes.txt").status_code == 200
     gone = client.get(f"{recorded.url}/status")
-    assert gone.status_code == 400
+    assert gone.status_code == 404
     assert "replay" in gone.text
 
 

@@ -1,0 +1,129 @@
+"""Calls that are refused: each is on record, and ends with the exit code of its error."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loom_audit.session import open_store
+from tests.cli.shells import Shell
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "a.txt"}),
+        ("write_file", {"path": "a.txt", "content": "x"}),
+        ("list_directory", {"path": "."}),
+        ("search_files", {"pattern": "one"}),
+        ("shell_execute", {"command": "true"}),
+    ],
+)
+def test_a_call_in_a_workspace_that_vanished_is_refused_on_record(
+    audited: Shell, tool: str, arguments: dict[str, str]
+) -> None:
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    (result,) = audited.records(
+        "call", tool, json.dumps(arguments), *place, code=4, cwd=audited.home
+    )
+    assert result["error"]["code"] == "NO_WORKSPACE" and result["error"]["hint"]
+    (call,) = audited.records("log", *place, cwd=audited.home)
+    assert (call["tool"], call["status"]) == (tool, "error")
+    (shown,) = audited.records("show", str(call["seq"]), *place, cwd=audited.home)
+    assert shown["arguments"] == arguments
+    assert not audited.workspace.exists()
+
+
+def test_a_command_in_a_workspace_that_vanished_is_refused_on_record(audited: Shell) -> None:
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    refused = audited("run", *place, "--", "touch", "x", code=125, cwd=audited.home)
+    assert "hint: " in refused.errors
+    (call,) = audited.records("log", *place, cwd=audited.home)
+    assert (call["tool"], call["status"]) == ("run", "error")
+    assert not audited.workspace.exists()
+
+
+@pytest.mark.parametrize("command", ["status", "undo", "recover"])
+def test_looking_at_a_workspace_that_vanished_says_how_to_get_it_back(
+    audited: Shell, command: str
+) -> None:
+    audited.call("write_file", path="a.txt", content="x")
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    refused = audited(command, *place, code=None if command == "recover" else 4, cwd=audited.home)
+    assert refused.code in (0, 4)
+    assert refused.code == 0 or "replay" in refused.errors
+
+
+def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> None:
+    with open_store(f"sqlite:///{audited.home / 'audit.db'}") as store:
+        crashed = store.workspace(audited.workspace).session("agent")
+        crashed.__enter__()
+        crashed.recorder.begin("sh", {}, "execute", call_id="c").announce()
+        crashed._closing.close()
+    moved = audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    arguments = json.dumps({"path": "a.txt"})
+    audited("call", "read_file", arguments, *place, code=4, cwd=audited.home)
+    calls = audited.records("log", *place, cwd=audited.home)
+    assert {call["tool"]: call["status"] for call in calls} == {"sh": "open", "read_file": "error"}
+    moved.rename(audited.workspace)
+    audited("call", "read_file", arguments)
+    assert [c["status"] for c in audited.records("log") if c["tool"] == "sh"] == ["interrupted"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "", "nonsense", '{"path": "a.txt"', "[" * 100_000, '{"path": "\ud800'[:11]]
+)
+def test_arguments_that_are_not_json_are_refused_on_record(audited: Shell, text: str) -> None:
+    refused = audited("call", "read_file", text, code=2)
+    assert "not JSON" in refused.errors and "hint: " in refused.errors
+    (call,) = audited.records("log")
+    assert (call["tool"], call["status"]) == ("read_file", "error")
+    (shown,) = audited.records("show", str(call["seq"]))
+    assert shown["arguments"] == text
+
+
+def test_standard_input_that_is_no_text_is_refused_on_record(audited: Shell) -> None:
+    audited("call", "read_file", "-", stdin=b'{"path": "\xff\xfe"', code=2)
+    (call,) = audited.records("log")
+    (shown,) = audited.records("show", str(call["seq"]))
+    assert shown["arguments"] == '{"path": "\\xff\\xfe"'
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("read_file", {"path": "none"}, 4),
+        ("read_file", {"path": "../x"}, 2),
+        ("read_file", {"path": 7}, 2),
+        ("read_file", [], 2),
+        ("no_such_tool", {}, 4),
+        ("edit_file", {"path": "a.txt", "old_str": "nowhere", "new_str": ""}, None),
+        ("shell_execute", {"command": "exit 9"}, 1),
+    ],
+)
+def test_a_failed_call_exits_by_the_table_of_errors(
+    audited: Shell, tool: str, arguments: object, code: int | None
+) -> None:
+    from loom_audit.cli import exits
+
+    ran = audited("call", tool, json.dumps(arguments), "--json", code=code)
+    (result,) = ran.records
+    assert ran.code == exits.exit_code(result["error"]["code"]) != 0
+
+
+def test_the_help_of_call_has_the_codes_its_errors_end_with(shell: Shell) -> None:
+    text = shell("call", "--help").text
+    for code in (0, 1, 2, 3, 4, 5, 6):
+        assert f"\n  {code:>3}  " in text or f" {code}  " in text
+
+
+def test_wrong_usage_of_run_exits_as_its_help_says(shell: Shell, tmp_path: Path) -> None:
+    shell("run", "--no-such-option", code=125, cwd=tmp_path)
+    shell("run", "--", "true", code=125, cwd=tmp_path)
+    shell("run", code=125, cwd=tmp_path)
+    assert "\n    2  " not in shell("run", "--help").text
+    assert "also for wrong usage" in " ".join(shell("run", "--help").text.split())
