@@ -1,0 +1,163 @@
+"""Batches: order, concurrency where effects allow, one failure by itself, hooks once."""
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools import batch as batch_module
+from loom_audit.tools.batch import ToolBatch
+from loom_audit.tools.messages import ToolCall
+from loom_audit.tools.tool import ToolResult
+
+EFFECTS = {"look": "read", "fetch": "network", "put": "write", "sh": "execute"}
+
+
+class Recording:
+    """Executes calls by name and keeps what ran beside what."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        self.running.append(call.id)
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        self.seen.append((call.id, tuple(sorted(self.running))))
+        self.running.remove(call.id)
+        if call.arguments == "raise":
+            raise ValueError("boom")
+        if isinstance(call.arguments, Exception):
+            return ToolResult.failure(call.arguments)  # type: ignore[arg-type]
+        return ToolResult(True, f"did {call.id}")
+
+
+def calls(*names: str, arguments: object = None) -> list[ToolCall]:
+    return [ToolCall(f"{number}", name, arguments) for number, name in enumerate(names)]
+
+
+def run(wanted, hooks=()):
+    recording = Recording()
+    batch = ToolBatch(wanted, recording, EFFECTS.get, hooks)
+    outcome = anyio.run(batch.run)
+    return batch, recording, outcome
+
+
+def test_reads_run_side_by_side_and_writes_alone_in_their_place():
+    _, recording, outcome = run(calls("look", "fetch", "look", "put", "put", "look", "look", "sh"))
+    beside = dict(recording.seen)
+    assert beside["0"] == ("0", "1", "2")
+    assert beside["3"] == ("3",) and beside["4"] == ("4",) and beside["7"] == ("7",)
+    assert "5" in beside["6"] or "6" in beside["5"]
+    order = [name for name, _ in recording.seen]
+    assert set(order[:3]) == {"0", "1", "2"} and order[3:5] == ["3", "4"] and order[7] == "7"
+    assert [result.output for result in outcome.results] == [f"did {n}" for n in range(8)]
+
+
+def test_an_unknown_tool_is_called_too_so_that_it_is_on_record():
+    _, recording, _ = run(calls("nothing"))
+    assert [name for name, _ in recording.seen] == ["0"]
+
+
+def test_one_failure_stops_none_of_the_others():
+    wanted = [*calls("look", "look"), ToolCall("2", "put", "raise"), ToolCall("3", "put", None)]
+    wanted[0] = ToolCall("0", "look", "raise")
+    batch, _, outcome = run(wanted)
+    assert [result.success for result in outcome.results] == [False, True, False, True]
+    assert outcome.messages()[0] == {
+        "role": "tool",
+        "tool_call_id": "0",
+        "content": "Error: look failed: ValueError: boom",
+    }
+    assert [*batch.status.values()] == ["done"] * 4
+
+
+def test_status_goes_from_pending_to_running_to_done():
+    seen = []
+
+    async def main():
+        async def execute(call):
+            seen.append((call.id, batch.status))
+            return ToolResult(True)
+
+        batch = ToolBatch(calls("put", "put"), execute, EFFECTS.get)
+        seen.append(("", batch.status))
+        await batch.run()
+        seen.append(("", batch.status))
+
+    anyio.run(main)
+    assert seen == [
+        ("", {"0": "pending", "1": "pending"}),
+        ("0", {"0": "running", "1": "pending"}),
+        ("1", {"0": "done", "1": "running"}),
+        ("", {"0": "done", "1": "done"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "mutated"),
+    [
+        (["look", "fetch", "nothing"], None, False),
+        (["look", "put"], None, True),
+        (["sh"], "raise", True),
+        (["put"], InvalidArguments("no"), False),
+    ],
+)
+def test_a_batch_says_whether_it_mutated(names, arguments, mutated):
+    assert run(calls(*names, arguments=arguments))[2].mutated is mutated
+
+
+class Hook:
+    def __init__(self, name, act):
+        self.name, self.act, self.ran = name, act, 0
+
+    async def __call__(self, outcome, call):
+        self.ran += 1
+        return await self.act(outcome, call)
+
+
+def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(monkeypatch):
+    monkeypatch.setattr(batch_module, "MAX_HOOK_SECONDS", 0.05)
+
+    async def count(outcome, call):
+        made = await call("look", {})
+        return f"{len(outcome.results)} calls, {made.success}"
+
+    async def fail(outcome, call):
+        raise ValueError("no")
+
+    async def hang(outcome, call):
+        await anyio.sleep_forever()
+
+    hooks = [Hook("count", count), Hook("fail", fail), Hook("hang", hang), Hook("again", count)]
+    _, _, outcome = run(calls("put", "put"), hooks)
+    assert [hook.ran for hook in hooks] == [1, 1, 1, 1]
+    assert all(result.success for result in outcome.results)
+    assert [(said.name, said.ok) for said in outcome.hooks] == [
+        ("count", True),
+        ("fail", False),
+        ("hang", False),
+        ("again", True),
+    ]
+    assert outcome.hooks[0].text == "2 calls, True"
+    assert "no" in outcome.hooks[1].text
+
+
+def test_hooks_do_not_run_after_a_batch_that_only_read():
+    async def never(outcome, call):
+        raise AssertionError
+
+    hook = Hook("never", never)
+    _, _, outcome = run(calls("look", "fetch"), [hook])
+    assert hook.ran == 0 and outcome.hooks == ()
+
+
+def test_two_calls_of_one_id_are_refused():
+    with pytest.raises(InvalidArguments, match="one id"):
+        ToolBatch([ToolCall("a", "look", {})] * 2, Recording(), EFFECTS.get)
+
+
+def test_an_empty_batch_is_done_at_once():
+    _, _, outcome = run([])
+    assert outcome.results == () and not outcome.mutated
