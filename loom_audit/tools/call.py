@@ -252,9 +252,7 @@ async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
     """
     if opened is None:
         return _off_record(outcome.result)
-    with anyio.CancelScope(shield=True):
-        result = await in_thread(partial(_record, opened, outcome), certain=True)
-    return result  # noqa: RET504 - mypy takes a scope for one that swallows errors
+    return await in_thread(partial(_record, opened, outcome), certain=True)
 
 
 def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:

@@ -7,7 +7,7 @@ abandoned: cancellation waits for its end, and tells a running command to stop.
 import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,8 +15,7 @@ from os import environ
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from loom_audit.errors import (
     AuditError,
@@ -48,50 +47,33 @@ async def in_thread(
     of anyio's threads, and one that has not begun when the caller is cancelled never runs;
     a `certain` one begins at once and whatever happens.
     """
-    stopped = stop or threading.Event()
     claim, ended = threading.Lock(), threading.Event()
-    values: list[T] = []
-    errors: list[BaseException] = []
-    done = anyio.Event()
 
-    def whole() -> None:
-        if not claim.acquire(blocking=False):
-            return
-        try:
-            values.append(step())
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's task
-            errors.append(error)
-        finally:
-            ended.set()
+    def whole() -> list[T]:
+        if claim.acquire(blocking=False):
+            try:
+                return [step()]
+            finally:
+                ended.set()
+        ended.wait()  # another thread has it
+        return []
 
-    async def child() -> None:
-        # In a task of its own, where asyncio's own cancellation of the caller's task (that of
-        # `asyncio.wait_for`), which anyio cannot shield from, does not reach it.
-        try:
-            with anyio.CancelScope(shield=certain):
-                await to_thread.run_sync(
-                    whole, abandon_on_cancel=False, limiter=CapacityLimiter(1) if certain else None
-                )
-        except BaseException:
-            # Only at the event loop's own shutdown is this task itself cancelled under a
-            # running step: blocking the loop is then the way to let it end first.
-            stopped.set()
-            if not claim.acquire(blocking=False):
-                ended.wait()
-            raise
-        finally:
-            done.set()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(child)
-        try:
-            await done.wait()
-        except BaseException:
-            stopped.set()
-            raise
-    if errors:
-        raise errors[0]
-    return values[0]
+    try:
+        with CancelScope(shield=certain):
+            [value] = await to_thread.run_sync(
+                whole, abandon_on_cancel=True, limiter=CapacityLimiter(1) if certain else None
+            )
+        return value
+    except BaseException:
+        if stop is not None:
+            stop.set()
+        if not certain and claim.acquire(blocking=False):
+            ended.set()  # it has not begun, and now it never will
+        while not ended.is_set():
+            # Again when asyncio cancels the task itself, which no scope shields from.
+            with suppress(get_cancelled_exc_class()), CancelScope(shield=True):
+                await to_thread.run_sync(whole, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +269,7 @@ class ToolContext:
             yield
         finally:
             for manager in held:
-                with anyio.CancelScope(shield=True):
-                    await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+                await in_thread(partial(manager.__exit__, None, None, None), certain=True)
 
     async def compute(
         self, *argv: str, cwd: str = "", stdin: bytes, timeout: float, limit: int

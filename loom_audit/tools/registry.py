@@ -10,8 +10,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from anyio import CancelScope
-
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
 from loom_audit.history.attachment import UNDO_TOOLS
 from loom_audit.history.recorder import Recorder
@@ -135,8 +133,7 @@ async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIter
         yield await in_thread(enter)
     finally:
         for manager in held:
-            with CancelScope(shield=True):
-                await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+            await in_thread(partial(manager.__exit__, None, None, None), certain=True)
 
 
 def installed_tools() -> list[Tool]:
