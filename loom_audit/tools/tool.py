@@ -232,7 +232,7 @@ class Tool(ABC):
         if dialect == "openai":
             return {"type": "function", "function": {**named, "parameters": parameters}}
         if dialect == "openai-flat":
-            return {"type": "function", **named, "parameters": parameters}
+            return {"type": "function", **named, "parameters": parameters, "strict": False}
         if dialect == "anthropic":
             return {**named, "input_schema": parameters}
         if dialect != "mcp":
