@@ -8,6 +8,7 @@ from typing import Any
 from loom_audit.cli.output import Piece, Style
 from loom_audit.model.display import duration_text, one_line, size_text, visible_path
 from loom_audit.model.events import (
+    ApprovalRequested,
     BaselineFinished,
     Call,
     CallDecided,
@@ -153,6 +154,8 @@ def fact_text(event: Event) -> str:
             return status
         case CallRequested(tool=tool, arguments=arguments):
             return f"{tool} {json.dumps(arguments, ensure_ascii=False, default=str)}"
+        case ApprovalRequested(tool=tool, reason=reason, number=number):
+            return f"{tool} asks, question {number}: {reason}"
         case CallDecided(tool=tool, decision=decision, by=by, reason=reason):
             return f"{tool} {decision} by {by} {reason}".strip()
         case ChangeIntended(changes=changes) | FilesChanged(changes=changes):

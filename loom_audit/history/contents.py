@@ -12,6 +12,7 @@ from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.spine import Findings
 from loom_audit.model.codec import decode_fact, read_envelope
 from loom_audit.model.events import (
+    ApprovalRequested,
     CallDecided,
     CallFinished,
     CallRequested,
@@ -28,7 +29,12 @@ from loom_audit.ports import BlobStore, Evidence, NotedBlob, StoredEvent, Stored
 
 _READ_WHOLE = 1024 * 1024
 _KEYS = ("keys", 0)
-_NOT_PROJECTED = (ChangeIntended.kind, CallDecided.kind, PathsUntracked.kind)
+_NOT_PROJECTED = (
+    ApprovalRequested.kind,
+    ChangeIntended.kind,
+    CallDecided.kind,
+    PathsUntracked.kind,
+)
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 

@@ -103,8 +103,31 @@ class CallRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A question whether a call may run, and what it was shown with.
+
+    `rule` names what asks: a rule of the policy, or "" for the tool itself; `preview` is what
+    would change, `state` the hash that the answer is bound to; `number` counts from 1 when the
+    same call is asked about again. It is answered by the next `call.decided` of its call.
+    """
+
+    kind: ClassVar[str] = "approval.requested"
+    call_id: str
+    tool: str
+    arguments: Any
+    reason: str
+    rule: str = ""
+    preview: str = ""
+    state: str = ""
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class CallDecided:
-    """A gate's answer; `arguments` are the modified ones, or None when they were kept."""
+    """A gate's answer; `arguments` are the modified ones, or None when they were kept.
+
+    A `lasting` one holds for what is asked for the same reason later in the session.
+    """
 
     kind: ClassVar[str] = "call.decided"
     call_id: str
@@ -113,6 +136,7 @@ class CallDecided:
     by: str
     reason: str = ""
     arguments: Any = None
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +211,7 @@ Fact = (
     | SessionStarted
     | SessionEnded
     | CallRequested
+    | ApprovalRequested
     | CallDecided
     | ChangeIntended
     | FilesChanged

@@ -1,6 +1,7 @@
 """Which part of a fact stands in the envelope and which in payloads, and back.
 
     call.requested   envelope: tool call_id effect          `args`
+    approval.requested  envelope: tool call_id              `args`, `fact`
     call.decided     envelope: tool call_id status          `fact`, and `args` when modified
     change.intended  envelope: call_id reverts              `manifest` + `keys`
     files.changed    envelope: call_id reverts causes       `manifest` (with origin) + `keys`
@@ -19,6 +20,7 @@ from typing import Any
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.events import (
+    ApprovalRequested,
     BaselineFinished,
     CallDecided,
     CallFinished,
@@ -55,6 +57,7 @@ _MAX_INTEGER = 2**53
 _NAMES = ("actor", "source", "tool", "sandbox")
 _IDS = ("log", "id", "session", "parent", "call_id")
 _LISTS = ("reverts", "causes")
+_ASKED = ("reason", "rule", "preview", "state", "number")
 
 PayloadBytes = Mapping[tuple[str, int], bytes]
 
@@ -93,9 +96,15 @@ def split(fact: Fact) -> Parts:
         case CallRequested():
             names = {"tool": fact.tool, "call_id": fact.call_id, "effect": fact.effect}
             return Parts(names, args=(fact.arguments,))
+        case ApprovalRequested():
+            names = {"tool": fact.tool, "call_id": fact.call_id}
+            said = {name: getattr(fact, name) for name in _ASKED}
+            return Parts(names, said, (fact.arguments,))
         case CallDecided():
             names = {"tool": fact.tool, "call_id": fact.call_id, "status": fact.decision}
             said = {"by": fact.by, "reason": fact.reason}
+            if fact.lasting:
+                said["lasting"] = True
             return Parts(names, said, None if fact.arguments is None else (fact.arguments,))
         case ChangeIntended():
             return Parts({"call_id": fact.call_id, "reverts": fact.reverts}, manifest=fact)
@@ -247,6 +256,7 @@ def join(kind: str, record: Record, said: Mapping[str, Any] | None) -> Fact:
             by=whole.get("by", "[erased]"),
             reason=whole.get("reason", "[erased]"),
             arguments=_value(record, "args") if modified else None,
+            lasting=bool(whole.get("lasting", False)),
         )
     if kind == CallFinished.kind:
         return _join_finish(record, whole, tool)
@@ -256,6 +266,9 @@ def join(kind: str, record: Record, said: Mapping[str, Any] | None) -> Fact:
         return SessionEnded(envelope["status"])
     if said is None:
         return _unknown(kind, record)
+    if kind == ApprovalRequested.kind:
+        asked = {name: said[name] for name in _ASKED}
+        return ApprovalRequested(envelope["call_id"], tool, _value(record, "args"), **asked)
     if kind == PathsUntracked.kind:
         return PathsUntracked(tuple(Untracked(path, reason) for path, reason in said["paths"]))
     if kind in _PLAIN:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt, NotFound
 from loom_audit.model.events import (
+    ApprovalRequested,
     BaselineFinished,
     CallDecided,
     CallFinished,
@@ -86,7 +87,9 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         PathsUntracked((Untracked(odd, "unreadable"),)),
         SessionStarted("agent", "title", "parent"),
         CallRequested("c1", "write_file", {"path": odd, "n": [1, 2.5, None, True]}, "write"),
+        ApprovalRequested("c1", "write_file", {"path": odd}, "overwrites", "r#1", odd, "ab", 2),
         CallDecided("c1", "write_file", "allowed", "person:p", "looks fine", {"path": "b"}),
+        CallDecided("c1", "write_file", "denied", "person:p", lasting=True),
         ChangeIntended("c1", (FileChange(odd, None, file), link), (Move("a", "b"),), (1, 2)),
         FilesChanged((FileChange(odd, file, None),), "tool", "c1", (), (3,), ("c1", "c2")),
         CallFinished("c1", "write_file", "write", "error", {"error": {"message": "no"}}),

@@ -24,6 +24,7 @@ from loom_audit.model.codec import (
     read_envelope,
 )
 from loom_audit.model.events import (
+    ApprovalRequested,
     BaselineFinished,
     CallDecided,
     CallFinished,
@@ -165,6 +166,18 @@ facts = st.one_of(
         any_text,
         any_text,
         any_json,
+        st.booleans(),
+    ),
+    st.builds(
+        ApprovalRequested,
+        ids,
+        names,
+        any_json,
+        any_text,
+        any_text,
+        any_text,
+        any_text,
+        st.integers(1, 9),
     ),
     st.builds(ChangeIntended, ids, changes, moves, seqs),
     st.builds(
