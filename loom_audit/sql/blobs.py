@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound, StorageFailed
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
+from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
 from loom_audit.sql.statements import prepare
@@ -89,6 +89,7 @@ class SqlBlobStore:
         self._connections = connections
         self._large = LargeObjects(folder)
         self._lock = threading.RLock()
+        self._packer = compressor()
         self._staged: dict[bytes, Entry] = {}
         self._pending = 0
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
@@ -196,11 +197,11 @@ class SqlBlobStore:
             small = len(delta) <= INLINE_BYTES
             if small and len(delta) * _CLEARLY_SMALLER < len(content):
                 return _delta(digest, content, delta, against, version)
-            encoding, packed = compress(content)
+            encoding, packed = compress(content, self._packer)
             if small and len(delta) < len(packed):
                 return _delta(digest, content, delta, against, version)
         else:
-            encoding, packed = compress(content)
+            encoding, packed = compress(content, self._packer)
         if len(packed) > INLINE_BYTES:
             _, size, stored = self._large.write(iter([content]))
             return Entry(digest, size, stored, "zstd", large=True)
