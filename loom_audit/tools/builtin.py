@@ -8,11 +8,11 @@ from loom_audit.tools.approval import ApprovalGate
 from loom_audit.tools.files import (
     DeleteFile,
     EditFile,
-    ListDirectory,
     MoveFile,
     ReadFile,
     WriteFile,
 )
+from loom_audit.tools.listing import ListDirectory, ListFiles
 from loom_audit.tools.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.search import SearchFiles
 from loom_audit.tools.shell import ShellExecute
@@ -30,6 +30,7 @@ def builtin_tools() -> list[Tool]:
         DeleteFile(),
         MoveFile(),
         ListDirectory(),
+        ListFiles(),
         SearchFiles(),
         ShellExecute(),
     ]

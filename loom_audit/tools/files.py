@@ -1,12 +1,12 @@
 """The tools that read and change files: bytes in, bytes out, newlines never translated."""
 
 from base64 import b64encode
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from loom_audit.tools.context import ToolContext
-from loom_audit.tools.entries import Entry, EntryType
+from loom_audit.tools.entries import Entry
 from loom_audit.tools.text import (
     Edited,
     Part,
@@ -20,9 +20,6 @@ from loom_audit.tools.text import (
 from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 MEBIBYTE = 1024 * 1024
-MAX_ENTRIES = 5_000
-MAX_DEPTH = 10
-IGNORED = frozenset({".git", "node_modules", "__pycache__"})
 
 Path = Annotated[
     NonEmpty, Field(description="Path relative to the workspace, or absolute inside it")
@@ -267,84 +264,3 @@ class MoveFile(Tool):
         await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)
         data = {"from": args.source, "to": args.target}
         return ToolResult(True, f"Moved {args.source} to {args.target}", data)
-
-
-class ListInput(Arguments):
-    path: Annotated[str, Field(description="A directory; by default the workspace")] = "."
-    recursive: Annotated[
-        bool | None,
-        Field(
-            description="true: all entries below it, false: its own entries; "
-            "when left out, a tree of two levels"
-        ),
-    ] = None
-    include_hidden: Annotated[
-        bool | None,
-        Field(alias="includeHidden", description="Whether to list names that begin with a dot"),
-    ] = None
-
-
-class EntryOutput(BaseModel):
-    name: str
-    type: EntryType
-    size: int
-    modified: str
-
-
-class ListOutput(BaseModel):
-    path: str
-    entries: list[EntryOutput]
-    truncated: bool
-
-
-class ListDirectory(Tool):
-    name = "list_directory"
-    description = (
-        "List a directory: as a tree of two levels, or with `recursive` as entries with name, "
-        "type, size and time. Never goes into .git, node_modules or __pycache__."
-    )
-    input = ListInput
-    output = ListOutput
-    timeout_seconds = 10
-
-    async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
-        as_tree = args.recursive is None
-        depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
-        hidden = as_tree if args.include_hidden is None else args.include_hidden
-        top = (await ctx.stat(args.path)).path
-
-        def shown(entry: Entry) -> bool:
-            if entry.name == ".git" or (as_tree and entry.name in IGNORED):
-                return False
-            return hidden or not entry.name.startswith(".")
-
-        def enter(entry: Entry, level: int) -> bool:
-            return level < depth and entry.name not in IGNORED and shown(entry)
-
-        found = [*await ctx.walk(args.path, enter=enter, limit=2 * MAX_ENTRIES)]
-        entries = [entry for entry in found if shown(entry)]
-        cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
-        del entries[MAX_ENTRIES:]
-        below = len(top) + 1 if top else 0
-        named = [(entry.path[below:], entry) for entry in entries]
-        lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
-        if cut:
-            lines.append(f"[more than {len(entries)} entries: the rest is left out]")
-        data: dict[str, Any] = {
-            "path": top,
-            "entries": [entry.to_dict(name) for name, entry in named],
-            "truncated": cut,
-        }
-        return ToolResult(True, "\n".join(lines) or "[empty]", data)
-
-
-def _tree(top: str, named: list[tuple[str, Entry]]) -> list[str]:
-    lines = [f"{top.rstrip('/') or '/'}/"]
-    for name, entry in named:
-        mark = {"directory": "/", "symlink": "@", "other": "?"}.get(entry.type, "")
-        lines.append("  " * (name.count("/") + 1) + entry.name + mark)
-    return lines
-
-
-def _line(name: str, entry: Entry) -> str:
-    return f"{entry.type:<9} {entry.size:>10} {entry.modified:%Y-%m-%dT%H:%M:%SZ} {name}"

@@ -34,6 +34,7 @@ def test_the_builtin_tools_are_those_of_the_specification():
         "delete_file": ("write", 10),
         "move_file": ("write", 10),
         "list_directory": ("read", 10),
+        "list_files": ("read", 10),
         "search_files": ("read", 30),
         "shell_execute": ("execute", 60),
     }
@@ -207,7 +208,7 @@ def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatc
     ]
     monkeypatch.setattr(registry_module, "entry_points", lambda **_: points)
     registry = builtin_registry()
-    assert [tool.name for tool in registry.list()][8:] == ["echo"]
+    assert [t.name for t in registry.list()][len(builtin_tools()) :] == ["echo"]
     assert "the tools of b cannot be loaded" in caplog.text
     assert "a tool named echo is registered already" in caplog.text
 

@@ -1,0 +1,96 @@
+"""list_files: one level unless asked, at most ten down, paths of the workspace."""
+
+import os
+import shutil
+
+import pytest
+
+from loom_audit.tools import listing
+
+
+def paths(result):
+    return [item["path"] for item in result.data["files"]]
+
+
+@pytest.fixture
+def empty(bench):
+    shutil.rmtree(bench.root / "src")
+    (bench.root / "notes.txt").unlink()
+    assert not [*bench.root.iterdir()]
+    return bench
+
+
+@pytest.fixture
+def deep(empty):
+    bench = empty
+    folder = bench.root
+    for level in range(1, 13):
+        folder = folder / f"d{level}"
+        folder.mkdir()
+        (folder / "f.txt").write_text("x" * level)
+    return bench
+
+
+def test_only_the_directory_itself_is_listed_unless_asked(empty):
+    (empty.root / "Cargo.toml").write_bytes(b"x" * 512)
+    (empty.root / "src").mkdir()
+    (empty.root / "src" / "main.rs").write_bytes(b"y" * 1024)
+    result = empty.call("list_files", {})
+    assert result.data == {
+        "files": [
+            {"path": "Cargo.toml", "size": 512, "is_dir": False},
+            {"path": "src", "size": 0, "is_dir": True},
+        ],
+        "truncated": False,
+    }
+    assert paths(empty.call("list_files", {"path": "src"})) == ["src/main.rs"]
+
+
+def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep):
+    found = paths(deep.call("list_files", {"recursive": True}))
+    assert max(path.count("/") for path in found) == 9
+    assert "d1/d2/f.txt" in found
+    found = paths(deep.call("list_files", {"recursive": True, "max_depth": 2}))
+    assert found == ["d1", "d1/d2", "d1/f.txt"]
+
+
+def test_a_depth_over_ten_is_refused(empty):
+    result = empty.call("list_files", {"max_depth": 11})
+    assert result.error.code == "INVALID_ARGUMENTS"
+
+
+def test_heavy_folders_are_named_and_not_entered(empty):
+    for name in (".git", "node_modules", "__pycache__"):
+        (empty.root / name).mkdir()
+        (empty.root / name / "inside").touch()
+    found = paths(empty.call("list_files", {"recursive": True}))
+    assert "node_modules" in found and "node_modules/inside" not in found
+
+
+def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").touch()
+    (empty.root / "link").symlink_to(outside)
+    assert paths(empty.call("list_files", {"recursive": True})) == ["link"]
+    assert empty.call("list_files", {"path": "link"}).error.code == "INVALID_PATH"
+
+
+def test_many_entries_are_cut_and_said_so(empty, monkeypatch):
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 3)
+    for number in range(5):
+        (empty.root / f"f{number}").touch()
+    result = empty.call("list_files", {})
+    assert len(result.data["files"]) == 3 and result.data["truncated"]
+    assert "left out" in result.output
+
+
+def test_a_file_and_a_missing_directory_are_errors(empty):
+    (empty.root / "f").touch()
+    assert empty.call("list_files", {"path": "f"}).error.code == "INVALID_PATH"
+    assert empty.call("list_files", {"path": "no"}).error.code == "FILE_NOT_FOUND"
+
+
+def test_a_name_that_is_not_utf8_is_listed(empty):
+    (empty.root / os.fsdecode(b"caf\xe9")).touch()
+    assert len(empty.call("list_files", {}).data["files"]) == 1
