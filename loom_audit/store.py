@@ -16,7 +16,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
-from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, Scope
+from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import open_runner
 from loom_audit.sql.clock import SystemClock
@@ -72,14 +72,14 @@ class Store:
     ) -> Attachment:
         """The attachment of a directory, a new log when it has none yet.
 
-        Conflict for options other than those that the directory was first attached with.
+        Conflict for rules other than those accepted; the limit is that of the first attach.
         """
         with self.lock.hold("attach"):
             entries = self.workspaces()
             real = os.path.realpath(path)
             for entry in entries:
                 if entry.root == real:
-                    _refuse_other_options(entry, ignore, max_file_bytes)
+                    _refuse_other_rules(entry, ignore)
                     return self.attachment(entry.id)
             root = check_root(
                 path, store_dir=self.settings.home, others=[entry.root for entry in entries]
@@ -109,7 +109,6 @@ class Store:
             index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
             lock=self.lock,
             clock=SystemClock(),
-            scope=Scope(entry.ignore, entry.max_file_bytes),
             room=self.room,
             runner=self.runner,
         )
@@ -159,14 +158,7 @@ def open_store(url: str | None = None, settings: Settings | None = None) -> Stor
     return Store(chosen, open_database(chosen.url, lock=lock), lock, open_runner())
 
 
-def _refuse_other_options(
-    entry: WorkspaceEntry, ignore: str | None, max_file_bytes: int | None
-) -> None:
-    if max_file_bytes is not None and (max_file_bytes or MAX_FILE_BYTES) != entry.max_file_bytes:
-        raise Conflict(
-            f"{entry.root} is under audit with a limit of {entry.max_file_bytes} bytes a file",
-            hint="The limit is fixed at the first init.",
-        )
+def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:
     if ignore is not None and ignore != entry.ignore:
         raise Conflict(
             f"{entry.root} is under audit with other rules",

@@ -79,7 +79,9 @@ def init(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder.")] = ".",
     max_file_bytes: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Larger files are recorded by hash only."),
+        typer.Option(
+            min=0, metavar="N", help="Larger files are recorded by hash only; 0 is 256 MiB."
+        ),
     ] = None,
     ignore: Annotated[
         str | None,
@@ -90,8 +92,8 @@ def init(
 ) -> None:
     """Put a folder under audit.
 
-    Records what is in it now; doing it again changes nothing. An interrupted first recording
-    goes on where it stopped.
+    Records what is in it now; doing it again changes nothing, but for another --max-file-bytes,
+    which holds from then on. An interrupted first recording goes on where it stopped.
     """
     from loom_audit.config import read_settings
     from loom_audit.disk.roots import check_root

@@ -1,7 +1,7 @@
 """A directory tied to its log: the ports that everything in `history` works with."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditUnavailable
@@ -32,10 +32,12 @@ class Known:
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `entries` reflect the log's tree; -1 before the first load.
+    `scope` is the one that holds, None before the first look.
     """
 
     entries: dict[str, IndexEntry] = field(default_factory=dict)
     head: int = -1
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,30 @@ class Attachment:
     index: ChangeIndex
     lock: Lock
     clock: Clock
-    scope: Scope
     room: Callable[[], int]
     known: Known = field(default_factory=Known)
     runner: Runner | None = None
 
-    def exclusive(self) -> AbstractContextManager[None]:
+    @property
+    def scope(self) -> Scope:
+        """The scope that holds: what was accepted when the workspace lock was last taken.
+
+        Scopes are accepted under that lock, so what an event records was in the scope accepted
+        last before it.
+        """
+        if self.known.scope is None:
+            self.known.scope = self.projections.scope()
+        return self.known.scope
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
-        return self.lock.hold(f"workspace-{self.log.id}", timeout=60.0)
+        with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
+            accepted = self.projections.scope()
+            if accepted != self.known.scope:
+                self.known.scope = accepted
+                self.known.head = -1
+            yield
 
     @contextmanager
     def looking(self) -> Iterator[None]:

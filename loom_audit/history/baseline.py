@@ -1,10 +1,19 @@
-"""The first listing of a workspace, which everything later is compared with."""
+"""The first listing of a workspace, which everything later is compared with, and a new scope."""
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import OUTSIDE, Found, hide, remember, scan
+from loom_audit.history.capture import OUTSIDE, Found, attribute, hide, outside, remember, scan
 from loom_audit.model.display import size_text
-from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged, PathsUntracked
+from loom_audit.model.events import (
+    BaselineFinished,
+    Draft,
+    Fact,
+    FilesChanged,
+    PathsUntracked,
+    ScopeAccepted,
+    WorkspaceAttached,
+)
+from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
 LEAST_ROOM = 256 * 1024 * 1024
@@ -24,12 +33,7 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
     """
 
     def flush(found: Found) -> None:
-        if at.room() < LEAST_ROOM:
-            raise StorageFailed(
-                f"only {size_text(at.room())} are left where the store lives; the baseline stopped",
-                hint="Free space, or exclude folders in .loomignore and run"
-                " `loom-audit scope accept`; then run init again.",
-            )
+        _check_room(at)
         facts: list[Fact] = []
         if found.changes:
             facts.append(FilesChanged(tuple(found.changes), "baseline"))
@@ -48,3 +52,44 @@ def take_baseline(at: Attachment, report: Report | None = None) -> None:
         files = [state for state in tree.values() if state.kind == "file"]
         fact = BaselineFinished(len(files), sum(state.size for state in files))
         remember(at, {}, at.log.append([Draft(fact, "", OUTSIDE)]))
+
+
+def accept_scope(at: Attachment, fact: ScopeAccepted | WorkspaceAttached, *, actor: str) -> None:
+    """Put a new scope on record, together with what it lets in.
+
+    That was there before, so it must not pass for the doing of whoever looks next. StorageFailed
+    before the disk of the store is full; the old scope then holds.
+    """
+
+    def drift(found: Found) -> None:
+        drafts = [attribute(at, found.changes)] if found.changes else []
+        remember(at, found.entries, at.log.append(drafts))
+
+    def let_in(found: Found, *first: Draft) -> None:
+        _check_room(at)
+        drafts = [*first, *([outside(found.changes)] if found.changes else [])]
+        if found.untracked:
+            drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
+        entries = {**found.entries, **hide(at, found.untracked)}
+        remember(at, entries, at.log.append(drafts))
+        found.untracked.clear()
+
+    with at.exclusive():
+        accepted = Draft(fact, "", actor)
+        if not baseline_end(at):
+            at.log.append([accepted])
+            return
+        drift(scan(at, drift))
+        at.index.clear()
+        limit = getattr(fact, "max_file_bytes", at.scope.max_file_bytes)
+        at.known.scope, at.known.head = Scope(fact.ignore, limit), -1
+        let_in(scan(at, let_in), accepted)
+
+
+def _check_room(at: Attachment) -> None:
+    if at.room() < LEAST_ROOM:
+        raise StorageFailed(
+            f"only {size_text(at.room())} are left where the store lives; the listing stopped",
+            hint="Free space, or exclude folders in .loomignore and run"
+            " `loom-audit scope accept`; then do it again.",
+        )

@@ -108,6 +108,8 @@ def remember(
     if not entries and at.known.head == head:
         return
     try:
+        if at.known.head < 0:  # what the index has not followed must not be passed over
+            entries = {**catch_up(at), **entries}
         marked = {**entries, _MARK: _mark(events[-1])} if events else entries
         at.index.update(marked, head=head)
     except AuditError:

@@ -16,6 +16,7 @@ from loom_audit.model.events import (
     Draft,
     FilesChanged,
     Origin,
+    Session,
     SessionEnded,
 )
 from loom_audit.model.files import FileChange, find_moves
@@ -169,16 +170,15 @@ def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
     flush(scan(at, flush, late=True))
 
 
-def _dead_sessions(at: Attachment) -> list[str]:
+def _dead_sessions(at: Attachment) -> list[Session]:
     return [
-        session.id
-        for session in at.projections.sessions(limit=1000)
-        if session.ended is None and not at.lock.is_held(session_lock(session.id))
+        session
+        for session in at.projections.open_sessions()
+        if not at.lock.is_held(session_lock(session.id))
     ]
 
 
 def _end_sessions(at: Attachment, *, but: set[str]) -> None:
-    for id in _dead_sessions(at):
-        if id not in but:
-            actor = at.projections.session(id).actor
-            at.log.append([Draft(SessionEnded("interrupted"), id, actor, source=SOURCE)])
+    fact = SessionEnded("interrupted")
+    ended = [Draft(fact, s.id, s.actor, source=SOURCE) for s in _dead_sessions(at)]
+    at.log.append([draft for draft in ended if draft.session not in but])

@@ -15,6 +15,7 @@ from loom_audit.model.events import (
     TreeHead,
 )
 from loom_audit.model.files import FileState
+from loom_audit.model.scope import Scope
 
 
 class Clock(Protocol):
@@ -107,6 +108,14 @@ class Projections(Protocol):
 
     def session(self, id: str) -> Session:
         """NotFound when there is none."""
+        ...
+
+    def open_sessions(self) -> Sequence[Session]:
+        """Sessions that have not ended, oldest first."""
+        ...
+
+    def scope(self) -> Scope:
+        """The scope as last accepted; the usual one before the workspace is attached."""
         ...
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]: ...

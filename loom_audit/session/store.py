@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from loom_audit.history.baseline import take_baseline
+from loom_audit.history.baseline import accept_scope, take_baseline
+from loom_audit.model.events import WorkspaceAttached
+from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import Report
-from loom_audit.session.workspace import AuditedWorkspace
+from loom_audit.session.workspace import AuditedWorkspace, person
 from loom_audit.store import Store, WorkspaceEntry
 from loom_audit.store import open_store as open_parts
 
@@ -38,10 +40,18 @@ class AuditStore:
     ) -> "AuditedWorkspace":
         """Put a directory under audit and take its baseline; idempotent, resumable.
 
-        `ignore` is the text of the scope's rules, by default what `.loomignore` says now.
+        `ignore` is the text of the scope's rules, by default what `.loomignore` says now. Files
+        over `max_file_bytes` are recorded by hash; another number than before changes that from
+        here on, on record.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
         at = self.parts.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
+        rules = at.scope
+        if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (
+            rules.max_file_bytes
+        ):
+            fact = WorkspaceAttached(at.workspace.root, rules.ignore, limit)
+            accept_scope(at, fact, actor=person())
         take_baseline(at, report)
         return self.workspace(at.log.id)
 

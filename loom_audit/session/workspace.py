@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.baseline import accept_scope
 from loom_audit.history.capture import scan
 from loom_audit.history.integrity import Verification, verify
 from loom_audit.history.planner import Planner
@@ -100,19 +101,15 @@ class AuditedWorkspace:
 
     def accept_scope(self) -> str:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
-        with self.at.exclusive():
-            text = ""
-            if self.at.workspace.stamp(IGNORE_FILE) is not None:
-                text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
-            if bad := bad_lines(text):
-                raise InvalidArguments(
-                    f"{IGNORE_FILE} has a line that is no pattern: {bad[0][:100]}",
-                    hint="Correct it; what was accepted before holds until then.",
-                )
-            Recorder(self.at, session="", actor=person()).note(ScopeAccepted(text))
-            self.at.index.clear()
-        del self.at
-        self.__dict__.pop("_undo", None)
+        text = ""
+        if self.at.workspace.stamp(IGNORE_FILE) is not None:
+            text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
+        if bad := bad_lines(text):
+            raise InvalidArguments(
+                f"{IGNORE_FILE} has a line that is no pattern: {bad[0][:100]}",
+                hint="Correct it; what was accepted before holds until then.",
+            )
+        accept_scope(self.at, ScopeAccepted(text), actor=person())
         return text
 
     # --- looking --------------------------------------------------------------------------

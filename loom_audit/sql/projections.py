@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, or_, select, tuple_
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Call, Checkpoint, Event, RecordedChange, Session
 from loom_audit.model.files import FileState
+from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql import call_rows, search, tree_rows
 from loom_audit.sql.clock import from_micros
@@ -31,6 +32,7 @@ READ_CHANGES = 1000
 _REBUILT_AT_ONCE = 1000
 
 _HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log")
+_SCOPE = prepare("SELECT ignore, max_file_bytes FROM workspace WHERE log = :log")
 _ANY_CHANGE = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _ANY_OF_CALL = prepare(
     "SELECT x.seq FROM call c JOIN call_change x ON x.log = c.log AND x.requested = c.requested "
@@ -67,6 +69,19 @@ class SqlProjections:
                 f"There is no session {id}", hint="Run `loom-audit session` to list them."
             )
         return _to_session(row)
+
+    def open_sessions(self) -> Sequence[Session]:
+        """Sessions that have not ended, oldest first."""
+        wanted = select(SESSION).where(SESSION.c.log == self._number, SESSION.c.ended.is_(None))
+        with self._connections.reading() as connection:
+            rows = connection.execute(wanted.order_by(SESSION.c.started)).all()
+        return [_to_session(row) for row in rows]
+
+    def scope(self) -> Scope:
+        """The scope as last accepted; the usual one before the workspace is attached."""
+        with self._connections.reading() as connection:
+            row = _SCOPE.first(connection, log=self._number)
+        return Scope(*row) if row else Scope()
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         """The calls that match, ordered by their request."""

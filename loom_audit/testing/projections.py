@@ -15,11 +15,14 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
     RecordedChange,
+    ScopeAccepted,
     Session,
     SessionEnded,
     SessionStarted,
+    WorkspaceAttached,
 )
 from loom_audit.model.files import FileState, apply
+from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventLog
 
 _LISTED = 20
@@ -40,6 +43,18 @@ class MemoryProjections:
         if found is None:
             raise NotFound(f"There is no session {id}")
         return found
+
+    def open_sessions(self) -> Sequence[Session]:
+        return [session for session in self._sessions().values() if session.ended is None]
+
+    def scope(self) -> Scope:
+        scope = Scope()
+        for event in self._log.read():
+            if isinstance(event.fact, WorkspaceAttached):
+                scope = Scope(event.fact.ignore, event.fact.max_file_bytes)
+            elif isinstance(event.fact, ScopeAccepted):
+                scope = replace(scope, ignore=event.fact.ignore)
+        return scope
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         found = [call for call in self._calls() if _matches(call, filter, self._paths(call))]

@@ -86,13 +86,18 @@ def test_a_replay_to_a_path_with_a_nul_is_refused(audited: Shell, tmp_path: Path
     assert '"INVALID_PATH"' in refused.errors
 
 
-def test_an_init_with_another_limit_or_other_rules_is_refused(
-    audited: Shell, tmp_path: Path
-) -> None:
+def test_an_init_with_other_rules_is_refused(audited: Shell, tmp_path: Path) -> None:
     rules = tmp_path / "rules"
     rules.write_text("*.log\n")
-    for option in (("--max-file-bytes", "10"), ("--ignore", str(rules))):
-        refused = audited("init", *option, "--json", code=5)
-        assert '"CONFLICT"' in refused.errors and '"hint"' in refused.errors
-    audited("init", "--max-file-bytes", str(MAX_FILE_BYTES))
+    refused = audited("init", "--ignore", str(rules), "--json", code=5)
+    assert '"CONFLICT"' in refused.errors and '"hint"' in refused.errors
+
+
+def test_an_init_with_another_limit_changes_it_on_record(audited: Shell) -> None:
+    audited("init", "--max-file-bytes", "10")
+    assert audited.records("scope")[0]["max_file_bytes"] == 10
+    (fact, *_) = audited.records("log", "--events")
+    assert (fact["kind"], fact["actor"][:7]) == ("workspace.attached", "person:")
+    audited("init", "--max-file-bytes", "0")
+    assert audited.records("scope")[0]["max_file_bytes"] == MAX_FILE_BYTES
     audited("init")

@@ -29,6 +29,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter
 from loom_audit.sql import keyframes
 from loom_audit.sql.engine import connect
@@ -297,6 +298,25 @@ def test_a_checkpoint_marked_again_has_its_newest_point(opened: Opened) -> None:
         opened.log.append([draft(CheckpointMarked(name, point, f"note {point}"))])
     found = [(c.name, c.point, c.seq, c.note) for c in opened.projections.checkpoints()]
     assert found == [("a", 3, 3, "note 3"), ("b", 2, 2, "note 2")]
+
+
+def test_the_scope_is_the_one_accepted_last(opened: Opened) -> None:
+    assert opened.projections.scope() == Scope()
+    opened.log.append([draft(WorkspaceAttached("/w", "*.a", 7), "")])
+    assert opened.projections.scope() == Scope("*.a", 7)
+    opened.log.append([draft(ScopeAccepted("*.b"), "")])
+    assert opened.projections.scope() == Scope("*.b", 7)
+    opened.log.append([draft(WorkspaceAttached("/w", "*.b", 9), "")])
+    assert opened.projections.scope() == Scope("*.b", 9)
+    if isinstance(opened.projections, SqlProjections):
+        rebuild(opened)
+        assert opened.projections.scope() == Scope("*.b", 9)
+
+
+def test_open_sessions_are_those_not_ended_oldest_first(opened: Opened) -> None:
+    opened.log.append([started("b"), started("a"), started("c")])
+    opened.log.append([draft(SessionEnded("completed"), "a")])
+    assert [session.id for session in opened.projections.open_sessions()] == ["b", "c"]
 
 
 # --- SQL alone ----------------------------------------------------------------------------
