@@ -1,21 +1,19 @@
 """Contents in the store: staged in memory, and written with the next event's transaction."""
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sqlalchemy import Connection
 
-from loom_audit.errors import Corrupt, InvalidArguments, NotFound, StorageFailed
+from loom_audit.errors import Corrupt, InvalidArguments, NotFound
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
-from loom_audit.sql.engine import Connections, connect, driver, unavailable
+from loom_audit.sql.engine import Connections
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
 from loom_audit.sql.statements import prepare
 
@@ -48,11 +46,11 @@ _INSERT_ABSENT = prepare(
     "INSERT INTO blob (sha256, size, stored, encoding, version, large) "
     "VALUES (:sha256, :size, 0, 'absent', 0, 0) ON CONFLICT (sha256) DO NOTHING"
 )
-_ENTRY = (
+_ENTRY = prepare(
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
-    "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = ?"
+    "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
 )
-_CONTENT = "SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = ?"
+_CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,6 @@ class SqlBlobStore:
         self._pending = 0
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached_bytes = 0
-        self._reader: Any = None
-        self._pid = 0
 
     # --- the port -------------------------------------------------------------------------
 
@@ -174,13 +170,6 @@ class SqlBlobStore:
                 if self._staged.pop(entry.sha256, None) is not None:
                     self._pending -= len(entry.content or b"")
 
-    def close(self) -> None:
-        """Let go of the connection for reading. What is staged is lost."""
-        with self._lock:
-            if self._reader is not None and self._pid == os.getpid():
-                self._reader.close()
-            self._reader = None
-
     # --- storing --------------------------------------------------------------------------
 
     def _stage(self, entry: Entry) -> None:
@@ -241,7 +230,7 @@ class SqlBlobStore:
             staged = self._staged.get(digest)
             if staged is not None:
                 return staged
-            rows = self._select(_ENTRY, digest)
+            rows = self._connections.rows(_ENTRY, sha256=digest)
         if not rows or rows[0][3] == "absent":
             return None
         number, size, stored, encoding, base, version, large = rows[0]
@@ -286,28 +275,10 @@ class SqlBlobStore:
     def _bytes(self, entry: Entry) -> bytes:
         if entry.content is not None:
             return entry.content
-        with self._lock:
-            rows = self._select(_CONTENT, entry.number)
+        rows = self._connections.rows(_CONTENT, blob=entry.number)
         if not rows:
             raise Corrupt(f"the stored bytes of {entry.sha256.hex()} are gone")
         return bytes(rows[0][0])
-
-    def _select(self, sql: str, value: Any) -> list[Any]:
-        """All rows, over a connection of our own: the pool's costs more than the query."""
-        if self._pid != os.getpid():
-            self._reader, self._pid = None, os.getpid()
-        try:
-            if self._reader is None:
-                self._reader = connect(self._connections.path, "ro")
-            found: list[Any] = self._reader.execute(sql, (value,)).fetchall()
-        except driver().Error as error:
-            reader, self._reader = self._reader, None
-            with suppress(AttributeError):
-                reader.close()
-            problem = unavailable(error)
-            kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
-            raise kind(problem.message, hint=problem.hint, details=problem.details) from error
-        return found
 
     def _cached(self, digest: bytes) -> bytes | None:
         with self._lock:

@@ -138,7 +138,6 @@ class Database:
 
     def close(self) -> None:
         """Close all connections. Contents put since the last append are lost."""
-        self.blobs.close()
         self.connections.close()
 
 

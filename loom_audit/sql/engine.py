@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, Corrupt, StorageFailed
 from loom_audit.ports import Lock
+from loom_audit.sql.statements import Prepared, Row
 
 SAFE_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000
@@ -138,6 +139,13 @@ def unavailable(error: DBAPIError | Exception) -> AuditUnavailable:
     )
 
 
+def unreadable(error: DBAPIError | Exception) -> AuditError:
+    """The same for who reads: Corrupt, or StorageFailed when it may go well the next time."""
+    problem = unavailable(error)
+    kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
+    return kind(problem.message, hint=problem.hint, details=problem.details)
+
+
 class Connections:
     """The connections of one process to one store file. Safe to use from any thread.
 
@@ -153,21 +161,26 @@ class Connections:
         self._mutex = threading.RLock()
         self._pid = os.getpid()
         self._connection: Connection | None = None
+        self._glancing = threading.Lock()
         self._open_engines()
 
     def _open_engines(self) -> None:
         path = self.path  # not self: the finalizer holds the engines, and must not hold us
         self._readers = _engine(lambda: connect(path, "ro"), "BEGIN", pooled=True)
         self._writers = _engine(lambda: _connect_writer(path), "BEGIN IMMEDIATE", pooled=False)
-        self._finalizer = finalize(self, _close, self._pid, [], self._readers, self.lock)
+        self._glances: list[Any] = []
+        self._finalizer = self._finalize([])
+
+    def _finalize(self, writers: list[Connection]) -> Any:
+        return finalize(self, _close, self._pid, self._glances, self._readers, writers, self.lock)
 
     def _check_process(self) -> None:
         """SQLite's connections do not survive a fork: leave the parent's alone, open our own."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._mutex = threading.RLock()
+            self._mutex, self._glancing = threading.RLock(), threading.Lock()
             self._finalizer.detach()
-            self._left_behind = (self._connection, self._readers, self._writers)
+            self._left_behind = (self._connection, self._glances, self._readers, self._writers)
             self._connection = None
             self._open_engines()
 
@@ -179,9 +192,25 @@ class Connections:
             with self._readers.connect() as connection, connection.begin():
                 yield connection
         except (DBAPIError, driver().Error) as error:
-            problem = unavailable(error)
-            kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
-            raise kind(problem.message, hint=problem.hint, details=problem.details) from error
+            raise unreadable(error) from error
+
+    def rows(self, statement: Prepared, /, **values: Any) -> list[Row]:
+        """All rows that one statement finds now, with nothing else that must fit to them.
+
+        For the short looks between a call's writes: a transaction costs more than most of them.
+        """
+        self._check_process()
+        sql, bind = statement.on(self._readers.dialect)
+        with self._glancing:
+            try:
+                if not self._glances:
+                    self._glances.append(connect(self.path, "ro"))
+                found: list[Row] = self._glances[0].execute(sql, bind(values)).fetchall()
+            except driver().Error as error:
+                while self._glances:
+                    self._glances.pop().close()
+                raise unreadable(error) from error
+        return found
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -214,9 +243,7 @@ class Connections:
             self._connection = self._writers.connect()
             self.generation += 1
             self._finalizer.detach()
-            self._finalizer = finalize(
-                self, _close, self._pid, [self._connection], self._readers, self.lock
-            )
+            self._finalizer = self._finalize([self._connection])
         return self._connection
 
     def _drop(self) -> None:
@@ -258,17 +285,21 @@ def store_lock(lock: Lock) -> Iterator[None]:
         held.__exit__(None, None, None)
 
 
-def _close(pid: int, connections: list[Connection], readers: Engine, lock: Lock) -> None:
+def _close(
+    pid: int, glances: list[Any], readers: Engine, writers: list[Connection], lock: Lock
+) -> None:
     """Readers first: only a writer can fold the write-ahead log in, and it needs the lock.
 
     In a forked child that never used them they are the parent's, and are left alone.
     """
     if pid != os.getpid():
         return
+    while glances:
+        glances.pop().close()
     readers.dispose()
-    if connections:
+    if writers:
         with suppress(AuditError, OSError), lock.hold("store", timeout=LOCK_SECONDS):
-            for connection in connections:
+            for connection in writers:
                 with suppress(DBAPIError):
                     connection.close()
 

@@ -58,7 +58,6 @@ class SqlEvidence:
         self._mirror: Mirror | None = None
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
-        self._closing.callback(self._blobs.close)
         try:
             self._raw = self._open(connections.path)
             found = self._rows("SELECT number FROM log WHERE id = ?", log)

@@ -213,9 +213,10 @@ class SqlProjections:
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
-        with self._connections.reading() as connection:
-            self._check_point(connection, at)
-            return tree_rows.state(connection, self._number, path, at)
+        if at is not None:
+            with self._connections.reading() as connection:
+                self._check_point(connection, at)
+        return tree_rows.state(self._connections, self._number, path, at)
 
     def _check_point(self, connection: Connection, at: int | None) -> None:
         if at is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Dialect, text
 
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -33,7 +33,7 @@ class Prepared:
         """Execute it for each of the rows; no rows, no statement."""
         if not rows:
             return
-        sql, bind = self._on(connection)
+        sql, bind = self.on(connection.dialect)
         cursor = connection.connection.cursor()
         cursor.executemany(sql, [bind(row) for row in rows])
         cursor.close()
@@ -56,17 +56,18 @@ class Prepared:
         return found[0][0] if found else None
 
     def _execute(self, connection: Connection, values: Values) -> Any:
-        sql, bind = self._on(connection)
+        sql, bind = self.on(connection.dialect)
         cursor = connection.connection.cursor()
         cursor.execute(sql, bind(values))
         return cursor
 
-    def _on(self, connection: Connection) -> tuple[str, _Binder]:
-        found = self._compiled.get(connection.dialect.name)
+    def on(self, dialect: Dialect) -> tuple[str, _Binder]:
+        """Its text for a driver, and what makes a driver's parameters of values by name."""
+        found = self._compiled.get(dialect.name)
         if found is None:
-            compiled: Any = text(self._sql).compile(dialect=connection.dialect)
+            compiled: Any = text(self._sql).compile(dialect=dialect)
             found = str(compiled), _binder(compiled.positiontup)
-            self._compiled[connection.dialect.name] = found
+            self._compiled[dialect.name] = found
         return found
 
 

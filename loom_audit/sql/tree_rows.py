@@ -11,6 +11,7 @@ from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
+from loom_audit.sql.engine import Connections
 from loom_audit.sql.keyframes import Listed, unpack_listing
 from loom_audit.sql.packing import unpack_id
 from loom_audit.sql.statements import Prepared, prepare
@@ -104,11 +105,11 @@ def _named(connection: Connection, query: Prepared, numbers: Iterable[int]) -> d
     return found
 
 
-def state(connection: Connection, log: int, path: str, at: int | None) -> FileState | None:
+def state(connections: Connections, log: int, path: str, at: int | None) -> FileState | None:
     """One path after event `at`; None for the head."""
     raw = path.encode("utf-8", "surrogateescape")
-    row = _STATE.first(connection, log=log, path=raw, at=_LAST if at is None else at)
-    return None if row is None else to_state(*row)
+    rows = connections.rows(_STATE, log=log, path=raw, at=_LAST if at is None else at)
+    return to_state(*rows[0]) if rows else None
 
 
 def select_changes(log: int) -> Select[Any]:
