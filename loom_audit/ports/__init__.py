@@ -22,6 +22,7 @@ from loom_audit.ports.workspace import (
     IndexEntry,
     Replacement,
     Stamp,
+    Stamps,
     Workspace,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "Report",
     "Runner",
     "Stamp",
+    "Stamps",
     "StoredEvent",
     "StoredPart",
     "Workspace",
