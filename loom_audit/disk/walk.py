@@ -4,34 +4,69 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
 from loom_audit.disk.beneath import Beneath
 from loom_audit.disk.paths import in_our_words, join, kind_of, shown
 from loom_audit.disk.stamps import COARSE, stamp_of
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
-from loom_audit.ports import Stamp
+from loom_audit.ports import Stamp, Stamps
 
 _DIRECTORY, _FILE, _LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
 _KIND = 0o170000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_fields = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+"""A stamp's fields of a stat, in one step of C."""
+
+_CTIME = 3
+_UNREADABLE: tuple[int, ...] = ()
+_NOTHING: Mapping[str, Stamp] = {}
 _DEPTH = 64
 """How many folders are kept open at once."""
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def walk(
-    beneath: Beneath, scope: Scope, known: Mapping[str, Any], excluded: frozenset[str], path: str
-) -> Iterator[tuple[str, Stamp | str]]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a tree: of what is as `expected` nothing is said.
+
+    `visited` are the folders that were read, `missing` the expected files that were not in them.
+    """
+
+    beneath: Beneath
+    scope: Scope
+    known: Container[str]
+    excluded: frozenset[str]
+    expected: Stamps = field(default_factory=Stamps)
+    visited: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+
+
+def differences(look: Look) -> Iterator[tuple[str, Stamp | str | None]]:
+    """What is not as expected; None for what is expected and was not found."""
+    told = set()
+    for path, stamp in walk(look, ""):
+        told.add(path)
+        yield path, stamp
+    missing = look.missing
+    for folder, names in look.expected.files.items():
+        if folder not in look.visited:
+            missing += [join(folder, name) for name in names]
+    missing += [folder for folder in look.expected.directories if folder not in look.visited]
+    yield from ((path, None) for path in missing if path not in told | look.visited)
+
+
+def walk(look: Look, path: str) -> Iterator[tuple[str, Stamp | str]]:
     """What is below `path`; a directory comes before what it holds, otherwise in any order.
 
     What vanishes meanwhile is left out. StorageFailed when `path` itself cannot be read, since
     a caller would take all that is in it for gone.
     """
-    with _Folders(beneath, path) as folders:
+    with _Folders(look.beneath, path) as folders:
         while (folder := folders.next()) is not None:
             if isinstance(folder, str):
                 if folders.path == path:
@@ -43,14 +78,16 @@ def walk(
                 continue
             if folders.path != path:
                 seen = os.fstat(folder)
-                if seen.st_dev != beneath.device:
+                if seen.st_dev != look.beneath.device:
                     yield folders.path, "mount"
                     continue
-                yield folders.path, Stamp(seen.st_mode, 0, 0, 0, 0)
-            prefix = folders.path + "/" if folders.path else ""
+                stamp = Stamp(seen.st_mode, 0, 0, 0, 0)
+                if look.expected.directories.get(folders.path) != stamp:
+                    yield folders.path, stamp
+            look.visited.add(folders.path)
             with in_our_words(folders.path):
-                found, inside = _entries(beneath.device, scope, known, excluded, prefix, folder)
-            folders.enter(prefix, inside)
+                found, inside = _entries(look, folders.path, folder)
+            folders.enter(folders.path + "/" if folders.path else "", inside)
             yield from found
 
 
@@ -121,55 +158,74 @@ class _Folders:
 
 
 def _entries(
-    device: int,
-    scope: Scope,
-    known: Mapping[str, Any],
-    excluded: frozenset[str],
-    prefix: str,
-    descriptor: int,
+    look: Look, folder: str, descriptor: int
 ) -> tuple[list[tuple[str, Stamp | str]], list[str]]:
-    """What a folder holds in scope, and the names of the folders in it."""
-    found: list[tuple[str, Stamp | str]] = []
+    """What a folder holds in scope and not as expected, and the names of the folders in it."""
+    prefix = folder + "/" if folder else ""
+    differing: list[tuple[str, Stamp | str]] = []
     folders: list[str] = []
+    found: dict[str, tuple[int, ...]] = {}
+    with os.scandir(descriptor) as entries:
+        listed = [*entries]
     # Taken before any stat of this folder, so that no stamp passes for older than it is.
     now = time.time_ns()
-    recent = now - COARSE
-    new, excludes, add = tuple.__new__, scope.excludes, found.append
-    with os.scandir(descriptor) as entries:
-        for entry in entries:
-            name = entry.name
-            child = prefix + name
-            folderish = entry.is_dir(follow_symlinks=False)
-            if (folderish or child not in known) and excludes(child, directory=folderish):
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            child = prefix + entry.name
+            if look.scope.excludes(child, directory=True):
                 continue
-            if excluded and child in excluded:
-                found.append((child, "store"))
-                continue
-            if folderish:
-                folders.append(name)
-                continue
-            try:
-                seen = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                found.append((child, "unreadable"))
-                continue
-            mode, inode, on, _, _, _, size, _, _, _ = seen
-            ctime = seen.st_ctime_ns
-            kind = mode & _KIND
-            if kind not in (_FILE, _LINK):
-                if kind == _DIRECTORY:
-                    folders.append(name)
-                else:
-                    found.append((child, f"not a file: {kind_of(mode)}"))
-            elif on != device:
-                found.append((child, "mount"))
-            elif ctime >= recent:
-                found.append((child, stamp_of(seen, now)))
+            if child in look.excluded:
+                differing.append((child, "store"))
             else:
-                add((child, new(Stamp, (mode, size, seen.st_mtime_ns, ctime, inode))))
-    return found, folders
+                folders.append(entry.name)
+            continue
+        try:
+            found[entry.name] = _fields(entry.stat(follow_symlinks=False))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            found[entry.name] = _UNREADABLE
+    expected = look.expected.files.get(folder, _NOTHING)
+    if found == expected and not look.excluded and _is_settled(found, now):
+        return differing, folders
+    look.missing.extend(prefix + name for name in expected.keys() - found.keys())
+    for entry in listed:
+        fields = found.get(entry.name)
+        if fields is None:
+            continue
+        child = prefix + entry.name
+        if child not in look.known and look.scope.excludes(child, directory=False):
+            continue
+        if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
+            folders.append(entry.name)
+            continue
+        seen = _seen(look, child, entry, fields, now)
+        if seen != expected.get(entry.name):
+            differing.append((child, seen))
+    return differing, folders
+
+
+def _is_settled(found: Mapping[str, tuple[int, ...]], now: int) -> bool:
+    """Whether no ctime is so new, or so far ahead of a clock set back, that it may be racy."""
+    return max(map(itemgetter(_CTIME), found.values()), default=0) < now - COARSE
+
+
+def _seen(
+    look: Look, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
+) -> Stamp | str:
+    """The stamp of what is no folder, or why it cannot be recorded."""
+    if child in look.excluded:
+        return "store"
+    if fields == _UNREADABLE:
+        return "unreadable"
+    seen = entry.stat(follow_symlinks=False)  # the entry kept it
+    if seen.st_mode & _KIND not in (_FILE, _LINK):
+        return f"not a file: {kind_of(seen.st_mode)}"
+    if seen.st_dev != look.beneath.device:
+        return "mount"
+    if fields[_CTIME] >= now - COARSE:
+        return stamp_of(seen, now)
+    return Stamp._make(fields)
 
 
 def leftovers(beneath: Beneath, prefix: str) -> Iterator[str]:

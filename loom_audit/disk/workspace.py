@@ -3,9 +3,9 @@
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from loom_audit.disk import many, replace, system
 from loom_audit.disk import walk as walking
@@ -28,7 +28,7 @@ from loom_audit.disk.system import System
 from loom_audit.errors import InvalidPath, StorageFailed
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp
+from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
@@ -219,10 +219,16 @@ class DiskWorkspace:
         return sorted(found)
 
     def walk(
-        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+        self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        return walking.walk(self._beneath, scope, known, self._excluded, path)
+        look = walking.Look(self._beneath, scope, known, self._excluded)
+        return walking.walk(look, path)
+
+    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+        self._beneath.check()
+        look = walking.Look(self._beneath, scope, known, self._excluded, known)
+        return walking.differences(look)
 
     # --- changing -------------------------------------------------------------------------
 

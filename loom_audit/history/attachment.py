@@ -12,11 +12,11 @@ from loom_audit.ports import (
     ChangeIndex,
     Clock,
     EventLog,
-    IndexEntry,
     Lock,
     Projections,
     Runner,
     Stamp,
+    Stamps,
     Workspace,
 )
 
@@ -31,11 +31,11 @@ HIDDEN = Stamp(0, 0, 0, 0, 1)
 class Known:
     """What this process last saw of the workspace, kept between scans.
 
-    `head` is the seq up to which `entries` reflect the log's tree; -1 before the first load.
+    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
     `scope` is the one that holds, None before the first look.
     """
 
-    entries: dict[str, IndexEntry] = field(default_factory=dict)
+    stamps: Stamps = field(default_factory=Stamps)
     head: int = -1
     scope: Scope | None = None
 

@@ -9,7 +9,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, Permis
 from loom_audit.history.attachment import HIDDEN, STALE, Attachment
 from loom_audit.model.events import Draft, Event, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
-from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp
+from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp, Stamps
 
 CHUNK_BYTES = 32 * 1024 * 1024
 CHUNK_PATHS = 10_000
@@ -42,7 +42,7 @@ class Found:
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
 
-def catch_up(at: Attachment) -> dict[str, IndexEntry]:
+def catch_up(at: Attachment) -> Stamps:
     """What the index knows, made to agree with the log's tree; the workspace lock is held.
 
     A path whose content the log learned after the index did is stale: it will be hashed.
@@ -53,26 +53,31 @@ def catch_up(at: Attachment) -> dict[str, IndexEntry]:
         head = 0
         known.head = -1
     if known.head < 0:
-        known.entries = at.index.load() if head else {}
-        known.entries.pop(_MARK, None)
+        known.stamps = Stamps()
+        for path, entry in at.index.load().items() if head else ():
+            known.stamps[path] = entry.stamp
+        known.stamps.forget(_MARK)
         if not head:
             _all_stale(at)
         known.head = head
     elif head != known.head:
         for recorded in at.projections.changes(after=min(known.head, head), until=head):
-            entry = at.index.get(recorded.change.path)
-            if entry is None:
-                known.entries.pop(recorded.change.path, None)
-            else:
-                known.entries[recorded.change.path] = entry
+            _note(at, recorded.change.path, at.index.get(recorded.change.path))
         known.head = head
     for recorded in at.projections.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
         if after is None or not at.scope.includes(path, directory=after.kind == "directory"):
-            known.entries.pop(path, None)
+            known.stamps.forget(path)
         else:
-            known.entries[path] = IndexEntry(STALE, after.blob)
-    return known.entries
+            known.stamps[path] = STALE
+    return known.stamps
+
+
+def _note(at: Attachment, path: str, entry: IndexEntry | None) -> None:
+    if entry is None:
+        at.known.stamps.forget(path)
+    else:
+        at.known.stamps[path] = entry.stamp
 
 
 def _is_of_this_log(at: Attachment) -> bool:
@@ -92,7 +97,7 @@ def _mark(event: Event) -> IndexEntry:
 def _all_stale(at: Attachment) -> None:
     for path, state in at.projections.tree().items():
         if at.scope.includes(path, directory=state.kind == "directory"):
-            at.known.entries[path] = IndexEntry(STALE, state.blob)
+            at.known.stamps[path] = STALE
 
 
 def remember(
@@ -109,7 +114,9 @@ def remember(
         return
     try:
         if at.known.head < 0:  # what the index has not followed must not be passed over
-            entries = {**catch_up(at), **entries}
+            known = catch_up(at)
+            stale = (path for path in known if known.get(path) == STALE)
+            entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark(events[-1])} if events else entries
         at.index.update(marked, head=head)
     except AuditError:
@@ -117,10 +124,7 @@ def remember(
         return
     at.known.head = head
     for path, entry in entries.items():
-        if entry is None:
-            at.known.entries.pop(path, None)
-        else:
-            at.known.entries[path] = entry
+        _note(at, path, entry)
 
 
 def observe(
@@ -204,16 +208,14 @@ def scan(
     known = catch_up(at)
     doubtful: list[tuple[str, Stamp]] = []
     hidden: list[Untracked] = []
-    seen: set[str] = set()
-    for path, stamp in at.workspace.walk(at.scope, known):
+    gone: set[str] = set()
+    for path, stamp in at.workspace.differences(at.scope, known):
         if isinstance(stamp, str):
             hidden.append(Untracked(path, stamp))
-            continue
-        seen.add(path)
-        entry = known.get(path)
-        if entry is None or entry.stamp != stamp:
+        elif stamp is None:
+            gone.add(path)
+        else:
             doubtful.append((path, stamp))
-    gone = known.keys() - seen
     if hidden:
         prefixes = tuple(u.path + "/" for u in hidden)
         exact = {u.path for u in hidden}
@@ -278,9 +280,8 @@ def recorded_states(at: Attachment, doubts: int) -> Callable[[str], FileState | 
 
 def _is_news(at: Attachment, hidden: Untracked) -> bool:
     """A path that was never seen to be untracked, or that holds something that was not."""
-    entries = at.known.entries
     within = _within(at, hidden.path)
-    return not within or any(entries[path].stamp != HIDDEN for path in within)
+    return not within or any(at.known.stamps.get(path) != HIDDEN for path in within)
 
 
 def hide(at: Attachment, paths: Iterable[Untracked]) -> dict[str, IndexEntry | None]:
@@ -289,13 +290,13 @@ def hide(at: Attachment, paths: Iterable[Untracked]) -> dict[str, IndexEntry | N
     for one in paths:
         hidden[one.path] = IndexEntry(HIDDEN, None)
         for path in _within(at, one.path):
-            hidden[path] = IndexEntry(HIDDEN, at.known.entries[path].blob)
+            hidden[path] = IndexEntry(HIDDEN, None)
     return hidden
 
 
 def _within(at: Attachment, path: str) -> list[str]:
     below = path + "/"
-    return [known for known in at.known.entries if known == path or known.startswith(below)]
+    return [known for known in at.known.stamps if known == path or known.startswith(below)]
 
 
 def outside(changes: Iterable[FileChange]) -> Draft:

@@ -1,9 +1,10 @@
 """The directory an agent works in, and what was last seen of it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from stat import S_ISDIR
+from typing import BinaryIO, NamedTuple, Protocol
 
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
@@ -23,6 +24,49 @@ class Stamp(NamedTuple):
     mtime_ns: int
     ctime_ns: int
     ino: int
+
+
+class Stamps:
+    """The stamps last seen, the files' by folder so that a folder is compared in one step.
+
+    `files` maps a folder to its names, and is not to be changed from outside.
+    """
+
+    __slots__ = ("directories", "files")
+
+    def __init__(self) -> None:
+        self.files: dict[str, dict[str, Stamp]] = {}
+        self.directories: dict[str, Stamp] = {}
+
+    def __setitem__(self, path: str, stamp: Stamp) -> None:
+        folder, _, name = path.rpartition("/")
+        if S_ISDIR(stamp.mode):
+            self.directories[path] = stamp
+            self.files.get(folder, {}).pop(name, None)
+        else:
+            self.files.setdefault(folder, {})[name] = stamp
+            self.directories.pop(path, None)
+
+    def get(self, path: str) -> Stamp | None:
+        folder, _, name = path.rpartition("/")
+        return self.files.get(folder, {}).get(name) or self.directories.get(path)
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.get(path) is not None
+
+    def forget(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        self.directories.pop(path, None)
+        names = self.files.get(folder)
+        if names is not None:
+            names.pop(name, None)
+            if not names:
+                del self.files[folder]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.directories
+        for folder, names in self.files.items():
+            yield from (f"{folder}/{name}" if folder else name for name in names)
 
 
 class Displaced(Protocol):
@@ -121,14 +165,21 @@ class Workspace(Protocol):
         ...
 
     def walk(
-        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+        self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         """Every path in scope below `path`, parents before children.
 
         A str instead of a stamp is the reason why the path (and all below it) cannot be
         recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.
 
-        A file that is a key of `known` is in scope without asking.
+        A file that is in `known` is in scope without asking.
+        """
+        ...
+
+    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+        """As `walk`, but of the paths whose stamp is the known one nothing is said.
+
+        None for a known path that was not found, also when a folder above it cannot be read.
         """
         ...
 

@@ -4,15 +4,15 @@ import hashlib
 import io
 import itertools
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp
+from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
 
 _TYPES: Mapping[Kind, int] = {
     "file": stat.S_IFREG,
@@ -190,7 +190,7 @@ class MemoryWorkspace:
         return [p for p in self._nodes if p.rpartition("/")[0] == folder]
 
     def walk(
-        self, scope: Scope, known: Mapping[str, Any], path: str = ""
+        self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         for child in self._children(path):
             node = self._nodes[child]
@@ -203,6 +203,14 @@ class MemoryWorkspace:
             yield child, node.stamp
             if folder:
                 yield from self.walk(scope, known, child)
+
+    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+        gone = set(known)
+        for path, stamp in self.walk(scope, known):
+            gone.discard(path)
+            if known.get(path) != stamp:
+                yield path, stamp
+        yield from ((path, None) for path in gone)
 
     # --- changing -------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Workspace
+from loom_audit.ports import Displaced, Replacement, Stamp, Stamps, Workspace
 from loom_audit.testing import MemoryWorkspace
 
 ODD = b"caf\xe9".decode("utf-8", "surrogateescape")
@@ -322,6 +323,64 @@ def test_a_walk_has_parents_first_and_only_what_is_in_scope(
     # a folder out of scope is not entered, though a file of its name was recorded once
     assert set(walked) == {*expected, "b.log"}
     assert not list(workspace.walk(Scope(), {}, "gone"))
+
+
+def look(workspace: Workspace) -> Stamps:
+    """What a walk says, all of it settled."""
+    known = Stamps()
+    for path, stamp in workspace.walk(Scope(), {}):
+        assert isinstance(stamp, Stamp)
+        known[path] = stamp
+    return known
+
+
+def test_differences_name_what_is_not_as_it_was_and_nothing_else(
+    both: tuple[Workspace, Somebody], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, somebody = both
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 10_000_000_000)
+    for path in ("kept", "kept/deep", "emptied", "gone", "gone/deep", "was a folder"):
+        somebody.folder(path)
+    for path in ("a", "kept/a", "kept/b", "kept/deep/" + ODD, "emptied/a", "gone/deep/a", "was"):
+        somebody.write(path, b"x")
+    somebody.link("to", b"a")
+    known = look(workspace)
+    assert set(known) == {path for path, _ in workspace.walk(Scope(), {})}
+    assert [*workspace.differences(Scope(), known)] == []
+
+    somebody.write("a", b"longer")
+    somebody.write("kept/new", b"x")
+    for path in ("emptied/a", "gone/deep/a", "gone/deep", "gone", "was a folder", "was", "to"):
+        somebody.remove(path)
+    somebody.folder("was")
+    somebody.write("was a folder", b"x")
+    somebody.link("to", b"b")
+    found = [*workspace.differences(Scope(), known)]
+    assert dict(found) == {
+        **{path: workspace.stamp(path) for path in ("a", "kept/new", "was", "was a folder", "to")},
+        **dict.fromkeys(("emptied/a", "gone", "gone/deep", "gone/deep/a")),
+    }
+    assert len(found) == len(dict(found))
+
+    known = look(workspace)
+    out = dict(workspace.differences(Scope(ignore="kept/\na\n"), known))
+    assert out == dict.fromkeys(path for path in known if path.startswith("kept"))
+
+
+def test_stamps_know_each_path_as_one_kind() -> None:
+    known = Stamps()
+    file, other = Stamp(stat.S_IFREG, 1, 2, 3, 4), Stamp(stat.S_IFREG, 5, 6, 7, 8)
+    directory = Stamp(stat.S_IFDIR, 0, 0, 0, 0)
+    for path, stamp in (("a", file), ("a", directory), ("a/b", other), ("a/c", file), ("", file)):
+        known[path] = stamp
+    assert sorted(known) == ["", "a", "a/b", "a/c"]
+    assert known.get("a") == directory and known.get("a/b") == other
+    known["a"] = file
+    for path in ("a/b", "a/c", "", "never", "never/there"):
+        known.forget(path)
+    assert [*known] == ["a"] and known.get("a") == file
+    assert "a/b" not in known and "a" in known
 
 
 def test_the_store_and_other_workspaces_inside_are_neither_recorded_nor_written(

@@ -11,7 +11,7 @@ from loom_audit.disk import stamps
 from loom_audit.disk.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.model.scope import Scope
-from loom_audit.ports import Stamp
+from loom_audit.ports import Stamp, Stamps
 
 
 @pytest.fixture(params=[probe(), System()], ids=["openat2", "portable"])
@@ -63,6 +63,34 @@ def test_two_looks_at_a_fresh_file_differ_and_two_at_an_old_one_do_not(
     [settled] = {stamp for stamp in looks() if isinstance(stamp, Stamp)}
     seen = (tmp_path / "f").lstat()
     assert settled == (seen.st_mode, 1, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+
+
+def test_a_stamp_that_could_be_racy_is_told_although_it_is_the_known_one(
+    tmp_path: Path, calls: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = DiskWorkspace(str(tmp_path), calls=calls)
+    (tmp_path / "f").write_bytes(b"x")
+    written = (tmp_path / "f").lstat().st_ctime_ns
+    known = Stamps()
+
+    def differing(now: int) -> list[str]:
+        monkeypatch.setattr(time, "time_ns", lambda: now)
+        return [path for path, _ in workspace.differences(Scope(), known)]
+
+    assert differing(written + 10 * SECOND) == ["f"]
+    known["f"] = dict(workspace.walk(Scope(), {}))["f"]  # type: ignore[assignment]
+    assert differing(written + 10 * SECOND) == []
+    assert differing(written + SECOND) == []  # new, yet not racy
+    assert differing(written + 1) == ["f"]
+    assert differing(written - 10 * SECOND) == ["f"]  # the clock was set back
+
+
+def test_a_known_file_is_hidden_where_the_store_is_now(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    known = Stamps()
+    known["f"] = DiskWorkspace(str(tmp_path)).stamp("f") or Stamp(0, 0, 0, 0, 0)
+    inside = DiskWorkspace(str(tmp_path), exclude=[str(tmp_path / "f")])
+    assert [*inside.differences(Scope(), known)] == [("f", "store")]
 
 
 def test_an_edit_in_the_same_tick_with_the_same_size_and_mtime_is_seen(
