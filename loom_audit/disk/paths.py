@@ -12,6 +12,7 @@ from loom_audit.errors import (
     StorageFailed,
 )
 
+_NO_NAMES = frozenset({"", ".", ".."})
 NAME_BYTES = 255
 PATH_BYTES = 4095
 
@@ -50,8 +51,11 @@ def tidy(text: str) -> str:
     """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is no path here."""
     if "\0" in text:
         raise InvalidPath("the path holds a NUL character", hint="remove it")
+    named = text.split("/")
+    if text.isascii() and len(text) <= NAME_BYTES and _NO_NAMES.isdisjoint(named):
+        return text
     parts: list[str] = []
-    for part in text.split("/"):
+    for part in named:
         if part == "..":
             if not parts:
                 raise InvalidPath(

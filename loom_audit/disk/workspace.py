@@ -13,7 +13,6 @@ from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
 from loom_audit.disk.displaced import remove
 from loom_audit.disk.exchange import spot
 from loom_audit.disk.paths import (
-    NAME_BYTES,
     failed,
     in_our_words,
     kind_of,
@@ -32,7 +31,6 @@ from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
-_NO_NAMES = frozenset({"", ".", ".."})
 
 
 class DiskWorkspace:
@@ -83,8 +81,7 @@ class DiskWorkspace:
     def _check_writable(self, path: str) -> None:
         """InvalidPath for the root, `.git`, our own temporaries and what is excluded."""
         parts = path.split("/")
-        plain = path.isascii() and len(path) <= NAME_BYTES and "\0" not in path
-        if not (plain and _NO_NAMES.isdisjoint(parts)) and (tidy(path) != path or not path):
+        if tidy(path) != path or not path:
             raise InvalidPath(
                 f"not a path in a workspace: {shown(path) or 'its root'}",
                 details={"path": shown(path)},
@@ -188,6 +185,19 @@ class DiskWorkspace:
         finally:
             os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+        descriptor, _ = self._open(path)
+        try:
+            with in_our_words(path):
+                content = os.read(descriptor, size)
+                while 0 < len(content) < size and (
+                    part := os.read(descriptor, size - len(content))
+                ):
+                    content += part
+                return content, stamp_of(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
 
     def read_link(self, path: str) -> bytes:
         parent, name = split(path)

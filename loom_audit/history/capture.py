@@ -147,10 +147,10 @@ def observe(
         if stamp is None:
             return None, None
         try:
-            state = _state(at, path, stamp, before, keep=keep)
+            state, after = _state(at, path, stamp, before, keep=keep)
         except FileNotFound:
             continue
-        if _rests(stamp, at.workspace.stamp(path)):
+        if _rests(stamp, after):
             return state, IndexEntry(stamp, state.blob)
         if attempt == 2:
             return state, IndexEntry(STALE, state.blob)
@@ -159,35 +159,41 @@ def observe(
 
 def _rests(before: Stamp, after: Stamp | None) -> bool:
     """Whether nothing moved between two looks; a racy stamp's ctime is no evidence."""
-    return after is not None and before._replace(ctime_ns=0) == after._replace(ctime_ns=0)
+    return after is not None and before[:3] == after[:3] and before.ino == after.ino
 
 
 def _state(
     at: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
-) -> FileState:
+) -> tuple[FileState, Stamp | None]:
+    """What a path of this stamp holds, and its stamp once that was read."""
     mode = stat.S_IMODE(stamp.mode)
     if stat.S_ISDIR(stamp.mode):
-        return FileState("directory", None, mode, 0)
+        return FileState("directory", None, mode, 0), at.workspace.stamp(path)
     if stat.S_ISLNK(stamp.mode):
         target = at.workspace.read_link(path)
-        blob = at.blobs.put(target) if keep else BlobId(hashlib.sha256(target).hexdigest())
-        return FileState("symlink", blob, 0o777, len(target))
+        state = FileState("symlink", _named(at, target, None, keep), 0o777, len(target))
+        return state, at.workspace.stamp(path)
     similar = before.blob if before and before.kind == "file" else None
+    kept = keep and stamp.size <= at.scope.max_file_bytes
+    if stamp.size <= IN_MEMORY and kept == keep:
+        content, after = at.workspace.read_at_once(path, stamp.size)
+        return FileState("file", _named(at, content, similar, keep), mode, len(content)), after
     with at.workspace.open(path) as stream:
-        if keep and stamp.size <= min(IN_MEMORY, at.scope.max_file_bytes):
-            content = stream.read(stamp.size + 1)
-            if len(content) <= stamp.size:
-                blob = at.blobs.put(content, similar_to=similar)
-                return FileState("file", blob, mode, len(content))
-            stream.seek(0)  # it has grown since
-        if keep and stamp.size <= at.scope.max_file_bytes:
+        if kept:
             blob = at.blobs.put(stream, similar_to=similar)
-            return FileState("file", blob, mode, at.blobs.size(blob))
+            return FileState("file", blob, mode, at.blobs.size(blob)), at.workspace.stamp(path)
         digest, size = hashlib.sha256(), 0
         while part := stream.read(1024 * 1024):
             digest.update(part)
             size += len(part)
-    return FileState("file", BlobId(digest.hexdigest()), mode, size)
+    blob = BlobId(digest.hexdigest())
+    return FileState("file", blob, mode, size), at.workspace.stamp(path)
+
+
+def _named(at: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
+    if keep:
+        return at.blobs.put(content, similar_to=similar)
+    return BlobId(hashlib.sha256(content).hexdigest())
 
 
 def scan(

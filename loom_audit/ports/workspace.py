@@ -156,6 +156,13 @@ class Workspace(Protocol):
         """At most `limit` bytes of it."""
         ...
 
+    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+        """A file's first bytes, `size` of them, and the stamp of what was read once it was.
+
+        Of a file that has grown there is more; its stamp says so.
+        """
+        ...
+
     def read_link(self, path: str) -> bytes:
         """The bytes of a symlink's target."""
         ...

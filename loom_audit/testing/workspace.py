@@ -172,6 +172,9 @@ class MemoryWorkspace:
             raise InvalidPath(f"not a file but a directory: {path}", details={"kind": "directory"})
         return self._found(path).content[:limit]
 
+    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+        return self.read(path, size), self._found(path).stamp
+
     def read_link(self, path: str) -> bytes:
         node = self._nodes.get(path)
         if node is None:
