@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from loom_audit.cli.lines import counted
 from loom_audit.cli.options import store_file
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
@@ -189,7 +190,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
     waiting = workspace.status().interrupted
     if waiting:
-        text = f"{len(waiting)} interrupted calls"
+        text = counted(len(waiting), "interrupted call")
         checks.append(Check(name, "warning", text, "`loom-audit recover`"))
     if left := workspace.leftovers():
         shown = ", ".join(visible_path(path) for path in left[:5])
@@ -232,19 +233,18 @@ def _scope(workspace: AuditedWorkspace, name: str) -> Check:
             "`loom-audit scope accept` when it is right.",
         )
     rules = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return Check(name, "ok", f"{rules} rules in {IGNORE_FILE}, accepted")
+    return Check(name, "ok", f"{counted(rules, 'rule')} in {IGNORE_FILE}, accepted")
 
 
 def _heads(settings: Settings) -> Check:
-    if not settings.heads.exists():
-        return Check("tree heads", "ok", f"none kept yet in {settings.heads}")
-    inside = settings.home in settings.heads.parents
-    text = f"{len(list(settings.heads.glob('*.heads')))} files in {settings.heads}"
-    if inside:
+    kept = len(list(settings.heads.glob("*.heads")))
+    text = f"{counted(kept, 'file') if kept else 'none kept yet'} in {settings.heads}"
+    if settings.home in settings.heads.parents:
         return Check(
             "tree heads",
             "warning",
             f"{text}, beside the store",
-            "Who can replace the store can replace them: keep a copy elsewhere.",
+            "Who can replace the store can replace them: leave LOOM_AUDIT_HOME unset,"
+            " or keep what `loom-audit head` prints elsewhere.",
         )
     return Check("tree heads", "ok", text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from loom_audit.cli import exits
+from loom_audit.cli.lines import counted
 from loom_audit.cli.options import Invocation, command, store_file
 from loom_audit.cli.records import plain
 from loom_audit.errors import InvalidArguments, NotFound, StorageFailed
@@ -118,7 +119,7 @@ def rebuild(at: Invocation) -> None:
         if at.output.json:
             at.output.record({"workspace": workspace.id, "events": done})
         else:
-            at.output.line(f"made anew from {done} events")
+            at.output.line(f"made anew from {counted(done, 'event')}")
 
 
 def _settings(at: Invocation) -> "Settings":

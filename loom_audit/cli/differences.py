@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_audit.cli.lines import mark
+from loom_audit.cli.lines import counted, mark
 from loom_audit.cli.output import Output, Piece, Style
 from loom_audit.cli.records import change_record
 from loom_audit.errors import AuditError
@@ -92,7 +92,8 @@ def print_stat(
         counts: tuple[Piece, ...] = ((f"  +{added}", "green"), (f" -{removed}", "red"))
         output.line(mark(change), name, *counts, f"  {shown.omitted}".rstrip())
     if not output.json:
-        output.line(f"{len(changes)} paths, {total[0]} lines added, {total[1]} removed")
+        lines = counted(total[0], "line")
+        output.line(f"{counted(len(changes), 'path')}, {lines} added, {total[1]} removed")
 
 
 def _counts(text: bytes) -> tuple[int, int]:

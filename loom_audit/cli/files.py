@@ -21,6 +21,7 @@ from loom_audit.model.display import visible_bytes, visible_path
 from loom_audit.model.events import Call
 
 if TYPE_CHECKING:
+    from loom_audit.model.events import RecordedChange
     from loom_audit.model.files import FileChange, FileState
     from loom_audit.session import AuditedWorkspace
 
@@ -224,10 +225,18 @@ def history(
                 hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
             )
         for recorded in found:
+            call = _call(workspace, recorded)
             if at.output.json:
-                at.output.record(history_record(recorded))
+                at.output.record(history_record(recorded, call))
             else:
-                at.output.line(*history_line(recorded, path=inside))
+                at.output.line(*history_line(recorded, call, path=inside))
+
+
+def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:
+    """The number of the call that made a change; None while it is open, and where there is none."""
+    if recorded.call_id is None:
+        return None
+    return workspace.timeline.call_of(recorded).seq
 
 
 def status(

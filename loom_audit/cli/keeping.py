@@ -6,7 +6,7 @@ import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.files import AtOption
-from loom_audit.cli.lines import local_time
+from loom_audit.cli.lines import counted, local_time
 from loom_audit.cli.options import Invocation, command, folder, point_text
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import checkpoint_record
@@ -79,4 +79,4 @@ def replay(
         if at.output.json:
             at.output.record({"point": seq, "to": str(target), "files": files})
         else:
-            at.output.line(f"{files} files as of {seq} in {target}")
+            at.output.line(f"{counted(files, 'path')} as of {seq} in {target}")

@@ -145,7 +145,7 @@ def fact_text(event: Event) -> str:
         case WorkspaceAttached(root=root):
             return root
         case BaselineFinished(files=files, size=size):
-            return f"{files} files, {size_text(size)}"
+            return f"{counted(files, 'file')}, {size_text(size)}"
         case PathsUntracked(paths=paths):
             return ", ".join(f"{visible_path(p.path)} ({p.reason})" for p in paths[:5])
         case SessionStarted(agent=agent, title=title):
@@ -174,10 +174,12 @@ def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
     return (f"{origin}: " if origin and origin != "tool" else "") + shown + more
 
 
-def history_line(recorded: RecordedChange, *, path: bool) -> Line:
-    """One change of a path's history: its event's number, and who did it."""
+def history_line(recorded: RecordedChange, call: int | None, *, path: bool) -> Line:
+    """One change of a path's history: its event's number, who did it, in which call."""
     letter, style = mark(recorded.change)
     who = recorded.actor if recorded.origin != "outside" else "outside"
+    how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
+    how += [] if call is None else [f"call {call}"]
     return (
         (f"{recorded.seq:>6}", "bold"),
         f"  {local_time(recorded.at)}  ",
@@ -185,7 +187,7 @@ def history_line(recorded: RecordedChange, *, path: bool) -> Line:
         f" {visible_path(recorded.change.path)}" if path else "",
         (_about(recorded.change), "dim"),
         f"  {one_line(who, 40)}",
-        (f"  {recorded.origin}" if recorded.origin != who else "", "dim"),
+        (f"  {', '.join(how)}" if how else "", "dim"),
     )
 
 
@@ -203,6 +205,9 @@ def plan_lines(
     if plan.changes:
         yield ("will change:",)
         yield from _bounded(list(change_lines(plan.changes, plan.moves)), most)
+    if holds := marked(plan):
+        yield (("will hold conflict markers:", "red"),)
+        yield from ((f"  {visible_path(path)}",) for path in holds)
     if plan.already:
         yield ("already there:",)
         yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
@@ -216,6 +221,14 @@ def plan_lines(
             yield from (note_line(note) for note in notes)
     if not (plan.changes or plan.blocked):
         yield ("nothing on disk will change",)
+
+
+def marked(plan: Plan) -> list[str]:
+    """The paths that a plan writes with conflict markers in them, as was chosen."""
+    if plan.request is None or "merge" not in plan.request.choices.values():
+        return []
+    texts = {b: text for b, text in plan.contents.items() if b"\n<<<<<<< " in b"\n" + text}
+    return [c.path for c in plan.changes if c.after is not None and c.after.blob in texts]
 
 
 def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:

@@ -162,16 +162,17 @@ def _calls(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
 
 
 def _print_calls(at: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]) -> None:
-    session = None
+    shown = None
     for call in calls:
         if at.output.json:
             at.output.record(call_record(call, event_id(workspace, call.seq or call.requested)))
             continue
-        if call.session != session:
-            session = call.session
-            at.output.line((f"session {one_line(session, 80)}  {one_line(call.actor, 60)}", "dim"))
+        if (call.session, call.actor) != shown:
+            shown = (call.session, call.actor)
+            name = one_line(call.session, 80)
+            at.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         at.output.line(*call_line(call, width=at.output.width))
-    if session is None:
+    if shown is None:
         at.output.note("no calls match")
 
 

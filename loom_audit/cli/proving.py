@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_audit.cli import exits
+from loom_audit.cli.lines import counted
 from loom_audit.cli.options import Invocation, command, folder, store_file
 from loom_audit.cli.output import Style
 from loom_audit.cli.progress import progress
@@ -161,9 +162,9 @@ def _print_verification(at: Invocation, found: "Verification") -> None:
         out.line((f"{finding.grade:<11}", "red"), where, finding.message)
     checked = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in found.checked.items())
     out.line("checked    ", checked)
-    out.line("root       ", f"{found.root.hex()} over {found.size} events")
+    out.line("root       ", f"{found.root.hex()} over {counted(found.size, 'event')}")
     if found.unanchored:
-        text = f"{found.anchored} events; the {found.unanchored} after them are not vouched for"
+        text = f"{counted(found.anchored, 'event')}; {found.unanchored} later not vouched for"
         out.line("anchored   ", (text, "yellow"))
     else:
         out.line("anchored   ", f"all {found.size} events by a head kept outside the store")
@@ -197,11 +198,12 @@ def salvage(
         at.output.record({"store": str(file), **plain(done)})
     else:
         at.output.line(
-            f"{done.events} events, {done.contents} contents, {done.files} files in {target}"
+            f"{counted(done.events, 'event')}, {counted(done.contents, 'content')},"
+            f" {counted(done.files, 'file')} in {target}"
         )
         if done.notice:
             at.output.note(("note: ", "yellow"), done.notice)
         if done.failures:
-            text = f"{len(done.failures)} failures, listed in failures.txt"
+            text = f"{counted(len(done.failures), 'failure')}, listed in failures.txt"
             at.output.line((text, "red"))
     return exits.FAILED if done.failures else exits.OK

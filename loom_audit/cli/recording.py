@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_audit.cli import exits
+from loom_audit.cli.lines import counted
 from loom_audit.cli.options import Invocation, command, folder, workspace_path
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import call_record
@@ -123,7 +124,9 @@ def init(
             )
             return
         at.output.line((f"{workspace.root} is under audit", "green"))
-        at.output.line(f"{files} files, {size_text(size)}; workspace {workspace.id}, log at {head}")
+        at.output.line(
+            f"{counted(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
+        )
         at.output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
 
 
@@ -193,10 +196,10 @@ def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> i
         line = call_record(found, event.id) | {"exit_code": completed.exit_code}
         at.output.stderr.write(json.dumps(line) + "\n")
     elif opened.files_changed or opened.coverage.level != "full":
-        count = len(opened.files_changed)
+        paths = counted(len(opened.files_changed), "path")
         gap = "" if opened.coverage.level == "full" else f", coverage {opened.coverage.level}: "
         why = "; ".join(opened.coverage.reasons)
-        at.output.note((f"[loom-audit] call {event.seq}: {count} paths changed{gap}{why}", "dim"))
+        at.output.note((f"[loom-audit] call {event.seq}: {paths} changed{gap}{why}", "dim"))
     return completed.exit_code
 
 

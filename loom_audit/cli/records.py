@@ -142,7 +142,8 @@ def session_record(session: Session) -> Record:
     }
 
 
-def history_record(recorded: RecordedChange) -> Record:
+def history_record(recorded: RecordedChange, call: int | None) -> Record:
+    """A change of a path's history; `call` is the number of the call that made it."""
     return {
         "seq": recorded.seq,
         "at": time_text(recorded.at),
@@ -150,6 +151,7 @@ def history_record(recorded: RecordedChange) -> Record:
         "actor": recorded.actor,
         "origin": recorded.origin,
         "call_id": recorded.call_id,
+        "call": call,
         "causes": list(recorded.causes),
         **change_record(recorded.change),
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from loom_audit.cli import exits
-from loom_audit.cli.lines import call_line, counted, plan_lines
+from loom_audit.cli.lines import call_line, counted, marked, plan_lines
 from loom_audit.cli.looking import event_id
 from loom_audit.cli.options import (
     ChooseOption,
@@ -190,7 +190,12 @@ def _settle(
     """Show the plan, then carry it out unless it is blocked or somebody says no."""
     out = at.output
     _refuse_unknown(plan)
-    record = plan_record(plan) | {"carried_out": False, "call": None, "changed": []}
+    record = plan_record(plan) | {
+        "marked": marked(plan),
+        "carried_out": False,
+        "call": None,
+        "changed": [],
+    }
     if not out.json:
         most = None if dry_run else MOST_LINES
         out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))

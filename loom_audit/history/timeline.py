@@ -133,6 +133,10 @@ class Timeline:
             call, arguments, result, decision, self.changes_of(call), tuple(moves), tuple(events)
         )
 
+    def call_of(self, recorded: RecordedChange) -> Call:
+        """The call that a change is listed with. NotFound when it belongs to none."""
+        return self.projections.call(recorded.session, recorded.call_id or "")
+
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
         """The net effect of one call: per path its first before and its last after."""
         listed = self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,))

@@ -111,7 +111,7 @@ def test_calls_plans_and_histories_with_hostile_names_print_clean(text: str) -> 
     out.line(*lines.event_line(event))
     out.lines(lines.plan_lines(a_plan(text), {text: [1, 2]}))
     recorded = RecordedChange(1, AT, text, text, "tool", text, (), change)
-    out.line(*lines.history_line(recorded, path=True))
+    out.line(*lines.history_line(recorded, 7, path=True))
     out.line(*lines.entry_line(text, state()))
     assert not dangerous(printed(out))
 
