@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
 BOMB = gzip.compress(bytes(64 << 20))
 
 
