@@ -14,6 +14,7 @@ from typing import Any
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.events import Draft, Event, Fact
 from loom_audit.model.facts import PayloadBytes, Record, fit, join, payloads_of, said_of, split
+from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload, Salts, parse_json
 
@@ -151,9 +152,11 @@ def decode(
         ) from error
 
 
-def decode_fact(envelope: Mapping[str, Any], payloads: PayloadBytes) -> Fact:
-    """The fact alone, of an envelope that was read already. Corrupt, StorageFailed as `decode`."""
-    record = _current(Record(envelope, payloads), UPCASTERS)
+def decode_fact(
+    envelope: Mapping[str, Any], payloads: PayloadBytes, manifest: Manifest | None = None
+) -> Fact:
+    """The fact alone, of an envelope (and manifest) that was read already; errors as `decode`."""
+    record = _current(Record(envelope, payloads, manifest), UPCASTERS)
     kind = str(record.envelope.get("kind"))
     try:
         return join(kind, record, said_of(record))

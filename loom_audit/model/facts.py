@@ -38,7 +38,7 @@ from loom_audit.model.events import (
     Untracked,
     WorkspaceAttached,
 )
-from loom_audit.model.manifest import decode_manifest, encode_manifest
+from loom_audit.model.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.payloads import (
     ERASED,
     Contents,
@@ -66,11 +66,13 @@ PayloadBytes = Mapping[tuple[str, int], bytes]
 class Record:
     """A stored event before it is a fact: what upcasters turn into the next version's.
 
-    `envelope["v"]` is the version it is in.
+    `envelope["v"]` is the version it is in. `manifest` is the payload of this role where it was
+    decoded already.
     """
 
     envelope: Mapping[str, Any]
     payloads: PayloadBytes
+    manifest: Manifest | None = None
 
 
 @dataclass(slots=True)
@@ -300,10 +302,12 @@ def _join_finish(record: Record, whole: Mapping[str, Any], tool: str) -> CallFin
 
 def _join_changes(kind: str, record: Record, whole: Mapping[str, Any]) -> Fact:
     envelope = record.envelope
-    stored = record.payloads.get(("manifest", 0))
-    if stored is None:
-        return _unknown(kind, record)
-    manifest = decode_manifest(stored, record.payloads.get(("keys", 0)))
+    manifest = record.manifest
+    if manifest is None:
+        stored = record.payloads.get(("manifest", 0))
+        if stored is None:
+            return _unknown(kind, record)
+        manifest = decode_manifest(stored, record.payloads.get(("keys", 0)))
     reverts = tuple(whole.get("reverts", envelope.get("reverts", ())))
     if kind == ChangeIntended.kind:
         return ChangeIntended(envelope["call_id"], manifest.changes, manifest.moves, reverts)

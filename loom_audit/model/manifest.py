@@ -13,7 +13,7 @@ no blob store (NotFound), and is never equal to a content that is known.
 
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
@@ -31,11 +31,15 @@ _KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says; `fields` are the fact's own beside changes and moves."""
+    """What a manifest says; `fields` are the fact's own beside changes and moves.
+
+    `commitments` are those to the contents, in the order of their keys.
+    """
 
     changes: tuple[FileChange, ...]
     moves: tuple[Move, ...]
     fields: Mapping[str, Any]
+    commitments: Sequence[str]
 
 
 def encode_manifest(
@@ -66,17 +70,32 @@ def encode_manifest(
 def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
     """What was encoded; `keys` None or short means erased. ValueError when malformed."""
     body = parse_json(manifest)
-    blobs = _blobs(keys or b"")
+    rest = keys or b""
+    commitments: list[str] = []
+
+    def state(said: Sequence[Any] | None) -> FileState | None:
+        if said is None:
+            return None
+        if said[0] == "d":
+            return FileState("directory", None, said[1], 0)
+        tag, mode, size, commitment = said
+        start = KEY_BYTES * len(commitments)
+        commitments.append(commitment)
+        key = rest[start : start + KEY_BYTES]
+        if len(key) < KEY_BYTES or key == _ERASED_KEY:
+            return FileState(_KINDS[tag], BlobId(_bytes_of(commitment).hex()), mode, size)
+        return FileState(_KINDS[tag], BlobId(key[32:].hex()), mode, size)
+
     changes = tuple(
-        FileChange(
-            unwrap_text(path),
-            before and _decode_state(before, blobs),
-            after and _decode_state(after, blobs),
-        )
-        for path, before, after in body.pop("changes")
+        [
+            FileChange(
+                path if isinstance(path, str) else unwrap_text(path), state(before), state(after)
+            )
+            for path, before, after in body.pop("changes")
+        ]
     )
     moves = tuple(Move(unwrap_text(a), unwrap_text(b)) for a, b in body.pop("moves", ()))
-    return Manifest(changes, moves, body)
+    return Manifest(changes, moves, body, commitments)
 
 
 class Content(NamedTuple):
@@ -89,28 +108,31 @@ class Content(NamedTuple):
     proven: bool
 
 
-def contents_of(manifest: bytes, keys: bytes | None) -> Iterator[Content]:
+def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
     """The contents in the manifest's order, each proven when its key opens its commitment.
 
-    ValueError when malformed.
+    ValueError when there are keys for more or for fewer contents.
     """
     rest = keys or b""
     position = 0
-    for path, before, after in parse_json(manifest)["changes"]:
-        sides: tuple[tuple[Side, Any], ...] = (("before", before), ("after", after))
+    commitments = iter(manifest.commitments)
+    for change in manifest.changes:
+        sides: tuple[tuple[Side, FileState | None], ...] = (
+            ("before", change.before),
+            ("after", change.after),
+        )
         for side, state in sides:
-            if state is None or state[0] == "d":
+            if state is None or state.blob is None:
                 continue
+            commitment = next(commitments)
             key = rest[position : position + KEY_BYTES]
             position += KEY_BYTES
-            name = path if isinstance(path, str) else unwrap_text(path)
             if not key or key == _ERASED_KEY:
-                yield Content(name, side, state[2], None, False)
+                yield Content(change.path, side, state.size, None, False)
             else:
                 digest = key[32:]
-                commitment = sha256(key[:32] + b"content" + digest).digest()
-                proven = commitment == _commitment(state[3])
-                yield Content(name, side, state[2], digest, proven)
+                proven = _commitment(key[:32], digest) == commitment
+                yield Content(change.path, side, state.size, digest, proven)
     if len(rest) not in (0, position):
         raise ValueError(f"{position} bytes of keys are due, {len(rest)} are stored")
 
@@ -121,7 +143,7 @@ def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, s
     Codes: `keys.mismatch`, `keys.erased`, `keys.length`.
     """
     try:
-        for content in contents_of(manifest, keys):
+        for content in contents_of(decode_manifest(manifest, keys), keys):
             shown = f"the content of {content.path!a} {content.side} the change"
             if content.digest is None:
                 yield "keys.erased", f"{shown} was erased"
@@ -148,34 +170,16 @@ def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) 
         )
     key = salts(), bytes.fromhex(state.blob)
     keys += key
-    commitment = sha256(key[0] + b"content" + key[1]).digest()
-    text = b2a_base64(commitment, newline=False)[:43].translate(_URL_SAFE).decode("ascii")
-    return [_TAGS[state.kind], state.mode, state.size, text]
+    return [_TAGS[state.kind], state.mode, state.size, _commitment(*key)]
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-def _commitment(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=")
+def _commitment(salt: bytes, digest: bytes) -> str:
+    hashed = sha256(salt + b"content" + digest).digest()
+    return b2a_base64(hashed, newline=False)[:43].translate(_URL_SAFE).decode("ascii")
 
 
-def _blobs(keys: bytes) -> Callable[[str], BlobId]:
-    position = 0
-
-    def blob(commitment: str) -> BlobId:
-        nonlocal position
-        key = keys[position : position + KEY_BYTES]
-        position += KEY_BYTES
-        if len(key) < KEY_BYTES or key == _ERASED_KEY:
-            return BlobId(_commitment(commitment).hex())
-        return BlobId(key[32:].hex())
-
-    return blob
-
-
-def _decode_state(state: Sequence[Any], blob: Callable[[str], BlobId]) -> FileState:
-    if state[0] == "d":
-        return FileState("directory", None, state[1], 0)
-    tag, mode, size, commitment = state
-    return FileState(_KINDS[tag], blob(commitment), mode, size)
+def _bytes_of(commitment: str) -> bytes:
+    return urlsafe_b64decode(commitment + "=")

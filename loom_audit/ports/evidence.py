@@ -1,6 +1,6 @@
 """What the tables of one log hold, as it lies there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from loom_audit.model.events import Fact
@@ -44,6 +44,10 @@ class NotedBlob(NamedTuple):
     kept: bool
 
 
+Told = tuple[int, Mapping[str, Any], Fact | None]
+"""An event as its seq, its envelope, and its fact."""
+
+
 class Evidence(Protocol):
     """What the tables of one log hold, as it lies there, for verification. Read only.
 
@@ -77,18 +81,18 @@ class Evidence(Protocol):
         """Every stored node of the Merkle tree."""
         ...
 
-    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
-        """Remember contents as (SHA-256, seq, size), outside memory, for `noted`."""
+    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+        """Remember contents by SHA-256 as (seq, size), outside memory, for `noted`."""
         ...
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, once, in the order in which they are best read."""
         ...
 
-    def follow(self, seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> None:
-        """Be told of an event that was found in order, so that `differences` is quick.
+    def follow(self, events: Sequence[Told]) -> None:
+        """Be told of events that were found in order, so that `differences` is quick.
 
-        In order of seq; `fact` may be left out where no projection is made of its kind. When
+        In order of seq; a fact may be left out where no projection is made of its kind. When
         all events were told and all projections fit, they are not read a second time.
         """
         ...

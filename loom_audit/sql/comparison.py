@@ -5,7 +5,7 @@ paths and blobs are taken over from the store, so that rows can be compared as t
 number that means something else in the store shows up as a row that differs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -56,13 +56,15 @@ class Scratch:
     ) -> None:
         self._closing.close()
 
-    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
-        """Remember contents as (SHA-256, seq, size); the first of each counts."""
-        new = [item for item in contents if item[0] not in self._lately]
+    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+        """Remember contents by SHA-256 as (seq, size); the first of each counts."""
+        new = [(digest, *contents[digest]) for digest in contents.keys() - self._lately]
+        if new:
+            store = _raw(self._connection())
+            store.executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
         if len(self._lately) > _REMEMBERED:
             self._lately.clear()
-        self._lately.update(item[0] for item in new)
-        _raw(self._connection()).executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
+        self._lately |= contents.keys()
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, in the order of the store's numbers, the unknown ones first."""
@@ -77,6 +79,10 @@ class Scratch:
         StorageFailed when events do not fit together well enough to be folded.
         """
         scratch = self._connection()
+        _raw(scratch).executemany(
+            "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
+            self._store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
+        )
         done = 0
         for batch in events:
             try:
@@ -109,10 +115,6 @@ class Scratch:
         raw = _raw(scratch)
         raw.execute("CREATE TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID")
         raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
-        raw.executemany(
-            "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
-            self._store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
-        )
         raw.executemany(
             "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
             "VALUES (?, ?, 0, 0, ?, 0, 0)",

@@ -1,17 +1,19 @@
 """What a log's tables hold, row by row, for verification: nothing cached, nothing trusted."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode
-from loom_audit.model.events import Event, Fact
+from loom_audit.model.events import Event
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
+from loom_audit.ports.evidence import Told
 from loom_audit.sql.blobs import SqlBlobStore, leans_on
 from loom_audit.sql.comparison import Scratch
 from loom_audit.sql.database import Database
@@ -22,7 +24,8 @@ from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.mirror import Mirror
 from loom_audit.sql.packing import unpack, unpack_id
 
-_BATCH = 1 << TILE
+_BATCH = 64
+"""Rows at a time; more of them live long enough to make garbage collection dear."""
 _ALL = 2**62
 
 _EVENTS = (
@@ -94,7 +97,7 @@ class SqlEvidence:
         return TILE
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
-        """The rows of these events, 256 at a time."""
+        """The rows of these events, some at a time."""
         rows = self._batches(_EVENTS, self._number, after, _ALL if until is None else until)
         for batch in rows:
             yield [
@@ -105,18 +108,14 @@ class SqlEvidence:
     def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
         """Their payloads in order of seq."""
         rows = self._batches(_PARTS, self._number, after, _ALL if until is None else until)
-        for batch in rows:
-            for seq, role, n, salt, content, digest, size in batch:
-                if content is not None:
-                    content, digest = _content(content), None
-                yield StoredPart(seq, role, n, salt, content, digest, size)
+        return chain.from_iterable(map(_parts, rows))
 
     def nodes(self) -> Iterator[Node]:
         """Every stored node."""
         for level, position, hashed in self._rows(_NODES, self._number):
             yield Node(level, position, hashed)
 
-    def note(self, contents: Iterable[tuple[bytes, int, int]]) -> None:
+    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
         try:
             self._scratch.note(contents)
@@ -130,14 +129,15 @@ class SqlEvidence:
         except driver().Error as error:
             raise _failed(error) from error
 
-    def follow(self, seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> None:
-        """Compare what this event makes of the projections right away."""
+    def follow(self, events: Sequence[Told]) -> None:
+        """Compare what these events make of the projections right away."""
         # many small queries: text is decoded by SQLite's driver, where damage ends the comparison
         self._raw.text_factory = str
         try:
             if self._mirror is None:
                 self._mirror = Mirror(self._raw, self._number)
-            self._mirror.follow(seq, envelope, fact)
+            for seq, envelope, fact in events:
+                self._mirror.follow(seq, envelope, fact)
         except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
             # the comparison with a rebuild finds out what it is
             self._mirror = Mirror(self._raw, 0)
@@ -211,7 +211,7 @@ class SqlEvidence:
             yield from batch
 
     def _batches(self, sql: str, *values: Any) -> Iterator[list[Any]]:
-        """The rows, 256 at a time. StorageFailed where the database cannot give them out."""
+        """The rows, some at a time. StorageFailed where the database cannot give them out."""
         try:
             cursor = self._raw.execute(sql, values)
             while batch := cursor.fetchmany(_BATCH):
@@ -220,8 +220,8 @@ class SqlEvidence:
             raise _failed(error) from error
 
 
-def _as_it_lies(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")
+_as_it_lies = methodcaller("decode", "utf-8", "surrogateescape")
+"""Text from a column, also where it is not UTF-8."""
 
 
 def _file_size(path: str) -> int | None:
@@ -242,6 +242,15 @@ def _leaf(packed: Any) -> bytes | None:
         return unpack(packed, MAX_LEAF)
     except (Corrupt, TypeError):
         return None
+
+
+def _parts(rows: Sequence[Any]) -> Sequence[StoredPart]:
+    return [
+        StoredPart(seq, role, n, salt, None, digest, size)
+        if content is None
+        else StoredPart(seq, role, n, salt, _content(content), None, size)
+        for seq, role, n, salt, content, digest, size in rows
+    ]
 
 
 def _content(packed: Any) -> bytes:

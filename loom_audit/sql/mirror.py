@@ -49,7 +49,7 @@ _CALLS = (
     "c.changed FROM call c "
     "LEFT JOIN session s ON s.number = c.session WHERE c.log = ? ORDER BY c.requested"
 )
-_CALL_CHANGE = "SELECT own FROM call_change WHERE log = ? AND requested = ? AND seq = ?"
+_CALL_CHANGES = "SELECT seq, requested, own FROM call_change WHERE log = ? ORDER BY seq, requested"
 _SESSIONS = (
     "SELECT id, agent, actor, title, parent, started, started_at, last, ended, ended_at, status, "
     "calls, errors, files FROM session WHERE log = ?"
@@ -59,6 +59,7 @@ _WORKSPACE = (
     "FROM workspace WHERE log = ?"
 )
 _TREE = "SELECT path, mode, size, blob FROM tree_entry WHERE log = ?"
+_KEYFRAMES = "SELECT count(*) FROM keyframe WHERE log = ?"
 _KEYFRAME = "SELECT latest, listing FROM keyframe WHERE log = ? AND seq = ?"
 _CHECKPOINTS = "SELECT seq, name, point, at, note FROM checkpoint WHERE log = ?"
 _ROLLUP = "SELECT hour, tool, status, n FROM rollup WHERE log = ?"
@@ -76,7 +77,7 @@ class Mirror:
         self._good = True
         self._last = 0
         self._latest = 0
-        self._counts = {"call_change": 0, "keyframe": 0}
+        self._keyframes = 0
         self._sessions: dict[str, list[Any]] = {}
         self._changed_in: dict[str, set[int]] = {}
         self._open: dict[bytes, tuple[int, list[Any], set[int]]] = {}
@@ -87,6 +88,7 @@ class Mirror:
         self._reverts: list[tuple[int, int]] = []
         self._change_sets = self._rows(_CHANGE_SETS)
         self._changes = self._rows(_CHANGES)
+        self._call_changes = self._rows(_CALL_CHANGES)
         self._calls = self._rows(_CALLS)
         self._call: Any = None
         self._ended: dict[int, tuple[Any, ...]] = {}
@@ -138,10 +140,11 @@ class Mirror:
             self._good
             and next(self._change_sets, None) is None
             and next(self._changes, None) is None
+            and next(self._call_changes, None) is None
             and not self._ended
             and self._call is None
             and next(self._calls, None) is None
-            and all(self._count(table) == n for table, n in self._counts.items())
+            and self._same(_KEYFRAMES, [(self._keyframes,)])
             and self._same(_SESSIONS, ((id, *row) for id, row in self._sessions.items()))
             and self._same(_WORKSPACE, [] if self._workspace is None else [tuple(self._workspace)])
             and self._same(_TREE, ((path, *entry) for path, entry in self._tree.items()))
@@ -254,17 +257,18 @@ class Mirror:
         self._attribute(seq, session, fact, paths)
 
     def _attribute(self, seq: int, session: str, fact: FilesChanged, paths: set[int]) -> None:
+        named = []
         for call_id in dict.fromkeys(([fact.call_id] if fact.call_id else []) + list(fact.causes)):
             requested, row, changed = self._open.get(pack_id(call_id), (0, [None], set()))
             own = call_id == fact.call_id
             if not requested or (own and row[0] != (session or None)):
                 self._good = False
                 return
-            found = self._store.execute(_CALL_CHANGE, (self._log, requested, seq)).fetchone()
-            self._good = self._good and found == (int(own),)
-            self._counts["call_change"] += 1
+            named.append((seq, requested, int(own)))
             if own:
                 changed |= paths
+        for expected in sorted(named):
+            self._good = self._good and next(self._call_changes, None) == expected
         if fact.call_id and session:
             changed_in = self._changed_in.setdefault(session, set())
             changed_in |= paths
@@ -272,7 +276,7 @@ class Mirror:
 
     def _keyframe(self, seq: int) -> None:
         found = self._store.execute(_KEYFRAME, (self._log, seq)).fetchone()
-        self._counts["keyframe"] += 1
+        self._keyframes += 1
         if found is None or found[0] != self._latest:
             self._good = False
             return
@@ -304,11 +308,6 @@ class Mirror:
                 return False
             del left[row]
         return not left
-
-    def _count(self, table: str) -> int:
-        sql = f"SELECT count(*) FROM {table} WHERE log = ?"
-        count: int = self._store.execute(sql, (self._log,)).fetchone()[0]
-        return count
 
 
 def _columns(state: FileState | None) -> tuple[int | None, int | None, bytes | None]:
