@@ -96,6 +96,7 @@ class UnknownTool(AuditError):
 
 class ApprovalDenied(AuditError):
     code = "APPROVAL_DENIED"
+    usual_hint = "Nothing was done. Go on without it, or ask the person before trying again."
 
 
 class BlockedCommand(AuditError):

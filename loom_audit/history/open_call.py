@@ -11,6 +11,7 @@ from loom_audit.history.edits import Transform, deleted, edited, linked, moved
 from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
     FULL,
+    ApprovalRequested,
     CallDecided,
     CallFinished,
     CallRequested,
@@ -25,7 +26,7 @@ from loom_audit.model.events import (
     PathsUntracked,
     Status,
 )
-from loom_audit.model.files import FileChange, Move, find_moves
+from loom_audit.model.files import FileChange, FileState, Move, find_moves
 from loom_audit.ports import Command, Completed, IndexEntry, Runner
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class OpenCall:
 
     Every method that changes something is one whole step under the workspace lock. With
     `final` the caller says that this is the last effect: the lock is then kept until `finish`,
-    which stores what changed together with the finish in one commit.
+    which stores what changed together with the finish in one commit. `approved` are the states
+    an approval is bound to, by path: nothing else that exists may then be changed.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class OpenCall:
         self.files_changed: list[str] = []
         self.sandbox = ""
         self.finished = False
+        self.approved: dict[str, FileState | None] | None = None
         self._at = recorder.at
         self._key = (recorder.session, call_id)
         self._began: datetime = recorder.at.clock.now()
@@ -74,6 +77,10 @@ class OpenCall:
         """Put a gate's answer on record, with the next commit."""
         answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
         self._waiting.append(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
+
+    def ask(self, question: ApprovalRequested) -> Sequence[Event]:
+        """Put a question about this call on record, durably, after its request."""
+        return self._append([], last=[question])
 
     def announce(self) -> None:
         """Put the request on record now, before an effect that this call cannot see."""
@@ -211,6 +218,7 @@ class OpenCall:
             self._deferred.append(attribute(self._at, footing.drift, but=self._key))
         if not changes:
             return
+        self._check_approved(changes)
         check_recoverable(self._at, changes)
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
         events = self._append([], last=[intended])
@@ -232,11 +240,26 @@ class OpenCall:
             self._changed(change.path for change in done.changes)
         if done.later:
             self._deferred.append(outside(done.later))
+        if self.approved is not None:
+            self.approved.update((change.path, change.after) for change in done.changes)
         self.coverage = self.coverage.without(*done.reasons)
         if done.error is not None:
             self._settle(self._append([]))
             done.let_go()
             raise done.error
+
+    def _check_approved(self, changes: Sequence[FileChange]) -> None:
+        """Conflict when what would be changed is not what was shown to whoever approved it."""
+        if self.approved is None:
+            return
+        for change in changes:
+            if change.before != self.approved.get(change.path):
+                self._settle(self._append([]))
+                raise Conflict(
+                    f"{change.path} is not as it was when this call was approved",
+                    hint="Look at it and make the call again.",
+                    details={"path": change.path},
+                )
 
     def _changed(self, paths: Iterable[str]) -> None:
         listed = set(self.files_changed)

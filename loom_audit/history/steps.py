@@ -21,11 +21,15 @@ ROOT = FileState("directory", None, 0o755, 0)
 class Footing:
     """What stands at the paths a change is about, as seen under the workspace lock.
 
-    Content that is not the log's is put into the blob store and listed as drift.
+    Content that is not the log's is put into the blob store (unless not to be kept) and listed
+    as drift.
     """
 
-    def __init__(self, at: Attachment, entries: dict[str, IndexEntry | None]) -> None:
+    def __init__(
+        self, at: Attachment, entries: dict[str, IndexEntry | None], *, keep: bool = True
+    ) -> None:
         self.at = at
+        self._keep = keep
         self.entries = entries
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
@@ -54,7 +58,7 @@ class Footing:
             and entry.blob == recorded.blob
         ):
             return recorded
-        state, seen = observe(self.at, path, recorded)
+        state, seen = observe(self.at, path, recorded, keep=self._keep)
         if self.records(path, state or recorded):
             self.entries[path] = seen
             if state != recorded:

@@ -1,25 +1,41 @@
-"""The gate: says whether a call may run. The policies that ask people build on this port."""
+"""The gate: says whether a call may run. `asking` holds the one that asks people."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from loom_audit.errors import AuditError
+from loom_audit.model.files import FileState
 from loom_audit.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from loom_audit.tools.context import ToolContext
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A gate's answer, by whom and why; `arguments` replace the caller's when given."""
+    """A gate's answer, by whom and why; `arguments` replace the caller's when given.
+
+    A `lasting` one holds for the session. `recorded` says that it is on record already, and
+    `states` what it is bound to, by path. With `flaw` nobody decided: the call cannot work.
+    """
 
     decision: Literal["allowed", "denied"]
     by: str
     reason: str = ""
     arguments: dict[str, Any] | None = None
+    lasting: bool = False
+    recorded: bool = False
+    states: Mapping[str, FileState | None] | None = None
+    flaw: AuditError | None = None
 
 
 class ApprovalGate(Protocol):
     """Says whether a call may run. May wait for a person; denies when it cannot ask."""
 
-    async def decide(self, tool: Tool, args: Any, call_id: str, *, asked: str = "") -> Decision:
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
         """Decide on valid arguments; `asked` is why the tool itself wants somebody asked.
 
         An exception counts as a denial. Arguments it puts in place are validated again.
@@ -30,7 +46,9 @@ class ApprovalGate(Protocol):
 class AllowAll:
     """Lets every call run: there is no gate. Nobody is asked, and no decision is recorded."""
 
-    async def decide(self, tool: Tool, args: Any, call_id: str, *, asked: str = "") -> Decision:
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
         return Decision("allowed", "gate:allow-all")
 
 
@@ -41,7 +59,9 @@ class DenyAll:
         self._effects = effects
         self._reason = reason
 
-    async def decide(self, tool: Tool, args: Any, call_id: str, *, asked: str = "") -> Decision:
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
         if self._effects and tool.effect not in self._effects:
             return Decision("allowed", "gate:deny-all")
         return Decision("denied", "gate:deny-all", asked or self._reason)

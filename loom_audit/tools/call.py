@@ -194,30 +194,40 @@ async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
     """
     if type(gate) is AllowAll:
         return args
-    wanted: bool | str = False
-    if type(tool).requires_approval is not Tool.requires_approval:
-        wanted = await in_thread(lambda: tool.requires_approval(args, ctx))
-    asked = wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
+    asked = await _wish(tool, args, ctx)
     try:
-        answer = await gate.decide(tool, args, ctx.call_id, asked=asked)
+        answer = await gate.decide(tool, args, ctx, asked=asked)
+    except AuditUnavailable:
+        raise
     except AuditError as error:
         answer = Decision("denied", "gate", f"the gate could not decide: {error.message}")
     except Exception as error:  # noqa: BLE001 - whatever the gate's trouble, the answer is no
         _log.exception("call %s: the gate failed", ctx.call_id)
         answer = Decision("denied", "gate", f"the gate failed: {type(error).__name__}: {error}")
+    if answer.flaw is not None:
+        raise answer.flaw
     changed = None if answer.arguments is None else as_json(answer.arguments, "arguments")
-    if ctx.call is not None and (
-        asked or answer.reason or changed is not None or answer.decision != "allowed"
-    ):
-        ctx.call.decided(
-            answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
-        )
+    if ctx.call is not None:
+        if not answer.recorded and (
+            asked or answer.reason or changed is not None or answer.decision != "allowed"
+        ):
+            ctx.call.decided(
+                answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
+            )
+        ctx.call.approved = None if answer.states is None else dict(answer.states)
     if answer.decision != "allowed":
         raise ApprovalDenied(
             f"{tool.name} was denied" + (f": {answer.reason}" if answer.reason else ""),
             details={"by": answer.by},
         )
     return args if changed is None else tool.parse(changed)
+
+
+async def _wish(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    """Why the tool itself wants somebody to be asked; empty when it does not."""
+    own = tool.requires_approval
+    wanted = own if isinstance(own, bool) else await in_thread(partial(own, args, ctx))
+    return wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
 
 
 async def _announce(tool: Tool, call: OpenCall | None) -> None:

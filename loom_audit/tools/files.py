@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.entries import Entry
+from loom_audit.tools.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.text import (
     Edited,
     Part,
@@ -17,7 +18,7 @@ from loom_audit.tools.text import (
     from_base64,
     read_part,
 )
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
 MEBIBYTE = 1024 * 1024
 
@@ -103,6 +104,12 @@ class WriteInput(Arguments):
         bool, Field(alias="createDirs", description="Create missing parent directories")
     ] = True
 
+    def raw(self) -> bytes:
+        """The bytes to write. InvalidArguments."""
+        if self.encoding == "base64":
+            return from_base64(self.content)
+        return encode(self.content, "content")
+
 
 class WriteOutput(BaseModel):
     path: str
@@ -121,11 +128,11 @@ class WriteFile(Tool):
     def requires_approval(self, args: WriteInput, ctx: ToolContext) -> bool | str:
         return f"overwrites {args.path}" if ctx.exists(args.path) else False
 
+    def preview(self, args: WriteInput, ctx: ToolContext) -> Preview:
+        return preview_write(ctx, args.path, args.raw(), parents=args.create_dirs)
+
     async def execute(self, args: WriteInput, ctx: ToolContext) -> ToolResult:
-        if args.encoding == "base64":
-            content = from_base64(args.content)
-        else:
-            content = encode(args.content, "content")
+        content = args.raw()
         change = await ctx.write(args.path, content, parents=args.create_dirs, final=True)
         created = change.before is None
         verb = "Created" if created else "Wrote"
@@ -191,6 +198,10 @@ class EditFile(Tool):
     effect = "write"
     timeout_seconds = 10
 
+    def preview(self, args: EditInput, ctx: ToolContext) -> Preview:
+        steps = args.steps()
+        return preview_write(ctx, args.path, lambda old: edited(args.path, old, steps).after)
+
     async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
         steps = args.steps()
         made: list[Edited] = []
@@ -233,6 +244,9 @@ class DeleteFile(Tool):
     def requires_approval(self, args: DeleteInput, ctx: ToolContext) -> bool | str:
         return f"deletes {args.path}"
 
+    def preview(self, args: DeleteInput, ctx: ToolContext) -> Preview:
+        return preview_delete(ctx, args.path, recursive=args.recursive)
+
     async def execute(self, args: DeleteInput, ctx: ToolContext) -> ToolResult:
         deleted = await ctx.delete(args.path, recursive=args.recursive, final=True)
         return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
@@ -259,6 +273,9 @@ class MoveFile(Tool):
 
     def requires_approval(self, args: MoveInput, ctx: ToolContext) -> bool | str:
         return f"overwrites {args.target}" if args.overwrite and ctx.exists(args.target) else False
+
+    def preview(self, args: MoveInput, ctx: ToolContext) -> Preview:
+        return preview_move(ctx, args.source, args.target, overwrite=args.overwrite)
 
     async def execute(self, args: MoveInput, ctx: ToolContext) -> ToolResult:
         await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)

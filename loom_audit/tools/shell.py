@@ -8,7 +8,7 @@ from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, Too
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300
@@ -50,6 +50,9 @@ class ShellExecute(Tool):
 
     def _seconds(self, args: ShellInput) -> float:
         return args.timeout or self.timeout_seconds
+
+    def preview(self, args: ShellInput, ctx: ToolContext) -> Preview:
+        return Preview(f"in {args.cwd}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if "\0" in args.command:

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +15,7 @@ from pydantic import ValidationError as ModelError
 
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.events import Effect
+from loom_audit.model.files import FileState
 from loom_audit.tools.values import as_json
 
 if TYPE_CHECKING:
@@ -137,6 +138,18 @@ def cut(text: str, limit: int) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a call would change: a text for people, and what stood at each path it is about.
+
+    An approval is bound to the states (None: absent); nothing else that exists may be changed
+    by the approved call.
+    """
+
+    text: str = ""
+    states: Mapping[str, FileState | None] | None = None
+
+
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -169,6 +182,9 @@ class Tool(ABC):
     timeout_seconds: float = 30
     needs_workspace: bool = True
     announced: bool = False
+    requires_approval: "bool | Callable[[Any, ToolContext], bool | str]" = False
+    """Whether somebody should be asked first: a bool, or a method of the arguments and the
+    context that may give the reason. Sync; runs in a worker thread."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -180,9 +196,12 @@ class Tool(ABC):
     async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
         """Do it. An AuditError becomes an error result, any other exception EXECUTION_ERROR."""
 
-    def requires_approval(self, args: Any, ctx: "ToolContext") -> bool | str:
-        """Whether, or why, somebody should be asked first. Sync; runs in a worker thread."""
-        return False
+    def preview(self, args: Any, ctx: "ToolContext") -> Preview:
+        """What the call would change, for whoever is asked. Sync; runs in a worker thread.
+
+        An error says that the call cannot work; it is then the call's result.
+        """
+        return Preview()
 
     def limit(self, args: Any) -> float:
         """Seconds this call may take; by default `timeout_seconds`."""

@@ -1,0 +1,206 @@
+"""What is asked about calls, by whom it is answered, and what still waits for an answer.
+
+Question and answer are events of the call. Whoever has the store can answer; of several
+answers to one question the first that is on record counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.open_call import OpenCall
+from loom_audit.history.questions import standing
+from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Draft, Effect, Event
+
+Verdict = Literal["allowed", "denied"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question on record that waits for an answer; `seq` is its event's, `requested` the
+    call's. `alive` is False when the process that asked is gone: then nothing can run.
+    """
+
+    seq: int
+    requested: int
+    at: datetime
+    session: str
+    actor: str
+    effect: Effect
+    fact: ApprovalRequested
+    alive: bool = True
+
+    @property
+    def call_id(self) -> str:
+        return self.fact.call_id
+
+    @property
+    def tool(self) -> str:
+        return self.fact.tool
+
+    @property
+    def arguments(self) -> Any:
+        return self.fact.arguments
+
+    @property
+    def reason(self) -> str:
+        return self.fact.reason
+
+    @property
+    def preview(self) -> str:
+        """What would change, as text: a unified diff for the file tools."""
+        return self.fact.preview
+
+
+def ask(call: OpenCall, fact: ApprovalRequested, *, requested: int) -> ApprovalRequest:
+    """Put the call and a question about it on record, durably.
+
+    `requested` is the seq of the call's request when that is on record already, else 0.
+    """
+    events = call.ask(fact)
+    asked = events[-1]
+    return ApprovalRequest(
+        asked.seq,
+        requested or events[0].seq,
+        asked.at,
+        asked.session,
+        asked.actor,
+        call.effect,
+        fact,
+    )
+
+
+def pending(at: Attachment) -> Sequence[ApprovalRequest]:
+    """The questions that wait for an answer, oldest first."""
+    return [
+        request
+        for call in at.projections.open_calls()
+        if (request := _waiting(at, call)) is not None
+    ]
+
+
+def find(at: Attachment, name: str) -> ApprovalRequest:
+    """The pending question about a call, by the number of its request or of the question, or
+    by the start of its id. NotFound, and Conflict when that fits several.
+    """
+    waiting = pending(at)
+    fitting = [one for one in waiting if name in (str(one.requested), str(one.seq), one.call_id)]
+    fitting = fitting or [one for one in waiting if name and one.call_id.startswith(name)]
+    if len({one.seq for one in fitting}) > 1:
+        raise Conflict(
+            f"{name} fits {len(fitting)} calls that wait", hint="Give more of the call's id."
+        )
+    if fitting:
+        return fitting[0]
+    if name.isascii() and name.isdigit() and 0 < int(name) <= at.log.head():
+        call = at.projections.call_at(int(name))
+        found = standing(at.log, call.session, call.call_id, after=call.requested)
+        if found.answer is not None:
+            raise _answered(found.answer)
+        raise NotFound(
+            f"call {name} does not wait for an answer", hint="`loom-audit approvals` lists all."
+        )
+    raise NotFound(
+        f"no call {name} waits for an answer", hint="`loom-audit approvals` lists what waits."
+    )
+
+
+def answer(
+    at: Attachment,
+    request: ApprovalRequest,
+    decision: Verdict,
+    by: str,
+    *,
+    reason: str = "",
+    arguments: Any = None,
+    lasting: bool = False,
+) -> Event:
+    """Answer a question. Conflict, naming by whom and how, when it was answered already, when
+    it was asked anew meanwhile, or when nobody waits for the answer any more.
+
+    `arguments` replace the caller's; a `lasting` answer, which cannot, holds for the session.
+    """
+    if lasting and arguments is not None:
+        raise InvalidArguments(
+            "an answer for the whole session cannot change the arguments",
+            hint="Answer for this call alone.",
+        )
+    call = at.projections.call(request.session, request.call_id)
+    found = standing(at.log, request.session, request.call_id, after=request.requested)
+    if found.question is not None and found.question.seq != request.seq:
+        raise Conflict(
+            f"{request.tool} has been asked about again since",
+            hint="Look at the question as it is now.",
+            details={"call_id": request.call_id},
+        )
+    if found.answer is not None:
+        raise _answered(found.answer)
+    if call.seq is not None or not at.is_alive(call):
+        raise _over(request)
+    fact = CallDecided(request.call_id, request.tool, decision, by, reason, arguments, lasting)
+    draft = _draft(at, request, fact)
+    [event] = at.log.append([draft])
+    if event.occurred_at != draft.occurred_at or event.fact != fact:
+        raise _answered(event)
+    ended = at.projections.call(request.session, request.call_id).seq
+    if ended is not None and ended < event.seq:
+        raise _over(request)
+    return event
+
+
+def settle(at: Attachment, request: ApprovalRequest, fact: CallDecided) -> CallDecided:
+    """The answer on record: this one, or the one that came before it."""
+    [event] = at.log.append([_draft(at, request, fact)])
+    return event.fact if isinstance(event.fact, CallDecided) else fact
+
+
+def answered(at: Attachment, request: ApprovalRequest, *, after: int) -> CallDecided | None:
+    """The answer, when there is one after the seq `after`."""
+    found = standing(at.log, request.session, request.call_id, after=after).answer
+    return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
+
+
+def _draft(at: Attachment, request: ApprovalRequest, fact: CallDecided) -> Draft:
+    """The same id for every answer to one question: the log takes only the first."""
+    parts = (at.log.id, request.session, request.call_id, str(request.fact.number))
+    key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
+    return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=at.clock.now())
+
+
+def _waiting(at: Attachment, call: Call) -> ApprovalRequest | None:
+    found = standing(at.log, call.session, call.call_id, after=call.requested)
+    question = found.question
+    if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
+        return None
+    return ApprovalRequest(
+        question.seq,
+        call.requested,
+        question.at,
+        call.session,
+        question.actor,
+        call.effect,
+        question.fact,
+        at.is_alive(call),
+    )
+
+
+def _answered(event: Event) -> Conflict:
+    fact = event.fact
+    assert isinstance(fact, CallDecided)
+    return Conflict(
+        f"{fact.tool} was {fact.decision} by {fact.by} already",
+        hint="The first answer counts.",
+        details={"call_id": fact.call_id, "by": fact.by, "decision": fact.decision},
+    )
+
+
+def _over(request: ApprovalRequest) -> Conflict:
+    return Conflict(
+        f"nobody waits for this answer any more: the call of {request.tool} has ended",
+        hint="Nothing ran. `loom-audit recover` closes what a process left open.",
+        details={"call_id": request.call_id},
+    )

@@ -1,0 +1,57 @@
+"""Questions about calls and their answers, as one log holds them."""
+
+from dataclasses import dataclass
+
+from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Event
+from loom_audit.ports import EventFilter, EventLog
+
+_KINDS = (ApprovalRequested.kind, CallDecided.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest question about a call and the answer to it; None where there is none."""
+
+    question: Event | None = None
+    answer: Event | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.question is not None and self.answer is None
+
+
+def standing(log: EventLog, session: str, call_id: str, *, after: int) -> Standing:
+    """How it stands with a call, by its events after the seq `after`."""
+    question: Event | None = None
+    answer: Event | None = None
+    wanted = EventFilter(after=after, kinds=_KINDS, call_id=call_id)
+    for event in log.read(wanted):
+        if event.session != session:
+            continue
+        if isinstance(event.fact, ApprovalRequested):
+            question, answer = event, None
+        elif isinstance(event.fact, CallDecided) and answer is None:
+            answer = event
+    return Standing(question, answer)
+
+
+def waits(log: EventLog, call: Call) -> bool:
+    """Whether an open call waits for an answer: it has not begun to do anything."""
+    return standing(log, call.session, call.call_id, after=call.requested).waits
+
+
+def lasting(log: EventLog, session: str, tool: str, rule: str, reason: str) -> Event | None:
+    """The answer that holds for a question of this session too, by its rule or its reason.
+
+    The newest one to such a question, when it was given for the session.
+    """
+    asked: dict[str, bool] = {}
+    found: Event | None = None
+    for event in log.read(EventFilter(kinds=_KINDS, session=session)):
+        fact = event.fact
+        if isinstance(fact, ApprovalRequested):
+            same = (fact.rule == rule) if rule else (not fact.rule and fact.reason == reason)
+            asked[fact.call_id] = fact.tool == tool and same
+        elif isinstance(fact, CallDecided) and asked.pop(fact.call_id, False) and fact.lasting:
+            found = event
+    return found

@@ -1,0 +1,439 @@
+"""Calls that somebody is asked about: what is on record, who is first, what an answer holds for."""
+
+import os
+import threading
+
+import anyio
+import pytest
+
+from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.history import approvals
+from loom_audit.model.events import ApprovalRequested, CallDecided
+from loom_audit.tools.approval import Decision
+from loom_audit.tools.asking import AskingGate
+from loom_audit.tools.policy import read_policy
+from loom_audit.tools.tool import Tool, ToolResult
+
+OVERWRITE = {"path": "notes.txt", "content": "new\n"}
+YES = Decision("allowed", "person:me")
+NO = Decision("denied", "person:me", "not that file")
+
+
+class Person:
+    """Answers each question with the next of these, and remembers what was asked."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def __call__(self, request):
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        return answer(request) if callable(answer) else answer
+
+
+def call_kinds(bench):
+    return [e.kind for e in bench.events() if getattr(e.fact, "call_id", None)]
+
+
+def questions(bench):
+    return [e.fact for e in bench.events("approval.requested")]
+
+
+def answers(bench):
+    return [e.fact for e in bench.events("call.decided")]
+
+
+def test_the_question_is_on_record_before_the_answer_and_the_answer_before_the_effect(bench):
+    seen = []
+
+    def look(request):
+        seen.extend(call_kinds(bench))
+        assert (bench.root / "notes.txt").read_bytes().startswith(b"first")
+        return YES
+
+    person = Person(look)
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    assert seen == ["call.requested", "approval.requested"]
+    assert call_kinds(bench)[1:] == [
+        "approval.requested",
+        "call.decided",
+        "change.intended",
+        "files.changed",
+        "call.finished",
+    ]
+    (asked,) = questions(bench)
+    assert (asked.tool, asked.reason, asked.number) == ("write_file", "overwrites notes.txt", 1)
+    assert asked.arguments == OVERWRITE and len(asked.state) == 64
+    assert "-first" in asked.preview and "+new" in asked.preview
+    assert answers(bench)[0].by == "person:me"
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_no_is_a_refusal_the_model_can_read(bench):
+    before = bench.tree()
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(NO)))
+    assert (result.error.code, result.error.details) == ("APPROVAL_DENIED", {"by": "person:me"})
+    assert "not that file" in result.output and result.error.hint in result.output
+    assert bench.tree() == before and bench.last().status == "denied"
+    assert len(answers(bench)) == 1
+
+
+def test_what_the_tool_does_not_ask_about_runs_unasked_and_leaves_no_decision(bench):
+    gate = AskingGate(ask=Person())
+    assert bench.call("write_file", {"path": "new", "content": "x"}, gate=gate).success
+    assert bench.call("read_file", {"path": "notes.txt"}, gate=gate).success
+    assert bench.events("call.decided", "approval.requested") == []
+
+
+def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench):
+    for gate, by in (
+        (AskingGate(wait=False), "gate:nobody"),
+        (AskingGate(wait=False, ask=Person(None)), "gate:nobody"),
+        (AskingGate(timeout=0.3), "gate:timeout"),
+        (AskingGate(timeout=0.3, ask=Person(None)), "gate:timeout"),
+    ):
+        result = bench.call("write_file", OVERWRITE, gate=gate)
+        assert (result.error.code, result.error.details["by"]) == ("APPROVAL_DENIED", by)
+        assert answers(bench)[-1].by == by
+    assert approvals.pending(bench.session.recorder.at) == []
+    bench.assert_every_call_has_one_finish()
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["a function", "a coroutine function"])
+def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(bench, plain):
+    def answer(request):
+        raise RuntimeError("no display")
+
+    async def later(request):
+        return answer(request)
+
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=answer if plain else later))
+    assert result.error.code == "APPROVAL_DENIED" and "no display" in result.output
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=lambda request: YES)).success
+
+
+def test_a_plain_callback_does_not_hold_up_the_event_loop(bench):
+    asked, go = threading.Event(), threading.Event()
+
+    def answer(request):
+        asked.set()
+        assert go.wait(20)
+        return YES
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            group.start_soon(bench_call)
+            while not asked.is_set():
+                await anyio.sleep(0.01)
+            go.set()
+
+    async def bench_call():
+        done = await bench.acall("write_file", OVERWRITE, gate=AskingGate(ask=answer))
+        assert done.success
+
+    anyio.run(main)
+
+
+def from_elsewhere(bench, *said, **more):
+    """Answers every question from outside of the process's gate, as soon as it is on record."""
+
+    async def answer(request):
+        at = bench.session.recorder.at
+        [found] = await anyio.to_thread.run_sync(approvals.pending, at)
+        assert found == request
+        approvals.answer(at, found, *said, **more)
+
+    return answer
+
+
+def test_an_answer_in_the_log_is_enough(bench):
+    gate = AskingGate(ask=from_elsewhere(bench, "allowed", "person:other", reason="fine"))
+    assert bench.call("write_file", OVERWRITE, gate=gate).success
+    (said,) = answers(bench)
+    assert (said.by, said.reason, said.lasting) == ("person:other", "fine", False)
+
+
+def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
+    at = bench.session.recorder.at
+    told = []
+
+    async def both(request):
+        barrier = threading.Barrier(2)
+
+        def one(by, decision):
+            barrier.wait()
+            try:
+                approvals.answer(at, request, decision, by)
+            except Conflict as error:
+                told.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, one, "person:a", "allowed")
+            group.start_soon(anyio.to_thread.run_sync, one, "person:b", "denied")
+        return Decision("allowed", "person:late")
+
+    for _ in range(5):
+        told.clear()
+        result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=both))
+        said = answers(bench)[-1]
+        assert result.success == (said.decision == "allowed")
+        assert [error.details["by"] for error in told] == [said.by]
+        assert said.by in told[0].message and said.decision in told[0].message
+    assert len(answers(bench)) == 5
+
+
+def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
+    at = bench.session.recorder.at
+    asked = []
+
+    async def main():
+        async with anyio.create_task_group() as group:
+
+            async def ask(request):
+                asked.append(request)
+                group.cancel_scope.cancel()
+                await anyio.sleep_forever()
+
+            await bench.acall("write_file", OVERWRITE, gate=AskingGate(ask=ask))
+
+    anyio.run(main)
+    assert bench.last().status == "cancelled" and approvals.pending(at) == []
+    with pytest.raises(Conflict, match="nobody waits"):
+        approvals.answer(at, asked[0], "allowed", "person:me")
+    bench.assert_every_call_has_one_finish()
+
+
+def test_modified_arguments_are_what_runs_and_both_are_on_record(bench):
+    person = Person(Decision("allowed", "person:me", "", {"path": "other.txt", "content": "x"}))
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    assert (bench.root / "other.txt").read_text() == "x"
+    assert (bench.root / "notes.txt").read_bytes().startswith(b"first")
+    assert bench.requested()[-1].arguments == OVERWRITE
+    assert answers(bench)[0].arguments == {"path": "other.txt", "content": "x"}
+
+
+def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again(bench):
+    wrong = Decision("allowed", "person:me", "", {"path": 1})
+    gone = Decision("allowed", "person:me", "", {"path": "src", "content": ""})
+    person = Person(wrong, gone, NO)
+    assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    asked = questions(bench)
+    assert [fact.number for fact in asked] == [1, 2, 3]
+    assert "not valid" in asked[1].reason and "path" in asked[1].reason
+    assert "cannot work" in asked[2].reason
+    assert [fact.decision for fact in answers(bench)] == ["allowed", "allowed", "denied"]
+
+
+def test_modified_arguments_that_touch_what_was_not_shown_are_asked_about_again(bench):
+    elsewhere = {"path": "src/main.py", "content": "x"}
+    person = Person(Decision("allowed", "person:me", "", elsewhere), YES)
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    assert questions(bench)[1].arguments == elsewhere
+    assert "print('one')" in questions(bench)[1].preview
+    assert (bench.root / "src/main.py").read_text() == "x"
+
+
+def test_what_moved_since_it_was_shown_is_asked_about_again(bench):
+    notes = bench.root / "notes.txt"
+
+    def edit_first(request):
+        notes.write_text("edited in between\n")
+        return YES
+
+    person = Person(edit_first, NO)
+    assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    one, two = questions(bench)
+    assert "edited in between" in two.preview and "edited in between" not in one.preview
+    assert "changed since it was shown" in two.reason and one.state != two.state
+    assert notes.read_text() == "edited in between\n"
+
+
+def test_one_that_moves_every_time_is_denied_in_the_end(bench):
+    def edit_first(request):
+        (bench.root / "notes.txt").write_text(f"{request.seq}")
+        return YES
+
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(*[edit_first] * 9)))
+    assert result.error.code == "APPROVAL_DENIED" and len(questions(bench)) == 5
+    assert answers(bench)[-1].by == "gate:asking"
+    bench.assert_every_call_has_one_finish()
+
+
+@pytest.mark.parametrize("how", ["content", "mode", "deleted", "symlink"])
+def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(bench, monkeypatch, how):
+    """The gate has looked for the last time: only the write itself can find it."""
+    notes, wait = bench.root / "notes.txt", AskingGate.decide
+
+    async def decide(self, *args, **options):
+        answer = await wait(self, *args, **options)
+        if how == "content":
+            notes.write_bytes(b"FIRST\r\nsecond\r\nthird")
+        elif how == "mode":
+            notes.chmod(0o600)
+        elif how == "deleted":
+            notes.unlink()
+        else:
+            notes.unlink()
+            os.symlink("src/main.py", notes)
+        return answer
+
+    monkeypatch.setattr(AskingGate, "decide", decide)
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(YES)))
+    assert result.error.code == "CONFLICT" and result.files_changed == []
+    assert (bench.root / "src/main.py").read_text().startswith("import os")
+    assert not notes.exists() or b"new" not in notes.read_bytes()
+    bench.assert_every_call_has_one_finish()
+    assert bench.call("list_directory", {}).success
+
+
+def test_a_folder_is_deleted_as_it_was_shown_or_not_at_all(bench):
+    def add_first(request):
+        (bench.root / "src" / "late.py").write_text("late")
+        return YES
+
+    person = Person(add_first, NO)
+    arguments = {"path": "src", "recursive": True}
+    assert not bench.call("delete_file", arguments, gate=AskingGate(ask=person)).success
+    one, two = questions(bench)
+    assert "late.py" in two.preview and "late.py" not in one.preview
+    assert "delete directory src" in one.preview and "-print('one')" in one.preview
+    assert bench.call("delete_file", arguments, gate=AskingGate(ask=Person(YES))).success
+    assert not (bench.root / "src").exists()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_overwriting_by_moving_asks_with_what_would_be_lost(bench):
+    move = {"from": "src/main.py", "to": "notes.txt", "overwrite": True}
+    assert bench.call("move_file", move, gate=AskingGate(ask=Person(YES))).success
+    (asked,) = questions(bench)
+    assert "rename src/main.py to notes.txt" in asked.preview and "-first" in asked.preview
+    assert asked.arguments == move
+
+
+def test_a_call_that_cannot_work_asks_nobody(bench):
+    result = bench.call("delete_file", {"path": "none"}, gate=AskingGate(ask=Person()))
+    assert result.error.code == "FILE_NOT_FOUND"
+    assert bench.events("approval.requested", "call.decided") == []
+    bench.assert_every_call_has_one_finish()
+
+
+def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench):
+    person = Person(Decision("allowed", "person:me", lasting=True), NO)
+    gate = AskingGate(ask=person)
+    assert bench.call("write_file", OVERWRITE, gate=gate).success
+    number = bench.workspace.timeline.calls()[0].seq
+    assert bench.call("write_file", OVERWRITE | {"content": "again"}, gate=gate).success
+    assert answers(bench)[-1].by == f"person:me (for this session, call {number})"
+    other = {"path": "src/main.py", "content": "x"}
+    assert not bench.call("write_file", other, gate=gate).success
+    assert len(person.asked) == 2
+    with bench.workspace.session("another") as session:
+        late = AskingGate(wait=False)
+        session.gate = late
+        assert anyio.run(session.call, "write_file", OVERWRITE).error.code == "APPROVAL_DENIED"
+
+
+def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(bench):
+    policy = read_policy({"rule": [{"tool": "write_file", "action": "ask", "reason": "careful"}]})
+    person = Person(Decision("allowed", "person:me", lasting=True))
+    gate = AskingGate(policy, ask=person)
+    for name in ("one", "two"):
+        assert bench.call("write_file", {"path": name, "content": ""}, gate=gate).success
+    assert len(person.asked) == 1 and questions(bench)[0].rule == "policy:approvals.toml#1"
+
+
+def test_an_answer_for_the_session_cannot_change_arguments(bench):
+    at = bench.session.recorder.at
+
+    async def ask(request):
+        with pytest.raises(InvalidArguments):
+            approvals.answer(at, request, "allowed", "p", arguments={"path": "x"}, lasting=True)
+        return NO
+
+    assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=ask)).success
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [({"action": "allow", "path": "*.txt"}, True), ({"action": "deny", "effect": "write"}, False)],
+)
+def test_the_policy_decides_first_and_its_decision_is_on_record(bench, rule, allowed):
+    gate = AskingGate(read_policy({"rule": [{"tool": "none", "action": "ask"}, rule]}))
+    result = bench.call("write_file", OVERWRITE, gate=gate)
+    assert result.success == allowed
+    (said,) = answers(bench)
+    assert said.by == "policy:approvals.toml#2" and questions(bench) == []
+
+
+def test_arguments_put_in_place_must_pass_the_policy_too(bench):
+    deny = {"path": "src/", "action": "deny"}
+    gate = AskingGate(
+        read_policy({"rule": [deny]}),
+        ask=Person(Decision("allowed", "p", "", {"path": "src/new", "content": ""})),
+    )
+    result = bench.call("write_file", OVERWRITE, gate=gate)
+    assert result.error.details["by"] == "policy:approvals.toml#1"
+    assert not (bench.root / "src/new").exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("delete_file", {"path": "src", "recursive": True}),
+        ("move_file", {"from": "src", "to": "elsewhere"}),
+        ("write_file", {"path": "a/../link", "content": ""}),
+        ("edit_file", {"path": "link", "old_str": "one", "new_str": "two"}),
+    ],
+)
+def test_a_path_is_denied_however_it_is_reached(bench, call):
+    (bench.root / "link").symlink_to("src/main.py")
+    gate = AskingGate(read_policy({"rule": [{"path": "src/main.py", "action": "deny"}]}))
+    result = bench.call(*call, gate=gate)
+    assert result.error.code == "APPROVAL_DENIED", result
+
+
+def test_the_default_of_the_policy_stands_where_no_rule_matches(bench):
+    for default, code in (("deny", "APPROVAL_DENIED"), ("ask", "APPROVAL_DENIED"), ("allow", None)):
+        gate = AskingGate(read_policy({"default": default}), wait=False)
+        result = bench.call("read_file", {"path": "notes.txt"}, gate=gate)
+        assert (result.error and result.error.code) == code
+
+
+class Always(Tool):
+    name = "always"
+    description = "Asks always."
+    requires_approval = True
+    effect = "network"
+
+    async def execute(self, args, ctx):
+        return ToolResult(True, "ran")
+
+
+def test_a_tool_may_say_that_it_always_asks(bench):
+    bench.registry.register(Always())
+    person = Person(NO, YES)
+    assert not bench.call("always", {}, gate=AskingGate(ask=person)).success
+    assert bench.call("always", {}, gate=AskingGate(ask=person)).output == "ran"
+    assert questions(bench)[0].reason == "always asks first"
+
+
+def test_hostile_text_and_large_content_are_asked_about_whole_and_shown_bounded(bench):
+    hostile = "\x1b[31m\u202e<script>\udcff"
+    content = (hostile[:-1] + "\n") * 20_000
+    arguments = {"path": "notes.txt", "content": content}
+    assert not bench.call("write_file", arguments, gate=AskingGate(ask=Person(NO))).success
+    (asked,) = questions(bench)
+    assert asked.arguments["content"] == content
+    assert len(asked.preview.encode("utf-8", "surrogatepass")) <= 64 * 1024
+    assert bench.workspace.verify().findings == ()
+
+
+def test_facts_of_questions_survive_a_rebuild_and_are_what_was_said(bench):
+    assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(NO))).success
+    before = [e.fact for e in bench.events()]
+    bench.workspace.rebuild()
+    assert [e.fact for e in bench.events()] == before
+    assert isinstance(questions(bench)[0], ApprovalRequested)
+    assert isinstance(answers(bench)[0], CallDecided)
