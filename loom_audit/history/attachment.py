@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditUnavailable
+from loom_audit.history.questions import waits
 from loom_audit.model.events import Call
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
@@ -102,13 +103,17 @@ class Attachment:
         return f"undo-{self.log.id}"
 
     def running(self, *, but: tuple[str, str] | None = None) -> list[Call]:
-        """Open calls of effect execute whose process lives, but for one by session and id."""
+        """Open calls of effect execute whose process lives, but for one by session and id.
+
+        One that waits for an answer does nothing, so that nothing is its doing.
+        """
         return [
             call
             for call in self.projections.open_calls()
             if call.effect == "execute"
             and (call.session, call.call_id) != but
             and self.is_alive(call)
+            and not waits(self.log, call)
         ]
 
 

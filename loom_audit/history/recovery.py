@@ -7,6 +7,7 @@ from typing import Literal
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment, is_undo, session_lock
 from loom_audit.history.capture import Found, outside, remember, scan
+from loom_audit.history.questions import waits
 from loom_audit.history.steps import on_disk
 from loom_audit.model.events import (
     Call,
@@ -25,6 +26,7 @@ from loom_audit.ports import EventFilter, IndexEntry
 Outcome = Literal["happened", "did not happen", "unknown"]
 SOURCE = "recovery"
 GONE = "the process that made this call ended before the call did"
+UNANSWERED = "the process that asked whether this call may run ended before it had an answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,18 @@ def recover(at: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
     with at.exclusive():
         dead = interrupted(at)
         closed: list[Recovered] = []
-        commands = [call for call in dead if call.effect == "execute"]
+        asking = {call.requested for call in dead if waits(at.log, call)}
+        commands = [
+            call for call in dead if call.effect == "execute" and call.requested not in asking
+        ]
         if commands:
             _record_commands(at, commands)
         for call in dead:
             if is_undo(call) and not abandon:
                 closed.append(Recovered(call, waiting=True))
                 continue
-            closed.append(_close(at, call))
+            unanswered = call.requested in asking
+            closed.append(_close(at, call, UNANSWERED if unanswered else GONE))
         _end_sessions(at, but={one.call.session for one in closed if one.waiting})
         return closed
 
@@ -130,7 +136,8 @@ def close_given_up(at: Attachment, session: str, ids: Collection[str]) -> None:
 def _close(at: Attachment, call: Call, message: str = GONE) -> Recovered:
     drafts, outcomes, entries = judge(at, call)
     unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
-    coverage = Coverage("partial", ("interrupted",)) if call.effect == "execute" else Coverage()
+    ran = call.effect == "execute" and message != UNANSWERED
+    coverage = Coverage("partial", ("interrupted",)) if ran else Coverage()
     coverage = coverage.without(*(f"outcome unknown: {path}" for path in unknown[:10]))
     result = {
         "success": False,
