@@ -12,6 +12,7 @@ from loom_audit.cli import (
     keeping,
     looking,
     proving,
+    proxying,
     recording,
     serving,
     taking_back,
@@ -71,5 +72,5 @@ def root(
     ctx.obj = Shared(store, workspace, json)
 
 
-for _group in (recording, looking, files, taking_back, keeping, proving, database, serving):
+for _group in (recording, looking, files, taking_back, keeping, proving, database, serving, proxying):
     _group.add(app)

@@ -1,0 +1,45 @@
+"""The server proxy for web search and the oracle: proxy."""
+
+from typing import Annotated
+
+import typer
+
+from loom_audit.cli.options import Invocation, command
+
+PORT = 8643
+
+
+def add(app: typer.Typer) -> None:
+    """Put this command on the application."""
+    command(app, "proxy", section="Reach", examples=("loom-audit proxy",))(proxy)
+
+
+def proxy(
+    at: Invocation,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
+    ] = PORT,
+) -> None:
+    """Serve web search and the oracle to the tools, which hold no keys.
+
+    The keys come from this process's environment: LOOM_PROXY_GOOGLE_KEY and
+    LOOM_PROXY_GOOGLE_ENGINE, LOOM_PROXY_SERPER_KEY, LOOM_PROXY_ORACLE_URL (any endpoint that is
+    compatible with OpenAI's), LOOM_PROXY_ORACLE_KEY and LOOM_PROXY_ORACLE_MODEL. Put
+    `proxy_url = "http://127.0.0.1:8643"` into tools.toml.
+    """
+    from loom_audit.proxy import read_keys, serve_proxy
+
+    keys = read_keys()
+    url = f"http://127.0.0.1:{port}"
+    ready = {
+        "google": keys.has("google"),
+        "serper": keys.has("serper"),
+        "oracle": bool(keys.oracle_url and keys.oracle_model),
+    }
+    if at.output.json:
+        at.output.record({"url": url, **ready})
+    else:
+        configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
+        at.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
+    at.output.stdout.flush()
+    serve_proxy(keys, port)

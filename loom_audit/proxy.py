@@ -1,0 +1,282 @@
+"""`loom-audit proxy`: web search and the oracle for tools that must not hold the keys.
+
+Keys are read from this process's environment and go nowhere else: not into answers, errors or
+logs. It listens on loopback only and answers no web page, as no page can send what it asks for
+(a JSON body without an Origin).
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from loom_audit.errors import InvalidArguments
+
+GOOGLE = "https://www.googleapis.com/customsearch/v1"
+SERPER = "https://google.serper.dev/search"
+PORT = 8643
+MAX_ANSWER = 4 * 1024 * 1024
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NAMES = {"google": "Google", "serper": "Serper"}
+_log = logging.getLogger(__name__)
+
+Provider = Literal["google", "serper"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Keys:
+    """What the proxy may use; what is empty is not configured."""
+
+    google_key: str = ""
+    google_engine: str = ""
+    google_url: str = GOOGLE
+    serper_key: str = ""
+    serper_url: str = SERPER
+    oracle_url: str = ""
+    oracle_key: str = ""
+    oracle_model: str = ""
+
+    def has(self, provider: Provider) -> bool:
+        if provider == "google":
+            return bool(self.google_key and self.google_engine)
+        return bool(self.serper_key)
+
+
+def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
+    """LOOM_PROXY_GOOGLE_KEY, _GOOGLE_ENGINE, _SERPER_KEY, _ORACLE_URL, _ORACLE_KEY,
+    _ORACLE_MODEL; _GOOGLE_URL and _SERPER_URL for another server of the same protocol."""
+    given = os.environ if environment is None else environment
+    found = {
+        name: value
+        for name in Keys.__slots__
+        if (value := given.get(f"LOOM_PROXY_{name.upper()}", "").strip())
+    }
+    for name in ("google_url", "serper_url", "oracle_url"):
+        if not found.get(name, "http://").startswith(("http://", "https://")):
+            raise InvalidArguments(
+                f"LOOM_PROXY_{name.upper()} is no http:// or https:// address",
+                hint="Correct it, or unset it.",
+            )
+    return Keys(**found)
+
+
+class Refused(Exception):
+    """An answer that is an error: HTTP status, code and message."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+class Search(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    query: Annotated[str, Field(min_length=1, max_length=2000)]
+    max_results: Annotated[int, Field(ge=1, le=10)] = 5
+    provider: Provider | None = None
+
+
+class Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    messages: Annotated[list[dict[str, str]], Field(min_length=1, max_length=100)]
+    max_tokens: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
+def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastAPI:
+    """The application; `seconds` bounds each question to a provider."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client:
+            app.state.client = client
+            yield
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+
+    @app.middleware("http")
+    async def guard(request: Request, ahead: Any) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.headers.get("host", "").lower() not in hosts:
+            return _refusal(Refused(421, "MISDIRECTED", "No server of that name is here."))
+        if "origin" in request.headers or (request.method == "POST" and kind != "application/json"):
+            return _refusal(Refused(403, "CROSS_SITE", "Web pages are not answered."))
+        answer: Response = await ahead(request)
+        return answer
+
+    @app.post("/proxy/cse")
+    async def cse(asked: Search) -> dict[str, Any]:
+        provider = asked.provider or _first(keys)
+        if not keys.has(provider):
+            raise _missing(f"{_NAMES[provider]} search is not configured on the proxy")
+        ask = _google if provider == "google" else _serper
+        results = await ask(app.state.client, keys, asked)
+        return {"provider": provider, "results": results[: asked.max_results]}
+
+    @app.post("/proxy/oracle")
+    async def oracle(asked: Question) -> dict[str, Any]:
+        if not keys.oracle_url or not keys.oracle_model:
+            raise _missing("No oracle is configured on the proxy")
+        return await _oracle(app.state.client, keys, asked)
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, bool]:
+        """Which providers are configured, never with what."""
+        return {
+            "google": keys.has("google"),
+            "serper": keys.has("serper"),
+            "oracle": bool(keys.oracle_url and keys.oracle_model),
+        }
+
+    app.add_exception_handler(Refused, _refusal_of)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    return app
+
+
+def serve_proxy(keys: Keys, port: int = PORT) -> None:
+    """Serve on 127.0.0.1 until interrupted."""
+    uvicorn.run(
+        create_proxy(keys, port=port),
+        host="127.0.0.1",
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+# --- providers ----------------------------------------------------------------------------
+
+
+async def _google(client: httpx.AsyncClient, keys: Keys, asked: Search) -> list[dict[str, str]]:
+    """Custom Search JSON API, `cse.list`."""
+    said = await _said(
+        client,
+        "Google",
+        httpx.Request(
+            "GET",
+            keys.google_url,
+            params={
+                "key": keys.google_key,
+                "cx": keys.google_engine,
+                "q": asked.query,
+                "num": asked.max_results,
+            },
+        ),
+    )
+    return _results(said.get("items", []))
+
+
+async def _serper(client: httpx.AsyncClient, keys: Keys, asked: Search) -> list[dict[str, str]]:
+    said = await _said(
+        client,
+        "Serper",
+        httpx.Request(
+            "POST",
+            keys.serper_url,
+            headers={"X-API-KEY": keys.serper_key},
+            json={"q": asked.query, "num": asked.max_results},
+        ),
+    )
+    return _results(said.get("organic", []))
+
+
+async def _oracle(client: httpx.AsyncClient, keys: Keys, asked: Question) -> dict[str, Any]:
+    """Chat completions as OpenAI's API and those compatible with it have them."""
+    body: dict[str, Any] = {"model": keys.oracle_model, "messages": asked.messages}
+    if asked.max_tokens:
+        body["max_tokens"] = asked.max_tokens
+    headers = {"Authorization": f"Bearer {keys.oracle_key}"} if keys.oracle_key else {}
+    url = keys.oracle_url.rstrip("/") + "/chat/completions"
+    said = await _said(client, "The oracle", httpx.Request("POST", url, headers=headers, json=body))
+    try:
+        choice = said["choices"][0]
+        answer = choice["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        answer = None
+    if not isinstance(answer, str):
+        raise Refused(502, "UPSTREAM_MALFORMED", "The oracle's answer holds no text")
+    return {"answer": answer, "model": str(said.get("model", keys.oracle_model))}
+
+
+async def _said(client: httpx.AsyncClient, who: str, request: httpx.Request) -> dict[str, Any]:
+    """A provider's JSON. Refused says what went wrong, never with a key or an address."""
+    try:
+        response = await client.send(request, stream=True)
+        try:
+            raw = b""
+            async for chunk in response.aiter_bytes():
+                raw += chunk
+                if len(raw) > MAX_ANSWER:
+                    raise Refused(502, "UPSTREAM_MALFORMED", f"{who} answered with too much")
+        finally:
+            await response.aclose()
+    except httpx.TimeoutException:
+        raise Refused(504, "UPSTREAM_TIMEOUT", f"{who} did not answer in time") from None
+    except httpx.HTTPError as error:
+        name = type(error).__name__
+        raise Refused(502, "UPSTREAM_UNREACHABLE", f"{who} cannot be asked: {name}") from None
+    if response.status_code in TRANSIENT:
+        status = 429 if response.status_code == 429 else 503
+        message = f"{who} answered {response.status_code}"
+        raise Refused(status, "UPSTREAM_BUSY", message)
+    if response.status_code != 200:
+        message = f"{who} refused with {response.status_code}"
+        raise Refused(424, "UPSTREAM_REFUSED", message)
+    try:
+        said = httpx.Response(200, content=raw).json()
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise Refused(502, "UPSTREAM_MALFORMED", f"{who} answered with no JSON object")
+    return said
+
+
+def _results(items: Any) -> list[dict[str, str]]:
+    found = items if isinstance(items, list) else []
+    return [
+        {
+            "title": str(item.get("title", "")),
+            "url": str(item.get("link", "")),
+            "snippet": str(item.get("snippet", "")),
+        }
+        for item in found
+        if isinstance(item, dict)
+    ]
+
+
+def _first(keys: Keys) -> Provider:
+    providers: tuple[Provider, ...] = ("google", "serper")
+    for provider in providers:
+        if keys.has(provider):
+            return provider
+    raise _missing("No search provider is configured on the proxy")
+
+
+def _missing(message: str) -> Refused:
+    hint = "Set the keys in the proxy's environment: see `loom-audit proxy --help`."
+    return Refused(501, "NOT_CONFIGURED", f"{message}. {hint}")
+
+
+def _refusal_of(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Refused):
+        raise error
+    _log.info("%s: %s", error.code, error.message)
+    return _refusal(error)
+
+
+def _refusal(error: Refused) -> Response:
+    return JSONResponse({"code": error.code, "message": error.message}, error.status)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    return _refusal(Refused(400, "INVALID_ARGUMENTS", "The request is not as this proxy asks for"))
