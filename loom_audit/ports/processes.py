@@ -10,12 +10,31 @@ Confinement = Literal["required", "preferred", "off"]
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What each process of a command may use; None is no limit.
+
+    Seconds of CPU time, bytes of private memory, processes and threads alive at once (only
+    where the backend can count the command's own), bytes of a file written.
+    """
+
+    cpu: int | None = None
+    memory: int | None = None
+    processes: int | None = None
+    file: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """What to run: an argument vector; a shell's text is `("sh", "-c", text)`.
 
     `cwd` is a workspace path. `environment` replaces ours when given; by default it is ours
-    without LOOM_AUDIT_*. `stdio` "capture" keeps up to `limit` bytes of each stream (half
-    head, half tail); "inherit" passes the terminal through. `timeout` in seconds, None for none.
+    without LOOM_AUDIT_*, and confined only what programs need to run. `variables` are added to
+    either. `stdio` "capture" keeps up to `limit` bytes of each stream (half head, half tail);
+    "inherit" passes the terminal through. `timeout` in seconds, None for none.
+
+    `confinement` says whether it must be confined. A confined command reads the workspace and
+    a minimal system, and writes the workspace and a temporary folder of its own; `readable`
+    and `writable` are further absolute paths, and `network` lets it reach others.
     """
 
     argv: tuple[str, ...]
@@ -25,6 +44,12 @@ class Command:
     timeout: float | None = 60.0
     limit: int = 256 * 1024
     stdio: Literal["capture", "inherit"] = "capture"
+    variables: Mapping[str, str] = field(default_factory=dict)
+    confinement: Confinement = "off"
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +57,8 @@ class Completed:
     """How a command ended: exit code (128+n by signal n), streams, and who outlived it.
 
     `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
-    processes that were still alive at its end and were killed, as `pid name`.
+    processes that were still alive at its end and were killed, as `pid name`. `sandbox` is the
+    backend that ran it; `unconfined` is why it was not confined though that was preferred.
     """
 
     exit_code: int
@@ -44,6 +70,8 @@ class Completed:
     duration: int
     survivors: tuple[str, ...] = ()
     truncated: bool = False
+    sandbox: str = "plain"
+    unconfined: str = ""
 
 
 class Runner(Protocol):
@@ -51,7 +79,8 @@ class Runner(Protocol):
 
     @property
     def name(self) -> str:
-        """The backend as it stands in every event: `plain`, `bubblewrap`, `landlock`."""
+        """The backend that a command gets which may be confined, as it stands in events:
+        `plain`, `bubblewrap`, `landlock`."""
         ...
 
     def run(

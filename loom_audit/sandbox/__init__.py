@@ -1,10 +1,23 @@
 """Every subprocess starts here: a backend by name, probed, never silently another one."""
 
-from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Runner
+from collections.abc import Callable, Mapping, Sequence
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.ports import Runner
+from loom_audit.sandbox.bubblewrap import BubblewrapRunner
+from loom_audit.sandbox.choice import ConfiningRunner, Probed, probe
+from loom_audit.sandbox.landlock import LandlockRunner
 from loom_audit.sandbox.plain import PlainRunner
 
-BACKENDS = {"plain": PlainRunner}
+__all__ = ["BACKENDS", "ConfiningRunner", "Probed", "confining_runner", "open_runner", "probe"]
+
+CONFINING: Mapping[str, Callable[[Sequence[str]], Runner]] = {
+    "bubblewrap": BubblewrapRunner,
+    "landlock": LandlockRunner,
+}
+"""The best first."""
+
+BACKENDS = (*CONFINING, "plain")
 
 
 def open_runner(name: str = "plain") -> Runner:
@@ -15,15 +28,9 @@ def open_runner(name: str = "plain") -> Runner:
             hint=f"Known here: {', '.join(sorted(BACKENDS))}.",
             details={"sandbox": name, "known": sorted(BACKENDS)},
         )
-    return BACKENDS[name]()
+    return CONFINING[name](()) if name in CONFINING else PlainRunner()
 
 
-def probe(runner: Runner) -> None:
-    """Run `true` in it; ExecutionFailed when this machine does not let the backend work."""
-    done = runner.run("/", Command(("sh", "-c", "true"), timeout=10.0))
-    if done.exit_code != 0:
-        raise ExecutionFailed(
-            f"The sandbox {runner.name} does not work on this machine",
-            hint="Run `loom-audit doctor`.",
-            details={"exit_code": done.exit_code, "stderr": done.stderr.decode(errors="replace")},
-        )
+def confining_runner(hidden: Sequence[str] = ()) -> ConfiningRunner:
+    """What confines each command as it asks; confined ones never see the `hidden` folders."""
+    return ConfiningRunner(PlainRunner(), [make(hidden) for make in CONFINING.values()])

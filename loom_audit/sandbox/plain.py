@@ -15,14 +15,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed
 from loom_audit.sandbox import terminal
+from loom_audit.sandbox.limits import limit_steps
 from loom_audit.sandbox.streams import HeadAndTail
+from loom_audit.sandbox.within import OUTSIDE, Within
 
 # imported, not run as a script, so that its compiled form is used: 3 ms of 14
 SUPERVISOR = "import sys; sys.path.insert(0, sys.argv[3]); import supervisor; supervisor.main()"
@@ -52,6 +54,7 @@ class _Run:
     streams: dict[int, HeadAndTail] = field(default_factory=dict)
     stdin: int | None = None
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    private: bool = False
     heard: bytes = b""
     child: int = 0
     status: int | None = None
@@ -80,38 +83,55 @@ class PlainRunner:
 
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
         """
-        inherit = command.stdio == "inherit"
-        mode, owner, forwarded = terminal.seat() if inherit else ("g", 0, ())
-        order = _order(root, command, mode + ("w" if self._whole_tree else ""), owner)
-        run = _launch(command)
-        try:
-            with terminal.forwarding(forwarded, lambda n: _send(run.control, bytes([n]))):
-                _send(run.control, order)
-                _attend(run, command.timeout, cancelled)
-        finally:
-            _close(run)
-        if run.failure is not None:
-            raise _not_started(root, command, *run.failure)
-        return Completed(
-            exit_code=_exit_code(run.status),
-            stdout=run.stdout.content(),
-            stderr=run.stderr.content(),
-            stdout_bytes=run.stdout.total,
-            stderr_bytes=run.stderr.total,
-            timed_out=run.timed_out,
-            duration=int((time.monotonic() - run.started) * 1e6),
-            survivors=tuple(run.survivors),
-            truncated=run.stdout.truncated or run.stderr.truncated,
+        within = Within(steps="\n".join(limit_steps(command.limits)))
+        return supervise(
+            root, command, within=within, whole_tree=self._whole_tree, cancelled=cancelled
         )
+
+
+def supervise(
+    root: str,
+    command: Command,
+    *,
+    within: Within = OUTSIDE,
+    whole_tree: bool = True,
+    cancelled: Callable[[], bool] | None = None,
+) -> Completed:
+    """Run a command under a supervisor that is started as `within` says."""
+    inherit = command.stdio == "inherit"
+    mode, owner, forwarded = terminal.seat() if inherit else ("g", 0, ())
+    mode += "w" * whole_tree + "p" * within.private
+    order = _order(root, command, mode, owner, within.steps)
+    run = _launch(command, within)
+    try:
+        with terminal.forwarding(forwarded, lambda n: _send(run.control, bytes([n]))):
+            _send(run.control, order)
+            _attend(run, command.timeout, cancelled)
+    finally:
+        _close(run)
+    if run.failure is not None:
+        raise _not_started(root, command, *run.failure)
+    if within.wrap and not run.child and not run.timed_out and run.killed_at is None:
+        raise _not_wrapped(within.wrap[0], run)
+    return Completed(
+        exit_code=_exit_code(run.status),
+        stdout=run.stdout.content(),
+        stderr=run.stderr.content(),
+        stdout_bytes=run.stdout.total,
+        stderr_bytes=run.stderr.total,
+        timed_out=run.timed_out,
+        duration=int((time.monotonic() - run.started) * 1e6),
+        survivors=tuple(run.survivors),
+        truncated=run.stdout.truncated or run.stderr.truncated,
+    )
 
 
 # --- starting -----------------------------------------------------------------------------
 
 
-def _order(root: str, command: Command, mode: str, owner: int) -> bytes:
-    environment: Mapping[str, str] = (
-        own_environment() if command.environment is None else command.environment
-    )
+def _order(root: str, command: Command, mode: str, owner: int, steps: str) -> bytes:
+    given = own_environment() if command.environment is None else command.environment
+    environment = {**given, **command.variables}
     if not command.argv or not command.argv[0]:
         raise InvalidArguments("The command is empty", hint="Name a program to run.")
     values = (*command.argv, command.cwd, *environment, *environment.values())
@@ -121,6 +141,7 @@ def _order(root: str, command: Command, mode: str, owner: int) -> bytes:
         mode.encode(),
         str(owner).encode(),
         os.fsencode(os.path.join(root, command.cwd)),
+        steps.encode(),
         str(len(command.argv)).encode(),
         *(os.fsencode(word) for word in command.argv),
         *(os.fsencode(f"{key}={value}") for key, value in environment.items()),
@@ -129,22 +150,23 @@ def _order(root: str, command: Command, mode: str, owner: int) -> bytes:
     return b"%08d" % len(body) + body
 
 
-def _launch(command: Command) -> _Run:
+def _launch(command: Command, within: Within) -> _Run:
     inherit = command.stdio == "inherit"
     feed = subprocess.DEVNULL if command.stdin is None else subprocess.PIPE
     keep = None if inherit else subprocess.PIPE
     their_control, control = os.pipe()
     report, their_report = os.pipe()
+    pipes = (str(their_control), str(their_report))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-ISc", SUPERVISOR, str(their_control), str(their_report), FOLDER],
+            [*within.wrap, sys.executable, "-ISc", SUPERVISOR, *pipes, FOLDER],
             stdin=None if inherit and command.stdin is None else feed,
             stdout=keep,
             stderr=keep,
             bufsize=0,
-            pass_fds=(their_control, their_report),
+            pass_fds=(their_control, their_report, *within.descriptors),
             start_new_session=not inherit,
-            env=own_environment(),
+            env=own_environment() if within.environment is None else within.environment,
             cwd="/",
         )
     except OSError as error:
@@ -161,6 +183,7 @@ def _launch(command: Command) -> _Run:
         time.monotonic(),
         HeadAndTail(command.limit),
         HeadAndTail(command.limit),
+        private=within.private,
     )
     for pipe, stream in ((process.stdout, run.stdout), (process.stderr, run.stderr)):
         if pipe is not None:
@@ -181,6 +204,12 @@ def _not_started(root: str, command: Command, stage: str, code: int) -> Executio
             hint="Name a directory inside the workspace.",
             details={"cwd": command.cwd, "errno": code, "exit_code": 126},
         )
+    if stage == "confine":
+        return ExecutionFailed(
+            f"The command could not be confined: {reason}",
+            hint="Run `loom-audit doctor`.",
+            details={"errno": code, "exit_code": 126},
+        )
     missing = code in (errno.ENOENT, errno.ENOTDIR)
     return ExecutionFailed(
         f"Command not found: {command.argv[0]}"
@@ -188,6 +217,15 @@ def _not_started(root: str, command: Command, stage: str, code: int) -> Executio
         else f"Command cannot be run: {command.argv[0]}: {reason}",
         hint="Check the name and PATH." if missing else "Check its permissions and its format.",
         details={"program": command.argv[0], "errno": code, "exit_code": 127 if missing else 126},
+    )
+
+
+def _not_wrapped(program: str, run: _Run) -> ExecutionFailed:
+    said = run.stderr.content().decode(errors="replace").strip()[-500:]
+    return ExecutionFailed(
+        f"{os.path.basename(program)} did not start the command: {said or 'it gave no reason'}",
+        hint="Run `loom-audit doctor`.",
+        details={"exit_code": 126},
     )
 
 
@@ -302,7 +340,7 @@ def _lose(run: _Run) -> None:
     run.process.kill()
     run.process.wait()
     run.survivors.append(f"{run.process.pid} supervisor (killed from outside: more may be alive)")
-    if run.child:
+    if run.child and not run.private:  # else it is a number of another namespace
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(run.child, signal.SIGKILL)
     for pid in _session(run.process.pid):

@@ -29,7 +29,7 @@ GRACE = 0.1
 PATIENCE = 5.0
 """Seconds until what does not die of SIGKILL is called unkillable."""
 
-SET_DEATH_SIGNAL, SET_SUBREAPER = 1, 36  # linux/prctl.h
+SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SUBREAPER = 1, 4, 36  # linux/prctl.h
 KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
 RESTORED = (*KEYBOARD, _signal.SIGHUP, _signal.SIGTERM, _signal.SIGPIPE, _signal.SIGXFSZ)
 
@@ -38,18 +38,20 @@ class Order:
     """What to run: NUL-separated fields after an eight-digit length.
 
     Mode letters: `g` own process group, `t` hand the terminal over, `s` report stops,
-    `w` walk the process tree (without it only the process group is killed).
+    `w` walk the process tree (without it only the process group is killed), `p` show the
+    command nothing of us. `steps` is the text of `restrict`.
     """
 
-    __slots__ = ("argv", "cwd", "environment", "mode", "owner", "path")
+    __slots__ = ("argv", "cwd", "environment", "mode", "owner", "path", "steps")
 
     def __init__(self, fields: list[bytes]) -> None:
         self.mode = fields[0].decode()
         self.owner = int(fields[1])
         self.cwd = fields[2]
-        count = int(fields[3])
-        self.argv = fields[4 : 4 + count]
-        self.environment = dict(entry.split(b"=", 1) for entry in fields[4 + count :])
+        self.steps = fields[3].decode()
+        count = int(fields[4])
+        self.argv = fields[5 : 5 + count]
+        self.environment = dict(entry.split(b"=", 1) for entry in fields[5 + count :])
         self.path = self.environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
 
 
@@ -153,6 +155,8 @@ class Supervisor:
             _signal.signal(number, lambda *_: None)
         _signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
         prctl(SET_DEATH_SIGNAL, _signal.SIGTERM)
+        if "p" in self.order.mode:
+            prctl(SET_DUMPABLE, 0)
         if "t" in self.order.mode or "s" in self.order.mode:
             try:
                 self.tty = posix.open("/dev/tty", posix.O_RDWR | posix.O_NOCTTY)
@@ -199,6 +203,14 @@ class Supervisor:
         except OSError as error:
             posix.write(failed, b"cwd %d" % (error.errno or 0))
             return
+        if order.steps:
+            try:
+                import restrict  # type: ignore[import-not-found]  # beside us, in our folder
+
+                restrict.apply(order.steps)
+            except (OSError, ValueError, ImportError) as error:
+                posix.write(failed, b"confine %d" % (getattr(error, "errno", 0) or errno.EINVAL))
+                return
         posix.write(failed, b"exec %d" % self.execute())
 
     def execute(self) -> int:

@@ -1,0 +1,116 @@
+"""Commands in namespaces of their own, made by bubblewrap.
+
+A new file tree holds the workspace and what `places` names, read-only; processes, network, IPC
+and host name are the command's own. No capability, no new privileges, a filter of system calls.
+The supervisor runs inside, so that what outlives the command is named there as elsewhere; when
+bubblewrap dies, everything in its process namespace dies with it.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.ports import Command, Completed
+from loom_audit.sandbox import places
+from loom_audit.sandbox.limits import limit_steps
+from loom_audit.sandbox.plain import supervise
+from loom_audit.sandbox.seccomp import filter_program
+from loom_audit.sandbox.within import Within
+
+HOME = "/tmp/home"
+ROOM = 1 << 30
+"""Bytes of each temporary file system a command gets; they are in memory."""
+
+KERNEL = ("acpi", "bus", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
+"""What user 0 could write in /proc also without capabilities; bubblewrap covers less."""
+
+
+class BubblewrapRunner:
+    """Runs every command confined. `hidden` folders are not shown, also not within others."""
+
+    name = "bubblewrap"
+
+    def __init__(self, hidden: Sequence[str] = ()) -> None:
+        self._hidden = [os.path.realpath(path) for path in hidden]
+
+    def run(
+        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+    ) -> Completed:
+        """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
+        program = shutil.which("bwrap")
+        if program is None:
+            raise ExecutionFailed(
+                "bubblewrap is not installed", hint="Install it: `apt-get install bubblewrap`."
+            )
+        root = os.path.realpath(root)
+        ordered = replace(command, environment=places.environment(command, HOME), variables={})
+        steps = limit_steps(command.limits, processes=os.geteuid() != 0, core=False)
+        with _readable(filter_program()) as filter, ExitStack() as later:
+            # by a pipe, because the command can read the arguments of what runs it
+            text = "\0".join(self._options(root, command, filter))
+            options = later.enter_context(_readable(os.fsencode(text) + b"\0"))
+            done = supervise(
+                root,
+                ordered,
+                within=Within(
+                    wrap=(program, "--args", str(options), "--"),
+                    descriptors=(filter, options),
+                    environment=places.bare_environment(),
+                    steps="\n".join(steps),
+                    private=True,
+                ),
+                cancelled=cancelled,
+            )
+        return replace(done, sandbox=self.name)
+
+    def _options(self, root: str, command: Command, filter: int) -> list[str]:
+        options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        options += ["--share-net"] * command.network
+        options += ["--hostname", "confined", "--seccomp", str(filter)]
+        options += ["--size", str(ROOM), "--tmpfs", "/"]
+        options += _laid_out(_mounts(root, command, self._hidden))
+        options += ["--remount-ro", "/", "--chdir", root]
+        return options
+
+
+def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Where something is mounted, and how."""
+    yield "/dev", ["--dev", "/dev"]
+    yield "/dev/shm", ["--size", str(ROOM), "--tmpfs", "/dev/shm"]
+    yield "/proc", ["--proc", "/proc"]
+    for name in KERNEL:
+        if os.path.exists(f"/proc/{name}"):
+            yield f"/proc/{name}", ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
+    yield "/tmp", ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", HOME]
+    shown = places.readable(command, root, hidden)
+    for path in shown:
+        if path in places.SYSTEM and os.path.islink(path):
+            yield path, ["--symlink", os.readlink(path), path]
+        else:
+            yield path, ["--ro-bind", os.path.realpath(path), path]
+    for path in hidden:
+        if os.path.isdir(path) and places.within(path, (*shown, root)):
+            yield path, ["--size", str(ROOM), "--tmpfs", path]
+    for path in (root, *command.writable):
+        yield path, ["--bind", os.path.realpath(path), path]
+
+
+def _laid_out(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
+    """Outer places first, so that an inner one lies on top; of one place the later."""
+    ordered = sorted(dict(mounts).items(), key=lambda mount: mount[0].rstrip("/").count("/"))
+    return [word for _, words in ordered for word in words]
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[int]:
+    """A descriptor that the bytes can be read from."""
+    reading, writing = os.pipe()
+    try:
+        with open(writing, "wb") as stream:
+            stream.write(content)
+        yield reading
+    finally:
+        os.close(reading)

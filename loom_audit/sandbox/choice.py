@@ -1,0 +1,101 @@
+"""Which backend a command gets: as confined as it asks, and never silently less."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loom_audit.errors import AuditError, ExecutionFailed
+from loom_audit.ports import Command, Completed, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A backend and why it does not work on this machine; empty when it does."""
+
+    runner: Runner
+    flaw: str
+
+
+class ConfiningRunner:
+    """Runs a command in the first of the backends that works, the best one first.
+
+    Each is probed once, when first needed. One that works here and then cannot start a command
+    is an error and not a reason for less: what an agent does must not choose the backend.
+    """
+
+    def __init__(self, plain: Runner, confining: Sequence[Runner]) -> None:
+        self._plain = plain
+        self._confining = confining
+        self._found: Sequence[Probed] | None = None
+        self._probing = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The backend of a command that is preferably confined."""
+        return next((one.runner.name for one in self.found() if not one.flaw), self._plain.name)
+
+    def found(self) -> Sequence[Probed]:
+        """The confining backends, as far as they work here."""
+        with self._probing:
+            if self._found is None:
+                self._found = [_probed(runner) for runner in self._confining]
+            return self._found
+
+    def run(
+        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+    ) -> Completed:
+        """See `loom_audit.ports.Runner.run`.
+
+        ExecutionFailed, and nothing ran, when confinement is required and not to be had.
+        """
+        if command.confinement == "off":
+            return self._plain.run(root, command, cancelled=cancelled)
+        flaws: dict[str, str] = {}
+        for one in self.found():
+            if not (flaw := one.flaw or _too_weak(one.runner, command)):
+                return one.runner.run(root, command, cancelled=cancelled)
+            flaws[one.runner.name] = flaw
+        if command.confinement == "required":
+            raise _unavailable(flaws)
+        done = self._plain.run(root, command, cancelled=cancelled)
+        return replace(done, unconfined=_said(flaws))
+
+
+def probe(runner: Runner) -> None:
+    """Run `true` in it; ExecutionFailed when this machine does not let the backend work."""
+    with tempfile.TemporaryDirectory(prefix="loom-audit-") as folder:
+        done = runner.run(folder, Command(("sh", "-c", "true"), timeout=20.0))
+    if done.exit_code != 0:
+        raise ExecutionFailed(
+            f"The sandbox {runner.name} does not work on this machine",
+            hint="Run `loom-audit doctor`.",
+            details={"exit_code": done.exit_code, "stderr": done.stderr.decode(errors="replace")},
+        )
+
+
+def _probed(runner: Runner) -> Probed:
+    try:
+        probe(runner)
+    except (AuditError, OSError) as error:
+        return Probed(runner, str(error))
+    return Probed(runner, "")
+
+
+def _too_weak(runner: Runner, command: Command) -> str:
+    if command.confinement == "required" and runner.name == "landlock" and os.geteuid() == 0:
+        return "it does not keep user 0 from changing modes and owners of files elsewhere"
+    return ""
+
+
+def _unavailable(flaws: Mapping[str, str]) -> ExecutionFailed:
+    return ExecutionFailed(
+        f"This command must be confined, and cannot be here: {_said(flaws)}",
+        hint="Install bubblewrap, and see `loom-audit doctor`; or set `confinement` in tools.toml.",
+        details={"sandboxes": dict(flaws)},
+    )
+
+
+def _said(flaws: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {flaw}" for name, flaw in flaws.items()) or "no backend is known"

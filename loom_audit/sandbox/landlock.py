@@ -1,0 +1,130 @@
+"""Commands that the kernel lets touch only some files: Landlock, with a filter of system calls.
+
+For machines whose users may not make namespaces. It is less than bubblewrap: the command sees
+the machine's processes, and of a file whose path it knows that it is there, its size and times;
+it can change modes, owners, times and attributes of its user's files anywhere. Contents and
+names are closed; without network no socket can be made, and with it none of a local service.
+"""
+
+import ctypes
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.ports import Command, Completed
+from loom_audit.sandbox import places
+from loom_audit.sandbox.limits import limit_steps
+from loom_audit.sandbox.plain import supervise
+from loom_audit.sandbox.seccomp import INTERNET, filter_program
+from loom_audit.sandbox.within import Within
+
+# linux/landlock.h
+CREATE_RULESET, VERSION = 444, 1
+EXECUTE, READ_FILE, READ_DIR, MAKE_CHAR, MAKE_BLOCK = 1 << 0, 1 << 2, 1 << 3, 1 << 6, 1 << 11
+REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+WRITE_FILE, BASIC = 1 << 1, (1 << 13) - 1
+TCP = 0b11
+SCOPES = 0b11
+"""Abstract sockets and signals."""
+
+OLDEST = 3
+"""The version that stops truncating, of Linux 6.2."""
+
+READ = EXECUTE | READ_FILE | READ_DIR
+ALL = BASIC | REFER | TRUNCATE | IOCTL_DEVICE
+WRITE = ALL & ~(MAKE_CHAR | MAKE_BLOCK)
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
+
+
+class LandlockRunner:
+    """Runs every command confined. `hidden` folders are not shown, also not within others."""
+
+    name = "landlock"
+
+    def __init__(self, hidden: Sequence[str] = ()) -> None:
+        self._hidden = [os.path.realpath(path) for path in hidden]
+
+    def run(
+        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+    ) -> Completed:
+        """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
+        version = _version()
+        root = os.path.realpath(root)
+        with _home() as home:
+            steps = [
+                *limit_steps(command.limits, core=False),
+                *(["drop-capabilities"] if os.geteuid() == 0 else []),
+                *self._rules(root, command, home),
+                _ruleset(version, network=command.network),
+                f"seccomp {filter_program(INTERNET if command.network else ()).hex()}",
+            ]
+            ordered = replace(command, environment=places.environment(command, home), variables={})
+            within = Within(steps="\n".join(steps), environment=places.bare_environment())
+            done = supervise(root, ordered, within=within, cancelled=cancelled)
+        return replace(done, sandbox=self.name)
+
+    def _rules(self, root: str, command: Command, home: str) -> Iterator[str]:
+        for name in places.DEVICES:
+            yield _allow(DEVICE, f"/dev/{name}")
+        yield _allow(READ, "/proc")
+        for path in places.readable(command, root, self._hidden):
+            if not any(places.within(hidden, [path]) for hidden in self._hidden):
+                yield _allow(READ, path)
+        for path in (root, home, *command.writable):
+            yield _allow(WRITE, path)
+
+
+def _allow(access: int, path: str) -> str:
+    return f"allow {access} {os.fsencode(os.path.realpath(path)).hex()}"
+
+
+def _ruleset(version: int, *, network: bool) -> str:
+    """What is not allowed by a rule is refused, as far as this version of Landlock knows it."""
+    files = ALL if version >= 5 else ALL & ~IOCTL_DEVICE
+    ports = 0 if network or version < 4 else TCP
+    scopes = SCOPES if version >= 6 else 0
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    return f"landlock {files} {ports} {scopes} {size}"
+
+
+def _version() -> int:
+    """What the kernel has. Asked of the call itself: the list of modules may not be mounted."""
+    if sys.platform != "linux":
+        raise ExecutionFailed(f"Landlock is not there on {platform.system()}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION))
+    if found < OLDEST:
+        reason = f"it has version {found}" if found > 0 else os.strerror(ctypes.get_errno())
+        raise ExecutionFailed(
+            f"Landlock is too old or switched off in this kernel: {reason}",
+            hint="Use Linux 6.2 or newer, with `landlock` among its `lsm=`.",
+        )
+    return found
+
+
+@contextmanager
+def _home() -> Iterator[str]:
+    """A folder for temporary files, deleted whatever the command did to it."""
+    folder = tempfile.mkdtemp(prefix="loom-audit-")
+    try:
+        yield os.path.realpath(folder)
+    finally:
+        Path(folder).chmod(stat.S_IRWXU)
+        _delete(folder)
+
+
+def _delete(folder: str) -> None:
+    """Also directories that the command made unreadable; links are not followed."""
+    for path, folders, _ in os.walk(folder):
+        for inner in (Path(path, name) for name in folders):
+            if not inner.is_symlink():
+                inner.chmod(stat.S_IRWXU)
+    shutil.rmtree(folder)

@@ -1,0 +1,131 @@
+"""What a confined command may see beside its workspace: a minimal system, and its programs.
+
+Of /etc only what programs need, by name: user 0 could read the rest also without capabilities.
+Programs are where PATH and this interpreter say, with the libraries beside them. A home
+directory is never shown as a whole, only such folders in it.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from loom_audit.ports import Command
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+CONFIGURATION = (
+    "alternatives", "ca-certificates", "fonts", "group", "hosts", "java", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "os-release",
+    "passwd", "perl", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "python3",
+    "resolv.conf", "services", "ssl/certs", "ssl/openssl.cnf",
+)  # fmt: skip
+"""Names in /etc; `java` also as java-17-openjdk and the like."""
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+BESIDE = ("lib", "lib32", "lib64", "libexec", "include", "versions", "version", "pyvenv.cfg")
+"""What belongs to the programs in the folder next to it; `share` holds a person's own things."""
+
+PASSED = (
+    "PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS",
+    "LINES", "USER", "LOGNAME", "SHELL", "CI", "EDITOR", "PAGER", "SOURCE_DATE_EPOCH",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "PYENV_VERSION", "PYTHONPATH", "PYTHONHASHSEED",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING",
+    "PYTHONWARNINGS", "NODE_ENV", "NODE_OPTIONS", "NODE_PATH", "NVM_DIR", "JAVA_HOME", "GOROOT",
+    "GOFLAGS", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUST_BACKTRACE", "MAKEFLAGS", "CFLAGS",
+    "CXXFLAGS", "LDFLAGS", "CC", "CXX", "PKG_CONFIG_PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE",
+    "SSL_CERT_DIR", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+)  # fmt: skip
+"""Variables a confined command gets of ours; keys, tokens and agents' sockets are not among."""
+
+
+def environment(command: Command, home: str) -> dict[str, str]:
+    """The whole environment of a confined command, whose home is `home`."""
+    given = command.environment
+    if given is None:
+        ours = {k: v for k, v in os.environ.items() if k in PASSED or k.startswith("LC_")}
+        given = {"PATH": "/usr/local/bin:/usr/bin:/bin", **ours, "HOME": home, "TMPDIR": home}
+        given["GIT_CONFIG_NOSYSTEM"] = "1"  # git stops at a file that is there and closed to it
+    return {**given, **command.variables}
+
+
+def bare_environment() -> dict[str, str]:
+    """What this interpreter needs to start, and nothing else of ours."""
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {"PATH": os.defpath, **({"LD_LIBRARY_PATH": path} if path else {})}
+
+
+def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
+    """Existing paths outside the workspace that it may read, parents first, none twice.
+
+    What lies in a hidden folder is left out, but for this interpreter, which must run.
+    """
+    variables = os.environ if command.environment is None else command.environment
+    wanted = [os.path.abspath(path) for path in command.readable]
+    wanted += _programs({**variables, **command.variables}, root)
+    kept = [path for path in wanted if not within(path, hidden)]
+    paths = {*kept, *SYSTEM, *configuration(), *interpreter()}
+    return _outermost(path for path in paths if os.path.exists(path) and not within(path, [root]))
+
+
+def configuration() -> Iterator[str]:
+    """What is shown of /etc."""
+    for name in CONFIGURATION:
+        yield f"/etc/{name}"
+    try:
+        yield from (f"/etc/{name}" for name in os.listdir("/etc") if name.startswith("java-"))
+    except OSError:
+        return
+
+
+def interpreter() -> list[str]:
+    """What this interpreter needs to run, and the supervisor."""
+    needed = [str(Path(__file__).parent)]
+    for prefix in (sys.prefix, sys.base_prefix, sys.base_exec_prefix):
+        needed += [f"{prefix}/{n}" for n in ("bin", *BESIDE)] if _too_much(prefix) else [prefix]
+    return needed
+
+
+def _programs(variables: Mapping[str, str], root: str) -> Iterator[str]:
+    folders = [p for p in variables.get("PATH", "").split(":") if p.startswith("/")]
+    for folder in dict.fromkeys(map(os.path.normpath, folders)):
+        yield from _program_folder(folder)
+        for name in ("python3", "python", "node"):
+            yield from _behind(f"{folder}/{name}")
+    for name in (".venv", "venv", "env"):
+        yield from _behind(f"{root}/{name}/bin/python")
+
+
+def _program_folder(folder: str) -> Iterator[str]:
+    if within(folder, SYSTEM) or _too_much(folder):
+        return
+    yield folder
+    beside = os.path.dirname(folder)
+    if not _too_much(beside):
+        yield from (f"{beside}/{name}" for name in BESIDE)
+
+
+def _behind(program: str) -> Iterator[str]:
+    """The programs' folder that an interpreter is a link into."""
+    if os.path.islink(program):
+        yield from _program_folder(os.path.dirname(os.path.realpath(program)))
+
+
+def _too_much(path: str) -> bool:
+    """Whether this is the home directory, or above it, or all of a machine's."""
+    home = os.path.realpath(Path.home())
+    real = os.path.realpath(path)
+    return within(home, [real]) or (os.path.dirname(real) == "/" and real not in SYSTEM)
+
+
+def within(path: str, folders: Iterable[str]) -> bool:
+    """Whether it is one of the folders or below one."""
+    return any(path == f or path.startswith(f.rstrip("/") + "/") for f in folders)
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not within(path, kept):
+            kept.append(path)
+    return kept

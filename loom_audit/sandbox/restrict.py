@@ -1,0 +1,110 @@
+"""What a process gives up before it becomes the command: `apply(text)` in the forked child.
+
+One step a line, in order: `limit RESOURCE SOFT HARD` | `drop-capabilities` | `allow ACCESS PATH`,
+then `landlock FILES NETWORK SCOPE SIZE` (bit sets of linux/landlock.h, SIZE the bytes of them
+that this kernel knows) | `seccomp PROGRAM`. PATH and PROGRAM are hexadecimal.
+"""
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+
+SET_SECCOMP, SET_NO_NEW_PRIVS, DROP_FROM_BOUNDING_SET = 22, 38, 24  # linux/prctl.h
+SECCOMP_FILTER = 2
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same number on every machine
+FILE_ACCESS = 0b111 | 1 << 14 | 1 << 15
+"""What a rule may say about what is no directory: execute, write, read, truncate, ioctl."""
+
+
+def apply(text: str) -> None:
+    """Take every step. OSError at the first that is refused: then nothing must be run."""
+    rules: list[tuple[int, bytes]] = []
+    for line in text.splitlines():
+        word, *values = line.split(" ")
+        if word == "limit":
+            limit(*map(int, values))
+        elif word == "drop-capabilities":
+            drop_capabilities(library())
+        elif word == "allow":
+            rules.append((int(values[0]), bytes.fromhex(values[1])))
+        elif word == "landlock":
+            landlock(library(), rules, *map(int, values))
+        elif word == "seccomp":
+            seccomp(library(), bytes.fromhex(values[0]))
+        else:
+            raise OSError(22, "no such step", word)
+
+
+def limit(which: int, soft: int, hard: int) -> None:
+    import resource
+
+    _, most = resource.getrlimit(which)
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(which, (soft, hard))
+
+
+def library() -> "ctypes.CDLL":
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def checked(result: int) -> int:
+    import ctypes
+
+    if result < 0:
+        raise OSError(ctypes.get_errno(), posix.strerror(ctypes.get_errno()))
+    return result
+
+
+def drop_capabilities(libc: "ctypes.CDLL") -> None:
+    """None now, and none after exec as user 0, because the bounding set is empty too."""
+    number = 0
+    while libc.prctl(DROP_FROM_BOUNDING_SET, number, 0, 0, 0) == 0:
+        number += 1
+    header = (0x20080522).to_bytes(4, "little") + bytes(4)
+    checked(libc.capset(header, bytes(24)))
+
+
+def landlock(
+    libc: "ctypes.CDLL",
+    rules: "list[tuple[int, bytes]]",
+    files: int,
+    net: int,
+    scope: int,
+    size: int,
+) -> None:
+    """Only what the rules allow, for this process and all that come of it."""
+    import ctypes
+
+    attributes = b"".join(value.to_bytes(8, "little") for value in (files, net, scope))[:size]
+    whole = ctypes.c_size_t(size)
+    ruleset = checked(libc.syscall(CREATE_RULESET, attributes, whole, 0))
+    for access, path in rules:
+        try:
+            place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+        except OSError:
+            continue  # what is not there, or not ours to enter, is not allowed either
+        allowed = access & files
+        if posix.fstat(place).st_mode & 0o170000 != 0o040000:
+            allowed &= FILE_ACCESS
+        rule = allowed.to_bytes(8, "little") + place.to_bytes(4, "little")
+        checked(libc.syscall(ADD_RULE, ruleset, 1, rule, 0))
+        posix.close(place)
+    checked(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    checked(libc.syscall(RESTRICT_SELF, ruleset, 0))
+    posix.close(ruleset)
+
+
+def seccomp(libc: "ctypes.CDLL", program: bytes) -> None:
+    """A filter of system calls (struct sock_filter[]), for this process and all its children."""
+    import ctypes
+
+    instructions = ctypes.create_string_buffer(program, len(program))
+    count = (len(program) // 8).to_bytes(ctypes.sizeof(ctypes.c_void_p), "little")
+    where = ctypes.addressof(instructions).to_bytes(ctypes.sizeof(ctypes.c_void_p), "little")
+    checked(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    checked(libc.prctl(SET_SECCOMP, SECCOMP_FILTER, count + where, 0, 0))
