@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_audit.errors import AuditError
-from loom_audit.model.display import visible_bytes
+from loom_audit.model.display import size_text, visible_bytes
 from loom_audit.model.files import FileChange, FileState, Move
 from loom_audit.model.textdiff import Diff, Line, diff_lines
 
 AUTO_LINES = 400
 AUTO_BYTES = 20 * 1024
-AUTO_SOURCE = 128 * 1024
+AUTO_SOURCE = 512 * 1024
 PAGE_SOURCE = 1024 * 1024
 MAX_LINES = 20_000
 MAX_BYTES = 1024 * 1024
@@ -75,6 +75,14 @@ class FileView:
     @property
     def path(self) -> str:
         return self.change.path
+
+    @property
+    def waits(self) -> str:
+        """Why the difference is not on the page yet."""
+        if self.added is None or self.removed is None:
+            size = _size(self.change.before) + _size(self.change.after)
+            return f"Not compared yet, {size_text(size)}."
+        return f"{self.added + self.removed:,} lines added and removed."
 
 
 def view_changes(

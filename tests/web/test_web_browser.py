@@ -263,6 +263,26 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
+def test_on_a_phone_nothing_to_press_is_out_of_sight(
+    standing, browser: Browser, standing_live: str
+) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    found = {}
+    for name, path in pages(standing).items():
+        page.goto(standing_live + path)
+        found[name] = page.evaluate(
+            """() => [...document.querySelectorAll('main a, main button, main input')]
+                .filter(e => !e.closest('.diff, .hex') && e.offsetWidth)
+                .filter(e => e.getBoundingClientRect().right > innerWidth)
+                .map(e => e.textContent)"""
+        )
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found[name] = "wider than the window"
+    context.close()
+    assert {name: hidden for name, hidden in found.items() if hidden} == {}
+
+
 def test_the_keyboard_reaches_the_content_first(standing, scripted_watch: Watch) -> None:
     scripted_watch.go(f"{standing.url}/calls")
     page = scripted_watch.page

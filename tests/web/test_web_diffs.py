@@ -52,6 +52,13 @@ def test_over_20_kib_wait_for_a_click() -> None:
     assert view_change(change, content).body == "later"
 
 
+def test_a_small_edit_of_a_long_file_comes_with_the_page() -> None:
+    old = lines(9_000, "some text of the line")
+    assert len(old) > 180_000
+    view = view_change(FileChange("a", state(old), state(old + b"one more\n")), content)
+    assert (view.body, view.added, view.removed) == ("rows", 1, 0)
+
+
 @pytest.mark.parametrize("body", [lines(20_001, ""), b"x" * (1024 * 1024 + 1)])
 def test_what_a_browser_cannot_bear_is_never_shown(body: bytes) -> None:
     change = FileChange("a", None, state(body))

@@ -309,6 +309,17 @@ def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
     assert "replay" in gone.text
 
 
+def test_a_difference_that_waits_says_why(recorded, client: TestClient) -> None:
+    number = recorded.call("long", "write_file", {"path": "long.txt", "content": "1\n" * 900})
+    text = client.get(f"{recorded.url}/c/{number}").text
+    assert "900 lines added and removed" in text and "Large difference" not in text
+    (recorded.root / "wide.txt").write_text("x" * 79 + "\n")
+    content = ("y" * 79 + "\n") * 9_000
+    number = recorded.call("wide", "write_file", {"path": "wide.txt", "content": content})
+    text = client.get(f"{recorded.url}/c/{number}").text
+    assert "Not compared yet, 703" in text and "Large difference" not in text
+
+
 def test_verify_runs_on_post_and_shows_what_it_found(recorded, client: TestClient) -> None:
     before = client.get(f"{recorded.url}/verify").text
     assert "Verify now" in before
