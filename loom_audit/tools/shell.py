@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.safety import check_command
 from loom_audit.tools.text import decode
 from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
@@ -57,6 +58,7 @@ class ShellExecute(Tool):
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if "\0" in args.command:
             raise InvalidArguments("command holds a NUL character", hint="Remove it.")
+        check_command(args.command)
         seconds = self._seconds(args)
         done = await ctx.run(
             "sh", "-c", args.command, cwd=args.cwd, timeout=seconds, limit=MAX_STREAM, final=True

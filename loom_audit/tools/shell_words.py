@@ -1,0 +1,200 @@
+"""Words, commands and pipes of a shell text, as `shell_syntax` reads them.
+
+A word is a text after quote removal in which Unicode noncharacters stand for what has a meaning
+beyond itself: `HOME`, `UNKNOWN` (an expansion nobody can know), active globs and braces, `SPLIT`
+where an expansion falls apart, and `REF`, which names the output of a substitution.
+"""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+HOME, UNKNOWN, FETCHED, STAR, ANY, SET, OPEN, COMMA, CLOSE, SPLIT, REF = (
+    chr(code) for code in range(0xFDD0, 0xFDDB)
+)
+GLOBS = {"*": STAR, "?": ANY, "[": SET}
+BRACES = {"{": OPEN, ",": COMMA, "}": CLOSE}
+LITERAL = str.maketrans(
+    {mark: char for char, mark in (GLOBS | BRACES).items()}
+    | {HOME: "~", UNKNOWN: "$…", FETCHED: "$(download)", SPLIT: " "}
+)
+CLEAN = str.maketrans(dict.fromkeys((chr(code) for code in range(0xFDD0, 0xFDDB)), "\ufffd"))
+REFERENCE = re.compile(f"{REF}(q?)([0-9]+){REF}")
+"""The output of a substitution by number; one that was quoted stays one word."""
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+
+_ANSI_ESCAPE = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([0-7]{1,3})|(.))", re.DOTALL
+)
+_GROUP = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+LONGEST_VALUE = 4096
+MOST_ALTERNATIVES = 64
+_LONGEST_CHAIN = 50
+
+
+@dataclass(slots=True)
+class Budget:
+    """Characters that may still be read, so that texts inside texts cannot grow for ever."""
+
+    left: int
+
+    def spend(self, size: int) -> bool:
+        self.left -= size
+        return self.left >= 0
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """What goes through a pipe: whether it came from the network, and texts that are known.
+
+    `link` says that it is a `|` between two commands.
+    """
+
+    origin: "Flow | None" = None
+    into: "Flow | None" = None
+    link: bool = False
+    downloaded: bool = False
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, downloaded: bool, texts: list[str]) -> None:
+        flow: Flow | None = self
+        for _ in range(_LONGEST_CHAIN):
+            if flow is None:
+                return
+            flow.downloaded |= downloaded
+            flow.texts += [text for text in texts[:8] if text not in flow.texts]
+            del flow.texts[8:]
+            flow = flow.into
+
+    def read(self) -> tuple[bool, list[str]]:
+        downloaded, texts, flow = False, list[str](), self
+        for _ in range(_LONGEST_CHAIN):
+            downloaded |= flow.downloaded
+            texts += flow.texts
+            if flow.origin is None:
+                break
+            flow = flow.origin
+        return downloaded, texts[:8]
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """One simple command: its words, where it stands, what it reads and where it writes.
+
+    `inner` and `result` are the input and output of the group that closed just before, where the
+    command is only that group's redirections.
+    """
+
+    input: Flow
+    cwd: str
+    words: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    outs: list[Flow] = field(default_factory=list)
+    output: Flow | None = None
+    inner: Flow | None = None
+    result: Flow | None = None
+
+
+@dataclass(slots=True)
+class Script:
+    """All commands of a text in the order they are written; `whole` unless the budget ran out."""
+
+    commands: list[Command] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    env: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: bool = True
+
+    def assign(self, text: str) -> None:
+        """Takes `name=value` for what comes later in the text; other words are no assignment."""
+        match = ASSIGNMENT.match(text)
+        if match is None:
+            return
+        value = text[match.end() :].replace(SPLIT, " ")
+        if match[2]:
+            value = self.env.get(match[1], ("",))[0] + value
+        self.env[match[1]] = (value if len(value) <= LONGEST_VALUE else UNKNOWN,)
+
+    def value(self, name: str, budget: Budget, *, quoted: bool) -> str:
+        """What `$name` stands for: a known text, alternatives, or `UNKNOWN`."""
+        usual = {"HOME": HOME, "IFS": " ", "@": "", "*": ""}.get(name, UNKNOWN)
+        values = self.env.get(name, ("" if name.isdecimal() else usual,))
+        text = values[0] if len(values) == 1 else OPEN + COMMA.join(values) + CLOSE
+        if len(text) > LONGEST_VALUE or not budget.spend(len(text)):
+            return UNKNOWN
+        if not quoted or name in "@*":
+            text = re.sub(r"[ \t\n]+", SPLIT, text).replace("*", STAR).replace("?", ANY)
+        return text
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """What is open: a group, a substitution or the text itself, and the word read just now."""
+
+    kind: str
+    stdin: Flow
+    stdout: Flow
+    command: Command
+    arithmetic: bool = False
+    word: list[str] | None = None
+    plain: bool = True
+    inside: list[str | int] = field(default_factory=list)
+    redirect: str = ""
+    flow: int = -1
+
+
+class Lines:
+    """Where each line of a text begins, for the ends of here-documents."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.places: dict[str, list[int]] = {}
+
+    def find(self, word: str, start: int, *, tabs: bool) -> int:
+        """Where the next line that is `word` begins, or -1; with `tabs` it may be indented."""
+        if not self.places:
+            at = 0
+            for line in self.text.split("\n"):
+                self.places.setdefault(line, []).append(at)
+                if line.startswith("\t"):
+                    self.places.setdefault("\t" + line.lstrip("\t"), []).append(at)
+                at += len(line) + 1
+        found = []
+        for key in (word, "\t" + word) if tabs else (word,):
+            places = self.places.get(key, [])
+            found += places[(index := bisect_left(places, start)) : index + 1]
+        return min(found, default=-1)
+
+
+def alternatives(word: str) -> list[str]:
+    """The words that brace and variable expansion make of one, at most 64."""
+    done: list[str] = []
+    todo = [word] if len(word) <= LONGEST_VALUE else []
+    while todo and len(todo) + len(done) < MOST_ALTERNATIVES:
+        text = todo.pop()
+        group = _GROUP.search(text)
+        if group is None:
+            done.append(text)
+            continue
+        before, after = text[: group.start()], text[group.end() :]
+        if COMMA in group[1]:
+            todo += [before + each + after for each in reversed(group[1].split(COMMA))]
+        else:
+            todo.append(f"{before}{{{group[1]}}}{after}")
+    found = (done + todo[::-1])[:MOST_ALTERNATIVES] or [word]
+    spent = sum(map(len, found))
+    if spent > 16 * LONGEST_VALUE:
+        found = [word]
+    return [part for each in found for part in each.split(SPLIT) if part or SPLIT not in each]
+
+
+def unescaped(text: str) -> str:
+    """The text between $' and ' as bash reads it."""
+    return _ANSI_ESCAPE.sub(_unescaped, text).translate(CLEAN)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    if escape[4] is not None:
+        return {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}.get(escape[4], escape[4])
+    return chr(int(escape[1] or escape[2] or escape[3], 8 if escape[3] else 16))
