@@ -18,7 +18,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
-from loom_audit.sandbox import open_runner
+from loom_audit.sandbox import confining_runner
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
@@ -155,7 +155,8 @@ def open_store(url: str | None = None, settings: Settings | None = None) -> Stor
     chosen = settings or read_settings(url)
     chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DiskLock(chosen.home / "locks")
-    return Store(chosen, open_database(chosen.url, lock=lock), lock, open_runner())
+    hidden = [str(path) for path in (chosen.home, chosen.heads, chosen.configuration)]
+    return Store(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
 
 
 def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:

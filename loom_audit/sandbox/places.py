@@ -58,13 +58,13 @@ def bare_environment() -> dict[str, str]:
 def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
     """Existing paths outside the workspace that it may read, parents first, none twice.
 
-    What lies in a hidden folder is left out, but for this interpreter, which must run.
+    What `command.readable` names in a hidden folder is left out.
     """
     variables = os.environ if command.environment is None else command.environment
-    wanted = [os.path.abspath(path) for path in command.readable]
-    wanted += _programs({**variables, **command.variables}, root)
-    kept = [path for path in wanted if not within(path, hidden)]
-    paths = {*kept, *SYSTEM, *configuration(), *interpreter()}
+    asked = [os.path.abspath(path) for path in command.readable]
+    kept = [path for path in asked if not within(os.path.realpath(path), hidden)]
+    programs = _programs({**variables, **command.variables}, root)
+    paths = {*kept, *programs, *SYSTEM, *configuration(), *interpreter()}
     return _outermost(path for path in paths if os.path.exists(path) and not within(path, [root]))
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
+from loom_audit.config import read_tool_settings
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
@@ -48,6 +49,7 @@ class Session:
         self.workspace = workspace
         self._registry = registry
         self.gate: ApprovalGate = gate or AllowAll()
+        self.settings = read_tool_settings(workspace._parts.settings)
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
         self._closing = ExitStack()
 
@@ -89,6 +91,7 @@ class Session:
             arguments,
             call_id=call_id,
             runner=self.workspace.at.runner,
+            settings=self.settings,
         )
 
     @contextmanager

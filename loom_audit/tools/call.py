@@ -30,6 +30,7 @@ from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision
 from loom_audit.tools.context import ToolContext, in_thread, no_workspace
+from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.tool import Tool, ToolResult
 from loom_audit.tools.values import as_far_as_possible, as_json
 
@@ -78,6 +79,7 @@ async def call_tool(
     environment: Mapping[str, str] | None = None,
     scratch_dir: Path | None = None,
     runner: Runner | None = None,
+    settings: ToolSettings | None = None,
 ) -> ToolResult:
     """Look up, validate, ask the gate, execute within the tool's limit, put on record.
 
@@ -104,6 +106,8 @@ async def call_tool(
         call_id=request.call_id,
         effect=request.effect,
         environment=dict(environment or {}),
+        settings=settings or ToolSettings(),
+        confinement=request.tool.confinement if request.tool else "off",
         recorder=recorder,
         call=opened,
         runner=runner or (recorder.at.runner if recorder else None),

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from os import environ
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -29,8 +28,17 @@ from loom_audit.errors import (
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileChange
-from loom_audit.ports import Command, Completed, Runner, Stamp, Workspace
+from loom_audit.ports import (
+    Command,
+    Completed,
+    Confinement,
+    Limits,
+    Runner,
+    Stamp,
+    Workspace,
+)
 from loom_audit.tools.entries import Entry, type_of
+from loom_audit.tools.settings import ToolSettings
 
 T = TypeVar("T")
 
@@ -93,6 +101,8 @@ class ToolContext:
     call_id: str = ""
     effect: Effect = "read"
     environment: Mapping[str, str] = field(default_factory=dict)
+    settings: ToolSettings = field(default_factory=ToolSettings)
+    confinement: Confinement = "off"
     recorder: Recorder | None = field(default=None, repr=False)
     call: OpenCall | None = field(default=None, repr=False)
     runner: Runner | None = field(default=None, repr=False)
@@ -228,23 +238,32 @@ class ToolContext:
         timeout: float | None = 60.0,
         limit: int = 256 * 1024,
         final: bool = False,
+        confinement: Confinement | None = None,
     ) -> Completed:
         """Run a command in the workspace and record which files it changed.
 
-        The call's environment is added to ours. Its whole process tree is killed at `timeout`
-        (seconds), or when the call is cancelled. At most `limit` bytes of each stream are kept.
+        It is confined as the settings say, else as the tool says, unless `confinement` is
+        given. The call's environment is added to ours. Its whole process tree is killed at
+        `timeout` (seconds), or when the call is cancelled. At most `limit` bytes of each stream
+        are kept.
         """
         stop = threading.Event()
+        wanted = confinement or self.settings.confinement or self.confinement
 
         def step() -> Completed:
             self._may_run()
             command = Command(
                 argv=argv,
                 cwd=self._directory(cwd),
-                environment={**_inherited(), **self.environment} if self.environment else None,
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
+                variables=self.environment,
+                confinement=wanted,
+                network=self.settings.network,
+                readable=self.settings.readable,
+                writable=() if self.scratch_dir is None else (str(self.scratch_dir),),
+                limits=Limits() if wanted == "off" else self.settings.limits,
             )
             return self._open_call.run(self._commands, command, cancelled=stop.is_set, final=final)
 
@@ -373,8 +392,3 @@ def no_workspace() -> AuditError:
     return NoWorkspace(
         "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
     )
-
-
-def _inherited() -> dict[str, str]:
-    """Our environment without what names the store."""
-    return {name: text for name, text in environ.items() if not name.startswith("LOOM_AUDIT_")}

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.ports import Confinement
+from loom_audit.ports import Confinement, Limits
 
+MIB = 1024 * 1024
+LIMITS = ("cpu_seconds", "memory_mib", "processes", "file_mib")
 CONFINEMENTS: tuple[Confinement, ...] = ("required", "preferred", "off")
 
 
@@ -15,7 +18,8 @@ class ToolSettings:
     """The keys of `tools.toml`; nothing set is the careful choice.
 
     `confinement` replaces every tool's own when given; `readable` are further paths a confined
-    command may read. `network` gives confined commands the network. `allowed_hosts` are fetched
+    command may read. `network` gives confined commands the network. `cpu_seconds`, `memory_mib`,
+    `processes` and `file_mib` limit each process of one; 0 is no limit. `allowed_hosts` are fetched
     from without asking and `private_hosts` may have addresses that are not public (`*.` in
     front for all below a name). `proxy_url` is where `loom-audit proxy` listens.
     """
@@ -23,9 +27,23 @@ class ToolSettings:
     confinement: Confinement | None = None
     network: bool = False
     readable: tuple[str, ...] = ()
+    cpu_seconds: int = 0
+    memory_mib: int = 16_384
+    processes: int = 4_096
+    file_mib: int = 16_384
     allowed_hosts: tuple[str, ...] = ()
     private_hosts: tuple[str, ...] = ()
     proxy_url: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        """What each process of a confined command may use."""
+        return Limits(
+            cpu=self.cpu_seconds or None,
+            memory=self.memory_mib * MIB or None,
+            processes=self.processes or None,
+            file=self.file_mib * MIB or None,
+        )
 
 
 def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolSettings:
@@ -40,12 +58,23 @@ def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolS
             raise _invalid(source, key, "must be true or false")
         if key == "proxy_url" and not isinstance(value, str):
             raise _invalid(source, key, "must be a text")
+        if key in LIMITS and not (type(value) is int and value >= 0):
+            raise _invalid(source, key, "must be a number, 0 for no limit")
         if key in ("readable", "allowed_hosts", "private_hosts") and not _texts(value):
             raise _invalid(source, key, "must be a list of texts")
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
+    if "readable" in values:
+        values["readable"] = tuple(_absolute(path, source) for path in values["readable"])
     return ToolSettings(**values)
+
+
+def _absolute(path: str, source: str) -> str:
+    found = Path(path).expanduser()
+    if not found.is_absolute():
+        raise _invalid(source, "readable", f"names {path}, which is not absolute")
+    return str(found)
 
 
 def _texts(value: Any) -> bool:

@@ -16,6 +16,7 @@ from pydantic import ValidationError as ModelError
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileState
+from loom_audit.ports import Confinement
 from loom_audit.tools.values import as_json
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ class Tool(ABC):
     an instance of the model, or the plain dict. `effect` bounds what the context allows:
     `read` refuses writes, and commands need `execute`. `announced` puts the request on record
     before `execute` starts, for effects that do not go through the context; a tool of effect
-    `network` is always announced.
+    `network` is always announced. `confinement` says whether the commands it runs are confined,
+    unless the person's settings say otherwise.
     """
 
     name: str
@@ -182,6 +184,7 @@ class Tool(ABC):
     timeout_seconds: float = 30
     needs_workspace: bool = True
     announced: bool = False
+    confinement: Confinement = "off"
     requires_approval: "bool | Callable[[Any, ToolContext], bool | str]" = False
     """Whether somebody should be asked first: a bool, or a method of the arguments and the
     context that may give the reason. Sync; runs in a worker thread."""
