@@ -10,6 +10,8 @@ from pathlib import Path
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.tools.policy import NAME as APPROVALS
+from loom_audit.tools.policy import Policy, read_policy
 from loom_audit.tools.settings import ToolSettings, tool_settings
 
 
@@ -49,6 +51,12 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
 def read_tool_settings(settings: Settings) -> ToolSettings:
     """`tools.toml` of the configuration folder; InvalidArguments when it is malformed."""
     return tool_settings(read_table(settings.configuration / "tools.toml"))
+
+
+def read_approvals(settings: Settings) -> Policy | None:
+    """`approvals.toml` of the configuration folder, None when there is none. InvalidArguments."""
+    file = settings.configuration / APPROVALS
+    return read_policy(read_table(file)) if os.path.lexists(file) else None
 
 
 def read_table(path: Path) -> Mapping[str, object]:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from loom_audit.config import read_settings
 from loom_audit.history.recorder import Recorder
+from loom_audit.session.gates import default_gate
 from loom_audit.session.run import Session
 from loom_audit.session.store import AuditStore, open_store
+from loom_audit.tools.approval import ApprovalGate
 
 
 class Connections:
@@ -23,6 +26,11 @@ class Connections:
         self._sessions: dict[str, Session] = {}
         self._opening = threading.Lock()
         atexit.register(self.close)
+
+    @property
+    def gate(self) -> ApprovalGate:
+        """The gate of `approvals.toml`. InvalidArguments."""
+        return default_gate(read_settings())
 
     @contextmanager
     def __call__(self, path: Path) -> Iterator[Recorder]:

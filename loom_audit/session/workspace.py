@@ -34,9 +34,11 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
 from loom_audit.model.scope import IGNORE_FILE, bad_lines
 from loom_audit.ports import BlobStore, EventLog, Report
+from loom_audit.session.gates import default_gate
 from loom_audit.session.run import Session
 from loom_audit.store import Store, WorkspaceEntry
 from loom_audit.tools.approval import ApprovalGate
+from loom_audit.tools.asking import Asked
 from loom_audit.tools.registry import ToolRegistry
 
 MAX_NAME = 256
@@ -85,8 +87,16 @@ class AuditedWorkspace:
         registry: ToolRegistry | None = None,
         gate: ApprovalGate | None = None,
     ) -> "Session":
-        """A session of this agent, to be used as a context manager."""
-        return Session(self, agent, actor or f"agent:{agent}", title, registry, gate)
+        """A session of this agent, to be used as a context manager.
+
+        Without a gate that of `approvals.toml` stands before its calls, if there is that file.
+        """
+        chosen = gate or self.default_gate()
+        return Session(self, agent, actor or f"agent:{agent}", title, registry, chosen)
+
+    def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
+        """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
+        return default_gate(self._parts.settings, root=self.root, ask=ask)
 
     def checkpoint(self, name: str, point: str | int = "head", note: str = "") -> Checkpoint:
         """Give a point a name; a name used before moves there. InvalidArguments for a bad name."""

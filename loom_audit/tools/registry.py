@@ -32,7 +32,11 @@ _log = logging.getLogger(__name__)
 
 
 class ToolRegistry:
-    """Tools by name. `connect` opens the recorder of a workspace, by default the store's."""
+    """Tools by name. `connect` opens the recorder of a workspace, by default the store's.
+
+    Without a `gate` the one that `connect` has stands before calls, by default the one of
+    `approvals.toml`.
+    """
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class ToolRegistry:
     ) -> None:
         self._tools: dict[str, Tool] = {}
         self._connect = connect
-        self._gate = gate or AllowAll()
+        self._gate = gate
         self._runner = runner
         self._finding = threading.Lock()
 
@@ -89,13 +93,14 @@ class ToolRegistry:
         Without a workspace a tool that needs none runs, off the record; any other gives
         NO_WORKSPACE.
         """
-        if workspace is None:
-            return await call_tool(self, self._gate, None, name, arguments, call_id=call_id)
         try:
+            gate = await in_thread(self._chosen_gate)
+            if workspace is None:
+                return await call_tool(self, gate, None, name, arguments, call_id=call_id)
             async with _connected(self._connection, Path(workspace)) as recorder:
                 return await call_tool(
                     self,
-                    self._gate,
+                    gate,
                     recorder,
                     name,
                     arguments,
@@ -104,6 +109,13 @@ class ToolRegistry:
                 )
         except AuditError as error:
             return ToolResult.failure(error)
+
+    def _chosen_gate(self) -> ApprovalGate:
+        """The gate given, else the one of where calls are recorded, if that has one."""
+        if self._gate is not None:
+            return self._gate
+        found: ApprovalGate | None = getattr(self._connection(), "gate", None)
+        return found or AllowAll()
 
     def _connection(self) -> Connect:
         with self._finding:
