@@ -180,9 +180,9 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
         _one_by_one(footing, steps, done)
     else:
         _together(footing, steps, done)
-    unseen = [c.path for c in done.changes if not _recorded(footing, c)]
-    done.changes = [change for change in done.changes if _recorded(footing, change)]
-    done.reasons += [f"outside the scope: {path}" for path in unseen]
+    unseen = {c.path for c in done.changes if not _recorded(footing, c)}
+    done.changes = [change for change in done.changes if change.path not in unseen]
+    done.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
     return done
 
 
@@ -194,15 +194,15 @@ def _moves_something(steps: Sequence[Replacement]) -> bool:
 
 def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:
     """TooLarge when the content that a change would replace or needs is not in the store."""
-    for change in changes:
-        for state in (change.before, change.after):
-            if state and state.blob and state.blob not in at.blobs:
-                raise TooLarge(
-                    f"{change.path} is over the limit for recorded content and could not be"
-                    " brought back",
-                    hint="Use a shell command; the limit is set by `init` and stays.",
-                    details={"path": change.path, "size": state.size},
-                )
+    sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
+    missing = at.blobs.missing({state.blob for _, state in sides if state.blob})
+    for path, state in sides:
+        if state.blob in missing:
+            raise TooLarge(
+                f"{path} is over the limit for recorded content and could not be brought back",
+                hint="Use a shell command; the limit is set by `init` and stays.",
+                details={"path": path, "size": state.size},
+            )
 
 
 def _recorded(footing: Footing, change: FileChange) -> bool:

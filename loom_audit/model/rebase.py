@@ -5,7 +5,7 @@ and content, each for itself. Kept steps in a row count as one, so that what the
 themselves is no conflict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
@@ -24,6 +24,8 @@ class Contents(Protocol):
     def get(self, blob: BlobId) -> bytes: ...
 
     def __contains__(self, blob: BlobId) -> bool: ...
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Weaver:
 
     def has(self, blob: BlobId | None) -> bool:
         return blob is None or blob in self.made or blob in self.blobs
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those that are neither made nor kept."""
+        return self.blobs.missing(blob for blob in blobs if blob not in self.made)
 
     def place(
         self, base: Place, ours: Place, theirs: Place, *, who: str = "", markers: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loom_audit.model.files import FileState, Tree, parents
+from loom_audit.model.files import BlobId, FileState, Tree, parents
 from loom_audit.model.lineage import Followed, Lineage, Place, by_calls
 from loom_audit.model.rebase import Weaver
 
@@ -91,12 +91,14 @@ class _Fitting:
         self.wanted: dict[str, FileState | None] = {}
         self.after: dict[str, FileState] = {}
         self.owners: dict[str, list[int]] = {}
+        self.missing: set[BlobId] = set()
 
     def round(self) -> bool:
         """Place everything; whether something had to be stopped."""
         stopped: dict[int, Entry] = {}
         self._place()
         below = self._below()
+        self.missing = self.weaver.missing(self._risked())
         for n, entry in enumerate(self.entries):
             if entry.verdict == "wanted":
                 other = self._misfit(n, entry, below) or self._loss(entry)
@@ -179,17 +181,25 @@ class _Fitting:
         by = f", put there by call {call}" if call is not None else ""
         return entry.staying("blocked", f"{path} is in the way{by}", [call])
 
+    def _risked(self) -> Iterator[BlobId]:
+        """The contents that are to come or to go."""
+        for entry in self.entries:
+            now, result = entry.lineage.now, entry.result
+            if entry.verdict == "wanted" and now != result:
+                states = result.state, self.tree.get(now.path), self.tree.get(result.path)
+                yield from (state.blob for state in states if state and state.blob)
+
     def _loss(self, entry: Entry) -> Entry | None:
         """Contents that are nowhere: one that is wanted, or one that would be overwritten."""
         calls = entry.lineage.calls(taken=True)
         now, result = entry.lineage.now, entry.result
         if now == result:
             return None
-        if result.state is not None and not self.weaver.has(result.state.blob):
+        if result.state is not None and result.state.blob in self.missing:
             return entry.staying("irreversible", "its content was not kept", calls)
         for path in dict.fromkeys((now.path, result.path)):
             there, then = self.tree.get(path), self.wanted.get(path)
-            if there is None or there == then or entry.forced or self.weaver.has(there.blob):
+            if there is None or there == then or entry.forced or there.blob not in self.missing:
                 continue
             return entry.staying(
                 "irreversible", "what is there now was not kept and would be lost", calls

@@ -1,5 +1,6 @@
 """Content by its hash."""
 
+from collections.abc import Iterable
 from typing import BinaryIO, Protocol
 
 from loom_audit.model.files import BlobId
@@ -29,6 +30,10 @@ class BlobStore(Protocol):
         ...
 
     def __contains__(self, blob: BlobId) -> bool: ...
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those whose content is not here."""
+        ...
 
     def size(self, blob: BlobId) -> int:
         """Bytes of the content. NotFound when it is not here."""

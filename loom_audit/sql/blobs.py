@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
@@ -49,6 +49,11 @@ _INSERT_ABSENT = prepare(
 _ENTRY = prepare(
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
+)
+_MANY = 500
+_NAMES = tuple(f"n{n}" for n in range(_MANY))
+_PRESENT = prepare(
+    f"SELECT sha256 FROM blob WHERE sha256 IN (:{', :'.join(_NAMES)}) AND encoding <> 'absent'"
 )
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
@@ -128,6 +133,19 @@ class SqlBlobStore:
         if not isinstance(blob, str):
             return False
         return self._find(_digest(BlobId(blob))) is not None
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those whose content is not here."""
+        wanted = {_digest(blob): blob for blob in blobs}
+        with self._lock:
+            rest = sorted(wanted.keys() - self._staged.keys())
+        absent = {wanted[digest] for digest in rest}
+        for start in range(0, len(rest), _MANY):
+            some = rest[start : start + _MANY]
+            some += some[-1:] * (_MANY - len(some))  # always the same statement
+            found = self._connections.rows(_PRESENT, **dict(zip(_NAMES, some, strict=True)))
+            absent.difference_update(wanted[row[0]] for row in found)
+        return absent
 
     def size(self, blob: BlobId) -> int:
         """Bytes of the content."""

@@ -1,7 +1,7 @@
 """A log and its contents in memory."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
 from io import BytesIO
@@ -46,6 +46,9 @@ class MemoryBlobStore:
 
     def __contains__(self, blob: object) -> bool:
         return blob in self._contents
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        return {blob for blob in blobs if blob not in self}
 
     def size(self, blob: BlobId) -> int:
         return len(self.get(blob))

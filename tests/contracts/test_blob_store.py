@@ -94,6 +94,15 @@ def test_what_was_never_put_is_not_found(opened: Opened) -> None:
             opened.blobs.get(BlobId(wrong))
 
 
+def test_of_many_contents_those_that_are_missing_are_named(opened: Opened) -> None:
+    kept = [opened.blobs.put(b"%d" % n) for n in range(700)]
+    settle(opened)
+    waiting = opened.blobs.put(b"waiting")
+    never = {name(b"never"), name(b"nor this")}
+    assert opened.blobs.missing([*kept, waiting, *never]) == never
+    assert opened.blobs.missing(kept) == opened.blobs.missing([]) == set()
+
+
 def test_what_waits_is_counted_until_the_next_append(opened: Opened) -> None:
     assert opened.blobs.pending_bytes() == 0
     opened.blobs.put(noise(1000, 1))

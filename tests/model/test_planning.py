@@ -10,11 +10,18 @@ from loom_audit.model.files import FileState, Move, apply, diff, find_moves, par
 from loom_audit.model.planning import Note, PathStep, plan_taking_back
 
 
+class Kept(dict):
+    """Contents by their hash, as a blob store answers for them."""
+
+    def missing(self, blobs):
+        return {*blobs} - self.keys()
+
+
 class Story:
     """A workspace in memory with the log of what calls did to it."""
 
     def __init__(self, files=None):
-        self.blobs = {}
+        self.blobs = Kept()
         self.start = {}
         self.tree = {}
         for path, content in (files or {}).items():
