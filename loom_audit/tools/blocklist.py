@@ -16,6 +16,7 @@ _SYSTEM_PAIRS = {
     ("usr", "local"), ("usr", "sbin"), ("usr", "share"), ("var", "lib"),
     ("System", "Library"), ("private", "etc"), ("private", "var"),
 }  # fmt: skip
+_NARROWING = {"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"}
 _DEVICES = re.compile(
     r"/dev/(null|zero|full|random|urandom|stdin|stdout|stderr|tty|ptmx"
     r"|(fd|pts|shm|tcp|udp|mqueue)/.*)",
@@ -88,7 +89,8 @@ def find_start(args: list[str], cwd: str) -> str:
     starts = [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), _after_links(args))]
     for place, word in enumerate(args[:-1]):
         pattern = args[place + 1].strip("*.?/" + STAR + ANY)
-        if word in ("-name", "-iname", "-path", "-ipath", "-wholename", "-regex") and pattern:
+        negated = place > 0 and args[place - 1] in ("!", "-not")
+        if word in _NARROWING and pattern and not negated:
             return ""
     return next((start for start in starts or ["."] if _protected(start, cwd)), "")
 

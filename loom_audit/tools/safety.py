@@ -88,6 +88,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "setsid": ("", 0),
     "timeout": ("-k -s --kill-after --signal", 1),
     "gtimeout": ("-k -s", 1),
+    "-p": ("", 0),  # what is left of the keyword `time -p`
     "time": ("-f -o", 0),
     "stdbuf": ("-i -o -e", 0),
     "chrt": ("", 1),
@@ -216,7 +217,7 @@ class _Judge:
             else:
                 at += word in ("--rcfile", "--init-file")
         rest = args[at:]
-        if any(FETCHED in word for word in (rest[:1] if takes_script else args)):
+        if any(FETCHED in word for word in rest[:1]):
             return f"runs what it downloads: {shown(['sh', *args])}"
         if takes_script:
             if not rest:
@@ -343,8 +344,9 @@ def _unwrapped(words: list[str], stdin: Flow) -> tuple[str, list[str], set[str]]
         placeholder = ""
         while at < len(words):
             word = words[at]
-            if name == "env" and word in ("-S", "--split-string"):
-                return "eval", words[at + 1 :], prefixes
+            if name == "env" and word.startswith(("-S", "--split-string")):
+                text = word.removeprefix("-S").removeprefix("--split-string").lstrip("=")
+                return "eval", [text, *words[at + 1 :]], prefixes
             if word[:1] == "-" and len(word) > 1:
                 at += 2 if word in with_value else 1
                 if name == "xargs" and word[:2] == "-I":

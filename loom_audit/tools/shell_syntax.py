@@ -34,6 +34,7 @@ _PLAIN = re.compile(r"[^ \t\n\\'\"`$<>|&;()#*?\[{},~]+")
 _QUOTED = {'"': re.compile(r"[^\"\\$`]+"), "body": re.compile(r"[^\\$`]+")}
 _BRACED = re.compile(r"[^\"'\\$`}]+")
 _BACKTICKS = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
+_NUMBER = re.compile(f"[0-9]+|{BRACES['{']}[a-z]+{BRACES['}']}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
 _PARAMETER = re.compile(r"\{([#!]?)([A-Za-z0-9_]+|[@*#?$-])(?:\[[^]}]{0,99}\])?(:?[-=](?!\d))?")
 _ANSI = re.compile(r"\$'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
@@ -342,7 +343,9 @@ class _Reader:
             command.result.into = command.output
         words = command.words
         cwd = command.cwd
-        if frame.kind == "for" and words:
+        if frame.kind == "for" and command.inner is not None:
+            frame.kind = "group"  # for ((…))
+        elif frame.kind == "for" and words:
             frame.kind = "group"
             self.script.env[words[0]] = tuple(words[2 : 2 + MOST_ALTERNATIVES]) or (UNKNOWN,)
             words.clear()
@@ -364,11 +367,10 @@ class _Reader:
             self.at += 1
             self._add(frame, "")
             return self._open(self.text[at] + "(")
-        if frame.word is not None and frame.plain and "".join(frame.word[:2]).isdecimal():
+        if frame.word and frame.plain and _NUMBER.fullmatch("".join(frame.word[:3])):
             frame.word = None
         frame = self._end_word(frame)
-        found = _REDIRECT.match(self.text, at)
-        frame.redirect = found[0] if found else ">"
+        frame.redirect = (_REDIRECT.match(self.text, at) or ">")[0]
         self.at = at + len(frame.redirect)
         return None
 
