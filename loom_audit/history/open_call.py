@@ -276,9 +276,14 @@ class OpenCall:
         final: bool = False,
     ) -> Completed:
         """Run a command and put on record exactly which files it changed."""
-        self.sandbox = runner.name
-        with self.captured(final=final):
-            completed = runner.run(self._at.workspace.root, command, cancelled=cancelled)
+        with ExitStack() as capture:
+            completed = runner.run(
+                self._at.workspace.root,
+                command,
+                cancelled=cancelled,
+                before=lambda: capture.enter_context(self.captured(final=final)),
+            )
+            self.sandbox = completed.sandbox
             if completed.survivors:
                 named = ", ".join(completed.survivors[:5])
                 self.coverage = self.coverage.without(f"killed at the end: {named}")

@@ -84,10 +84,17 @@ class Runner(Protocol):
         ...
 
     def run(
-        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+        self,
+        root: str,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Completed:
         """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
 
+        `before` is called once, while processes that it takes are started; the command starts
+        after it, and its time counts from then. When it raises, the command never runs.
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.
         """
         ...

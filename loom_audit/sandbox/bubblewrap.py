@@ -37,7 +37,12 @@ class BubblewrapRunner:
         self._hidden = [os.path.realpath(path) for path in hidden]
 
     def run(
-        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+        self,
+        root: str,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Completed:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
         program = shutil.which("bwrap")
@@ -63,6 +68,7 @@ class BubblewrapRunner:
                     private=True,
                 ),
                 cancelled=cancelled,
+                before=before,
             )
         return replace(done, sandbox=self.name)
 

@@ -44,22 +44,27 @@ class ConfiningRunner:
             return self._found
 
     def run(
-        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+        self,
+        root: str,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Completed:
         """See `loom_audit.ports.Runner.run`.
 
         ExecutionFailed, and nothing ran, when confinement is required and not to be had.
         """
         if command.confinement == "off":
-            return self._plain.run(root, command, cancelled=cancelled)
+            return self._plain.run(root, command, cancelled=cancelled, before=before)
         flaws: dict[str, str] = {}
         for one in self.found():
             if not (flaw := one.flaw or _too_weak(one.runner, command)):
-                return one.runner.run(root, command, cancelled=cancelled)
+                return one.runner.run(root, command, cancelled=cancelled, before=before)
             flaws[one.runner.name] = flaw
         if command.confinement == "required":
             raise _unavailable(flaws)
-        done = self._plain.run(root, command, cancelled=cancelled)
+        done = self._plain.run(root, command, cancelled=cancelled, before=before)
         return replace(done, unconfined=_said(flaws))
 
 

@@ -53,7 +53,12 @@ class LandlockRunner:
         self._hidden = [os.path.realpath(path) for path in hidden]
 
     def run(
-        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+        self,
+        root: str,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Completed:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
         version = _version()
@@ -68,7 +73,7 @@ class LandlockRunner:
             ]
             ordered = replace(command, environment=places.environment(command, home), variables={})
             within = Within(steps="\n".join(steps), environment=places.bare_environment())
-            done = supervise(root, ordered, within=within, cancelled=cancelled)
+            done = supervise(root, ordered, within=within, cancelled=cancelled, before=before)
         return replace(done, sandbox=self.name)
 
     def _rules(self, root: str, command: Command, home: str) -> Iterator[str]:

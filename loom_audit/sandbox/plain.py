@@ -7,21 +7,18 @@ signalled for (setuid programs: these are named as not killed). Where there is n
 (anything but Linux) only the command's process group is killed and nothing is named.
 """
 
-import contextlib
 import errno
 import os
-import select
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed
 from loom_audit.sandbox import terminal
+from loom_audit.sandbox.attending import Run, attend, close, exit_code, send
 from loom_audit.sandbox.limits import limit_steps
 from loom_audit.sandbox.streams import HeadAndTail
 from loom_audit.sandbox.within import OUTSIDE, Within
@@ -29,40 +26,11 @@ from loom_audit.sandbox.within import OUTSIDE, Within
 # imported, not run as a script, so that its compiled form is used: 3 ms of 14
 SUPERVISOR = "import sys; sys.path.insert(0, sys.argv[3]); import supervisor; supervisor.main()"
 FOLDER = str(Path(__file__).parent)
-POLL_CANCELLED = 0.05
-PATIENCE = 15.0
-"""Seconds until a supervisor that was told to kill and does not answer is killed itself."""
-
-KILL = b"\0"
 
 
 def own_environment() -> dict[str, str]:
     """Our environment without LOOM_AUDIT_*: a command is told no path of the store."""
     return {k: v for k, v in os.environ.items() if not k.startswith("LOOM_AUDIT_")}
-
-
-@dataclass(slots=True)
-class _Run:
-    """One command under way."""
-
-    process: subprocess.Popen[bytes]
-    control: int
-    report: int
-    started: float
-    stdout: HeadAndTail
-    stderr: HeadAndTail
-    streams: dict[int, HeadAndTail] = field(default_factory=dict)
-    stdin: int | None = None
-    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
-    private: bool = False
-    heard: bytes = b""
-    child: int = 0
-    status: int | None = None
-    failure: tuple[str, int] | None = None
-    survivors: list[str] = field(default_factory=list)
-    over: bool = False
-    killed_at: float | None = None
-    timed_out: bool = False
 
 
 class PlainRunner:
@@ -77,7 +45,12 @@ class PlainRunner:
         self._whole_tree = whole_tree
 
     def run(
-        self, root: str, command: Command, *, cancelled: Callable[[], bool] | None = None
+        self,
+        root: str,
+        command: Command,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Completed:
         """See `loom_audit.ports.Runner.run`.
 
@@ -85,7 +58,12 @@ class PlainRunner:
         """
         within = Within(steps="\n".join(limit_steps(command.limits)))
         return supervise(
-            root, command, within=within, whole_tree=self._whole_tree, cancelled=cancelled
+            root,
+            command,
+            within=within,
+            whole_tree=self._whole_tree,
+            cancelled=cancelled,
+            before=before,
         )
 
 
@@ -96,25 +74,32 @@ def supervise(
     within: Within = OUTSIDE,
     whole_tree: bool = True,
     cancelled: Callable[[], bool] | None = None,
+    before: Callable[[], object] | None = None,
 ) -> Completed:
-    """Run a command under a supervisor that is started as `within` says."""
+    """Run a command under a supervisor that is started as `within` says.
+
+    The supervisor knows nothing of the command until `before` has returned.
+    """
     inherit = command.stdio == "inherit"
     mode, owner, forwarded = terminal.seat() if inherit else ("g", 0, ())
     mode += "w" * whole_tree + "p" * within.private
     order = _order(root, command, mode, owner, within.steps)
     run = _launch(command, within)
     try:
-        with terminal.forwarding(forwarded, lambda n: _send(run.control, bytes([n]))):
-            _send(run.control, order)
-            _attend(run, command.timeout, cancelled)
+        if before is not None:
+            before()
+            run.started = time.monotonic()
+        with terminal.forwarding(forwarded, lambda n: send(run.control, bytes([n]))):
+            send(run.control, order)
+            attend(run, command.timeout, cancelled)
     finally:
-        _close(run)
+        close(run)
     if run.failure is not None:
         raise _not_started(root, command, *run.failure)
     if within.wrap and not run.child and not run.timed_out and run.killed_at is None:
         raise _not_wrapped(within.wrap[0], run)
     return Completed(
-        exit_code=_exit_code(run.status),
+        exit_code=exit_code(run.status),
         stdout=run.stdout.content(),
         stderr=run.stderr.content(),
         stdout_bytes=run.stdout.total,
@@ -150,7 +135,7 @@ def _order(root: str, command: Command, mode: str, owner: int, steps: str) -> by
     return b"%08d" % len(body) + body
 
 
-def _launch(command: Command, within: Within) -> _Run:
+def _launch(command: Command, within: Within) -> Run:
     inherit = command.stdio == "inherit"
     feed = subprocess.DEVNULL if command.stdin is None else subprocess.PIPE
     keep = None if inherit else subprocess.PIPE
@@ -176,7 +161,7 @@ def _launch(command: Command, within: Within) -> _Run:
     finally:
         os.close(their_control)
         os.close(their_report)
-    run = _Run(
+    run = Run(
         process,
         control,
         report,
@@ -220,167 +205,10 @@ def _not_started(root: str, command: Command, stage: str, code: int) -> Executio
     )
 
 
-def _not_wrapped(program: str, run: _Run) -> ExecutionFailed:
+def _not_wrapped(program: str, run: Run) -> ExecutionFailed:
     said = run.stderr.content().decode(errors="replace").strip()[-500:]
     return ExecutionFailed(
         f"{os.path.basename(program)} did not start the command: {said or 'it gave no reason'}",
         hint="Run `loom-audit doctor`.",
         details={"exit_code": 126},
     )
-
-
-# --- while it runs ------------------------------------------------------------------------
-
-
-def _attend(run: _Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
-    """Move bytes and listen to the supervisor until everything of the command is dead."""
-    deadline = None if timeout is None else run.started + timeout
-    poll = select.poll()
-    poll.register(run.report, select.POLLIN)
-    for fd in run.streams:
-        poll.register(fd, select.POLLIN)
-    if run.stdin is not None:
-        poll.register(run.stdin, select.POLLOUT)
-    while not run.over:
-        for fd, _ in poll.poll(_patience(run, deadline, cancelled is not None)):
-            if fd == run.report:
-                _hear(run)
-            elif fd == run.stdin:
-                if not _feed(run):
-                    poll.unregister(fd)
-                    _close_stdin(run)
-            elif not _drain(fd, run.streams[fd], 1):
-                poll.unregister(fd)
-        now = time.monotonic()
-        if run.killed_at is not None:
-            if now > run.killed_at + PATIENCE:
-                _lose(run)
-        elif (expired := deadline is not None and now >= deadline) or (cancelled and cancelled()):
-            run.timed_out = expired
-            run.killed_at = now
-            _send(run.control, KILL)
-    for fd, stream in run.streams.items():
-        _drain(fd, stream, 64)
-
-
-def _patience(run: _Run, deadline: float | None, polling: bool) -> float | None:
-    """Milliseconds to sleep at most."""
-    waits = [] if not polling else [POLL_CANCELLED]
-    if run.killed_at is not None:
-        waits.append(PATIENCE / 10)
-    elif deadline is not None:
-        waits.append(max(0.0, deadline - time.monotonic()) + 0.0005)
-    return min(waits) * 1000 if waits else None
-
-
-def _drain(fd: int, stream: HeadAndTail, chunks: int) -> bool:
-    """Read what is there, boundedly; False at the end of the stream."""
-    for _ in range(chunks):
-        try:
-            chunk = os.read(fd, 65536)
-        except BlockingIOError:
-            return True
-        if not chunk:
-            return False
-        stream.feed(chunk)
-    return True
-
-
-def _feed(run: _Run) -> bool:
-    """Write what the pipe takes; False when there is no more to write, or no reader."""
-    try:
-        sent = os.write(run.stdin, run.unsent[:65536]) if run.stdin is not None else 0
-    except BlockingIOError:
-        return True
-    except BrokenPipeError:
-        return False
-    run.unsent = run.unsent[sent:]
-    return bool(run.unsent)
-
-
-def _send(control: int, message: bytes) -> None:
-    """To the supervisor; one that is gone is noticed at the report pipe."""
-    while message:
-        try:
-            message = message[os.write(control, message) :]
-        except BrokenPipeError:
-            return
-
-
-def _hear(run: _Run) -> None:
-    data = os.read(run.report, 65536)
-    if not data:
-        _lose(run)
-        return
-    *lines, run.heard = (run.heard + data).split(b"\n")
-    for line in lines:
-        word, _, rest = line.partition(b" ")
-        match word:
-            case b"started":
-                run.child = int(rest)
-            case b"failed":
-                stage, _, code = rest.decode().partition(" ")
-                run.failure, run.over = (stage, int(code)), True
-            case b"stopped":
-                terminal.stop_ourselves(int(rest))
-                _send(run.control, bytes([signal.SIGCONT]))
-            case b"outlived":
-                run.survivors.append(os.fsdecode(rest))
-            case b"unkillable":
-                name = os.fsdecode(rest)
-                run.survivors = [s for s in run.survivors if s != name]
-                run.survivors.append(f"{name} (not killed)")
-            case b"ended":
-                run.status, run.over = int(rest), True
-
-
-def _lose(run: _Run) -> None:
-    """The supervisor was killed: kill its session, and say that more may be alive."""
-    run.over = True
-    run.process.kill()
-    run.process.wait()
-    run.survivors.append(f"{run.process.pid} supervisor (killed from outside: more may be alive)")
-    if run.child and not run.private:  # else it is a number of another namespace
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(run.child, signal.SIGKILL)
-    for pid in _session(run.process.pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _session(leader: int) -> Iterator[int]:
-    """The processes of a session, by /proc."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir("/proc"):
-            with contextlib.suppress(OSError, ValueError):
-                if name.isdigit() and os.getsid(int(name)) == leader:
-                    yield int(name)
-
-
-def _close(run: _Run) -> None:
-    """Close our ends, by which the supervisor kills all that is left, and wait for it."""
-    _close_stdin(run)
-    os.close(run.control)
-    try:
-        run.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        _lose(run)
-    os.close(run.report)
-    for pipe in (run.process.stdout, run.process.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
-def _close_stdin(run: _Run) -> None:
-    if run.stdin is not None and run.process.stdin is not None:
-        run.stdin = None
-        run.process.stdin.close()
-
-
-def _exit_code(status: int | None) -> int:
-    """As a shell says it; a command whose supervisor was killed was killed with it."""
-    if status is None:
-        return 128 + signal.SIGKILL
-    if os.WIFSIGNALED(status):
-        return 128 + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)

@@ -130,11 +130,10 @@ def signal(pid: int, number: int) -> bool:
 class Supervisor:
     """One command from its start to the death of the last process it left."""
 
-    def __init__(self, control: int, report: int, order: Order) -> None:
-        self.control, self.report, self.order = control, report, order
+    def __init__(self, control: int, report: int, order: Order, previous: "dict[int, Any]") -> None:
+        self.control, self.report, self.order, self.previous = control, report, order, previous
         self.wakeups, self.waker = posix.pipe()
         posix.set_blocking(self.waker, False)
-        self.previous = {n: _signal.getsignal(n) for n in RESTORED}
         self.reaper = "w" in order.mode and prctl(SET_SUBREAPER, 1)
         self.tty = -1
         self.child = 0
@@ -148,13 +147,10 @@ class Supervisor:
                 raise
 
     def listen(self) -> None:
-        """Let the keyboard's signals pass us by, and wake up for children and our owner."""
-        for number in (*KEYBOARD, _signal.SIGHUP, _signal.SIGPIPE):
-            _signal.signal(number, _signal.SIG_IGN)
+        """Wake up for children and our owner."""
         for number in (_signal.SIGCHLD, _signal.SIGTERM):
             _signal.signal(number, lambda *_: None)
         _signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
-        prctl(SET_DEATH_SIGNAL, _signal.SIGTERM)
         if "p" in self.order.mode:
             prctl(SET_DUMPABLE, 0)
         if "t" in self.order.mode or "s" in self.order.mode:
@@ -356,11 +352,24 @@ class Supervisor:
         self.say(b"ended %d" % (_signal.SIGKILL if self.status is None else self.status))
 
 
+def settle() -> "dict[int, Any]":
+    """Let the keyboard's signals pass us by and die with our owner, who may send the order late.
+
+    Returns what was done with signals before, for the command.
+    """
+    prctl(SET_DEATH_SIGNAL, _signal.SIGTERM)
+    previous = {number: _signal.getsignal(number) for number in RESTORED}
+    for number in (*KEYBOARD, _signal.SIGHUP, _signal.SIGPIPE):
+        _signal.signal(number, _signal.SIG_IGN)
+    return previous
+
+
 def main() -> None:
     control, report = int(sys.argv[1]), int(sys.argv[2])
     posix.set_inheritable(control, False)
     posix.set_inheritable(report, False)
+    previous = settle()
     order = read_order(control)
     if order is not None:
-        Supervisor(control, report, order).run()
+        Supervisor(control, report, order, previous).run()
     posix._exit(0)

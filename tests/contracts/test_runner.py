@@ -263,6 +263,92 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path) -> None:
     assert int(done.stdout) < 4096  # KiB
 
 
+def test_what_is_to_be_done_before_is_done_before_and_takes_nothing_of_the_time(
+    runner: Runner, tmp_path: Path
+) -> None:
+    done = []
+
+    def before() -> None:
+        time.sleep(2.1)
+        done.append((tmp_path / "made").exists())
+
+    command = shell("touch made; sleep 0.2", timeout=2.0)
+    completed = runner.run(str(tmp_path), command, before=before)
+    assert (completed.exit_code, completed.timed_out) == (0, False)
+    assert done == [False] and (tmp_path / "made").exists()
+    assert completed.duration < 2_000_000
+
+
+def test_a_command_never_runs_when_what_comes_before_it_fails(
+    runner: Runner, tmp_path: Path
+) -> None:
+    started = []
+
+    def before() -> None:
+        started.extend(children())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        runner.run(str(tmp_path), shell("touch made"), before=before)
+    assert started and not set(started) & set(children())
+    assert not (tmp_path / "made").exists()
+
+
+def children() -> list[int]:
+    """The processes this thread has started and not yet reaped."""
+    tid = threading.get_native_id()
+    return [int(pid) for pid in Path(f"/proc/self/task/{tid}/children").read_text().split()]
+
+
+WAITING = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from loom_audit.ports import Command
+from loom_audit.sandbox.plain import PlainRunner
+def supervisor():
+    [pid] = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    while not int(Path(f"/proc/{pid}/status").read_text().split("SigIgn:")[1].split()[0], 16) & 2:
+        time.sleep(0.01)
+    return int(pid)
+"""
+
+
+def test_a_supervisor_that_waits_dies_with_us_though_a_fork_of_us_holds_the_pipe(
+    tmp_path: Path,
+) -> None:
+    code = WAITING + textwrap.dedent("""
+        def before():
+            print(supervisor(), flush=True)
+            if os.fork():
+                os.kill(os.getpid(), 9)
+            print(os.getpid(), flush=True)
+            time.sleep(600)
+        PlainRunner().run(sys.argv[1], Command(("touch", "made")), before=before)
+    """)
+    ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert ours.stdout is not None
+    waiting, fork = int(ours.stdout.readline()), int(ours.stdout.readline())
+    try:
+        end = time.monotonic() + 20
+        while Path(f"/proc/{waiting}").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not Path(f"/proc/{waiting}").exists()
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        ours.communicate()
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_keyboard_does_not_end_a_supervisor_that_waits(tmp_path: Path) -> None:
+    code = WAITING + textwrap.dedent("""
+        def before():
+            os.kill(supervisor(), signal.SIGINT)
+        command = Command(("sh", "-c", "exit 7"))
+        sys.exit(PlainRunner().run(sys.argv[1], command, before=before).exit_code)
+    """)
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 7
+
+
 def test_a_timeout_kills_and_keeps_what_was_written(runner: Runner, tmp_path: Path) -> None:
     done = runner.run(str(tmp_path), shell("echo before; sleep 600", timeout=0.5))
     assert done.timed_out

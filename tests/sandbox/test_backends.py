@@ -30,7 +30,7 @@ def test_a_backend_that_cannot_run_true_is_refused() -> None:
     class Broken:
         name = "broken"
 
-        def run(self, root: str, command: Command, *, cancelled: object = None) -> Completed:
+        def run(self, root: str, command: Command, **_: object) -> Completed:
             return Completed(1, b"", b"no user namespaces", 0, 0, False, 0)
 
     with pytest.raises(ExecutionFailed) as caught:
