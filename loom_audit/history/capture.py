@@ -11,7 +11,9 @@ from loom_audit.model.events import Draft, Event, FilesChanged, Origin, Untracke
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
 from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp, Stamps
 
-CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
+"""Stored bytes that are put on record at once: half of what the ballast frees on a full disk."""
+
 CHUNK_PATHS = 10_000
 IN_MEMORY = 1024 * 1024
 """Bytes of a file that is read at once rather than as a stream."""

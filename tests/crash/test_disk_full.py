@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_store
+from loom_audit.sql.ballast import BALLAST_BYTES
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.trees import tree_of
 
@@ -75,6 +76,20 @@ def root(tmp_path: Path) -> Path:
     root.mkdir()
     (root / "a.txt").write_text("first\n")
     return root
+
+
+def test_no_commit_of_a_scan_is_larger_than_what_the_ballast_frees(home: Path, root: Path) -> None:
+    for n in range(240):
+        (root / f"{n}.bin").write_bytes(os.urandom(100_000))
+    with open_store() as store:
+        workspace = store.attach(root)
+        wal = home / "audit.db-wal"
+        assert 0 < wal.stat().st_size < BALLAST_BYTES
+        with workspace.session("writer") as session:
+            text = "for f in *.bin; do head -c 100000 /dev/urandom > $f; done"
+            assert len(call(session, "shell_execute", command=text).files_changed) == 240
+        assert wal.stat().st_size < BALLAST_BYTES
+        whole(workspace)
 
 
 def test_nothing_runs_while_the_store_has_no_room_and_all_works_again_after(
