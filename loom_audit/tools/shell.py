@@ -33,6 +33,7 @@ class ShellOutput(BaseModel):
     timed_out: bool
     truncated: bool
     survivors: list[str]
+    sandbox: str
 
 
 class ShellExecute(Tool):
@@ -45,6 +46,7 @@ class ShellExecute(Tool):
     output = ShellOutput
     effect = "execute"
     timeout_seconds = 60
+    confinement = "preferred"
 
     def limit(self, args: ShellInput) -> float:
         return self._seconds(args) + SCANNING
@@ -70,6 +72,7 @@ class ShellExecute(Tool):
             "timed_out": done.timed_out,
             "truncated": done.truncated,
             "survivors": [*done.survivors],
+            "sandbox": done.sandbox,
         }
         output = _shown(done)
         error: AuditError | None = None
@@ -94,4 +97,6 @@ def _shown(done: Completed) -> str:
         parts.append(f"[cut: the command wrote {total} bytes]")
     if done.survivors:
         parts.append("[still alive at its end and killed: " + ", ".join(done.survivors[:10]) + "]")
+    if done.unconfined:
+        parts.append(f"[not confined: {done.unconfined}]")
     return "\n".join(part.rstrip("\n") for part in parts) or "[no output]"

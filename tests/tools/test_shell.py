@@ -11,7 +11,7 @@ def test_both_streams_and_the_changed_files_are_given(bench):
     assert result.success and result.output == "out\n[stderr]\nerr"
     assert result.data == {
         "exit_code": 0, "stdout": "out\n", "stderr": "err\n", "timed_out": False,
-        "truncated": False, "survivors": [],
+        "truncated": False, "survivors": [], "sandbox": bench.last().sandbox,
     }  # fmt: skip
     assert result.files_changed == ["new", "notes.txt"]
     bench.assert_log_agrees_with_disk()
