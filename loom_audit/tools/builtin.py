@@ -17,6 +17,13 @@ from loom_audit.tools.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.search import SearchFiles
 from loom_audit.tools.shell import ShellExecute
 from loom_audit.tools.tool import Tool
+from loom_audit.tools.web import WebFetch
+from loom_audit.tools.web_search import (
+    Oracle,
+    WebSearch,
+    WebSearchToolGoogle,
+    WebSearchToolSerper,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +40,11 @@ def builtin_tools() -> list[Tool]:
         ListFiles(),
         SearchFiles(),
         ShellExecute(),
+        WebFetch(),
+        WebSearch(),
+        WebSearchToolGoogle(),
+        WebSearchToolSerper(),
+        Oracle(),
     ]
 
 

@@ -70,10 +70,7 @@ class WebFetch(Tool):
     timeout_seconds = 30
     needs_workspace = False
 
-    def __init__(
-        self, settings: ToolSettings | None = None, *, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._settings = settings or ToolSettings()
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
 
     def requires_approval(self, args: FetchInput, ctx: ToolContext) -> bool | str:
@@ -81,7 +78,7 @@ class WebFetch(Tool):
             host = target(args.url).host
         except InvalidArguments:
             return False  # it is refused without asking anybody
-        if named(host, self._settings.allowed_hosts):
+        if named(host, ctx.settings.allowed_hosts):
             return False
         return f"fetches from {host}, which is not on the allow-list"
 
@@ -96,7 +93,7 @@ class WebFetch(Tool):
         hops: list[dict[str, Any]] = []
         try:
             with anyio.fail_after(self._seconds(args)):
-                where, answer = await self._followed(target(args.url), sent, hops)
+                where, answer = await self._followed(target(args.url), sent, hops, ctx.settings)
         except TimeoutError:
             error: AuditError = ToolTimeout(
                 f"{args.url[:200]} did not answer within {self._seconds(args):g} seconds"
@@ -122,13 +119,13 @@ class WebFetch(Tool):
         return ToolResult(True, "\n".join(lines), data)
 
     async def _followed(
-        self, where: Target, sent: Sent, hops: list[dict[str, Any]]
+        self, where: Target, sent: Sent, hops: list[dict[str, Any]], settings: ToolSettings
     ) -> tuple[Target, Answer]:
         """The last answer and where it came from; every step is checked like the first."""
         first = where.host
         async with client(self._tls) as opened:
             while True:
-                private = named(where.host, self._settings.private_hosts)
+                private = named(where.host, settings.private_hosts)
                 addresses = await addresses_of(where, private=private)
                 answer = await exchange(opened, where, addresses, sent, MAX_BODY)
                 hops.append(
@@ -139,30 +136,29 @@ class WebFetch(Tool):
                     return where, answer
                 if len(hops) > MAX_REDIRECTS:
                     raise PermissionDenied(f"more than {MAX_REDIRECTS} redirects")
-                where, sent = self._next(where, onward, sent, answer.status, first)
+                there = target(str(where.url.join(onward)))
+                if there.host != first and not named(there.host, settings.allowed_hosts):
+                    raise PermissionDenied(
+                        f"redirected to another host: {there.url}",
+                        hint="Fetch that URL itself, or allow the host in tools.toml.",
+                        details={"url": str(there.url)},
+                    )
+                where, sent = there, _onward(where, there, sent, answer.status)
 
-    def _next(
-        self, where: Target, onward: str, sent: Sent, status: int, first: str
-    ) -> tuple[Target, Sent]:
-        """Where a redirect leads and what is asked there (RFC 9110 §15.4)."""
-        there = target(str(where.url.join(onward)))
-        if there.host != first and not named(there.host, self._settings.allowed_hosts):
-            raise PermissionDenied(
-                f"redirected to another host: {there.url}",
-                hint="Fetch that URL itself, or allow the host in tools.toml.",
-                details={"url": str(there.url)},
-            )
-        if where.url.scheme == "https" and there.url.scheme == "http":
-            raise PermissionDenied(
-                f"redirected from https to http: {there.url}", hint="Fetch that URL itself."
-            )
-        if status == 303 or (status in (301, 302) and sent.method == "POST"):
-            kept = {n: v for n, v in sent.headers.items() if n.lower() != "content-type"}
-            sent = Sent("GET", kept, b"")
-        if (there.host, there.port) != (where.host, where.port):
-            kept = {n: v for n, v in sent.headers.items() if n.lower() not in SECRETS}
-            sent = Sent(sent.method, kept, sent.body)
-        return there, sent
+
+def _onward(where: Target, there: Target, sent: Sent, status: int) -> Sent:
+    """What a redirect asks for where it leads (RFC 9110 §15.4), without credentials elsewhere."""
+    if where.url.scheme == "https" and there.url.scheme == "http":
+        raise PermissionDenied(
+            f"redirected from https to http: {there.url}", hint="Fetch that URL itself."
+        )
+    if status == 303 or (status in (301, 302) and sent.method == "POST"):
+        kept = {n: v for n, v in sent.headers.items() if n.lower() != "content-type"}
+        sent = Sent("GET", kept, b"")
+    if (there.host, there.port) != (where.host, where.port):
+        kept = {n: v for n, v in sent.headers.items() if n.lower() not in SECRETS}
+        sent = Sent(sent.method, kept, sent.body)
+    return sent
 
 
 def _sent(args: FetchInput) -> Sent:

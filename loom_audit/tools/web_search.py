@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field, model_validator
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.proxy_client import ask
-from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 RESULTS = 5
@@ -57,15 +56,12 @@ class WebSearch(Tool):
     needs_workspace = False
     provider: Literal["google", "serper"] | None = None
 
-    def __init__(self, settings: ToolSettings | None = None) -> None:
-        self._proxy = (settings or ToolSettings()).proxy_url
-
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
         count = args.max_results or args.numResults or RESULTS
         body: dict[str, Any] = {"query": args.query, "max_results": count}
         if self.provider:
             body["provider"] = self.provider
-        said = await ask(self._proxy, "/proxy/cse", body, _SECONDS)
+        said = await ask(ctx.settings.proxy_url, "/proxy/cse", body, _SECONDS)
         results = said.get("results")
         if not isinstance(results, list):
             raise ExecutionFailed("The proxy's answer holds no results")
@@ -111,9 +107,6 @@ class Oracle(Tool):
     timeout_seconds = 30
     needs_workspace = False
 
-    def __init__(self, settings: ToolSettings | None = None) -> None:
-        self._proxy = (settings or ToolSettings()).proxy_url
-
     def limit(self, args: OracleInput) -> float:
         return args.timeout or self.timeout_seconds
 
@@ -123,6 +116,6 @@ class Oracle(Tool):
         body: dict[str, Any] = {"messages": messages}
         if args.max_tokens:
             body["max_tokens"] = args.max_tokens
-        said = await ask(self._proxy, "/proxy/oracle", body, self.limit(args))
+        said = await ask(ctx.settings.proxy_url, "/proxy/oracle", body, self.limit(args))
         answer = str(said.get("answer", ""))
         return ToolResult(True, answer, {"answer": answer, "model": str(said.get("model", ""))})

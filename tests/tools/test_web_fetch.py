@@ -27,8 +27,9 @@ def server():
 @pytest.fixture
 def fetch(bench):
     def call(url, settings=LOCAL, tls=None, gate=None, **arguments):
-        bench.registry._tools["web_fetch"] = WebFetch(settings, tls=tls)
-        return bench.call("web_fetch", {"url": url, **arguments}, gate=gate)
+        bench.registry._tools["web_fetch"] = WebFetch(tls=tls)
+        arguments = {"url": url, **arguments}
+        return bench.call("web_fetch", arguments, gate=gate, settings=settings)
 
     return call
 
@@ -354,7 +355,7 @@ class Asked:
     def __init__(self):
         self.reasons = []
 
-    async def decide(self, tool, args, call_id, *, asked=""):
+    async def decide(self, tool, args, ctx, *, asked=""):
         from loom_audit.tools.approval import Decision
 
         self.reasons.append(asked)

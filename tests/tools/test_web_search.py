@@ -135,9 +135,7 @@ def call(bench, monkeypatch):
     monkeypatch.setattr(proxy_client, "FIRST_WAIT", 0.01)
 
     def made(kind, url, arguments):
-        tool = kind(ToolSettings(proxy_url=url))
-        bench.registry._tools[tool.name] = tool
-        return bench.call(tool.name, arguments)
+        return bench.call(kind.name, arguments, settings=ToolSettings(proxy_url=url))
 
     return made
 
