@@ -1,36 +1,49 @@
 """Reading a store that may be damaged, locked or not ours to write, without changing it.
 
-Opened in place where SQLite can; else database and write-ahead log are copied into a private
-folder and read there. When not even the schema can be read, the first page of the copy is
-replaced by that of a new store, which has the same tables at the same places.
+Opened in place where SQLite can and finds it sound; else, where it can only not be opened,
+database and write-ahead log are copied into a private folder and read there. Of a damaged
+store the rows are taken from its pages one by one and put into a new database, without its
+constraints: what they hold is to be checked by its hashes.
 """
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from hashlib import sha256
+from itertools import groupby
 from shutil import copyfile
 from types import ModuleType
 from typing import Any
-
-from sqlalchemy import create_engine
-from sqlalchemy.pool import StaticPool
 
 from loom_audit.errors import AuditError, Corrupt, NotFound, StorageFailed
 from loom_audit.sql.encodings import decompress
 from loom_audit.sql.engine import connect, driver
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
-from loom_audit.sql.schema import create_all
+from loom_audit.sql.pages import Pages, Row
 
 _CACHE_BYTES = 16 * 1024 * 1024
 _MAX_CHAIN = 128
-_MAX_STEPS = 40
-_MAX_POINTS = 20_000
-"""Most rows that are asked for one by one where a table has a hole."""
 
-_PAGE = 4096
-_LOST = "SQLite cannot read it"
+_NULL = type(None)
+_SHAPES: tuple[tuple[str, str, tuple[type | tuple[type, ...], ...]], ...] = (
+    ("log", "table", (_NULL, str)),
+    ("event", "index", (int, int, bytes, str, bytes, bytes)),
+    ("payload", "index", (int, int, str, int, bytes, (bytes, _NULL), (int, _NULL))),
+    ("blob", "table", (_NULL, bytes, int, int, str, (int, _NULL), int, int)),
+    ("blob_content", "table", (_NULL, bytes)),
+)
+"""The columns of our tables in a record; that of an integer primary key is null there."""
+
+_RECOVERED = """
+CREATE TABLE log (number INTEGER PRIMARY KEY, id);
+CREATE TABLE event (log, seq, id, kind, leaf, leaf_hash, PRIMARY KEY (log, seq)) WITHOUT ROWID;
+CREATE TABLE payload (log, seq, role, n, salt, content, blob, PRIMARY KEY (log, seq, role, n))
+    WITHOUT ROWID;
+CREATE TABLE blob (number INTEGER PRIMARY KEY, sha256, size, stored, encoding, base, version,
+    large);
+CREATE TABLE blob_content (blob, content);
+"""
 
 Failed = Callable[[str], None]
 
@@ -42,40 +55,44 @@ def sqlite_error() -> type[Exception]:
     return error
 
 
-def open_source(path: str, private: str) -> tuple[Any, str]:
-    """A connection that reads the store, and a notice when it reads a copy in `private`.
+def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
+    """A connection that reads the store, and a notice when it reads something in `private`.
 
     StorageFailed when there is nothing to read.
     """
     try:
-        return _begin(path), ""
-    except sqlite_error() as error:
-        reason = str(error)
-    copy = os.path.join(private, os.path.basename(path))
-    try:
+        try:
+            return _sound(path), ""
+        except sqlite_error() as error:
+            reason = str(error)
+        copy = os.path.join(private, os.path.basename(path))
         copyfile(path, copy)
         if os.path.exists(path + "-wal"):
             copyfile(path + "-wal", copy + "-wal")
+        try:
+            return _sound(copy), f"the store cannot be read in place ({reason}): a copy was read"
+        except sqlite_error():
+            recovered = os.path.join(private, "recovered.db")
+            _recover(copy, recovered, failed)
     except OSError as error:
         raise StorageFailed(
             f"The store {path} cannot be read: {error.strerror}",
             hint="Ask its owner for permission, or for a copy.",
         ) from error
-    notice = f"the store cannot be read in place ({reason}): a private copy was read"
-    try:
-        return _begin(copy), notice
-    except sqlite_error():
-        _replace_first_page(copy, private)
-    try:
-        return _begin(copy), f"{notice}, its first page replaced"
-    except sqlite_error() as error:
+    raw = connect(recovered, "ro")
+    if not raw.execute("SELECT EXISTS (SELECT 1 FROM event UNION SELECT 1 FROM blob)").fetchone()[
+        0
+    ]:
+        raw.close()
         raise StorageFailed(
-            f"The store {path} cannot be read at all: {error}",
+            f"The store {path} cannot be read at all: {reason}",
             hint="Restore it from a backup; contents in the folder `blobs` are zstd files.",
-        ) from error
+        )
+    return raw, f"the store is damaged ({reason}): a copy was read page by page"
 
 
-def _begin(path: str) -> Any:
+def _sound(path: str) -> Any:
+    """A connection to a store in which SQLite finds nothing amiss."""
     raw = connect(path, "ro")
     try:
         raw.execute("PRAGMA busy_timeout=500")
@@ -83,74 +100,45 @@ def _begin(path: str) -> Any:
         tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_master")}
         if not {"log", "event", "payload", "blob"} <= tables:
             raise sqlite_error()("it has no tables of ours")
-        raw.execute("SELECT count(*) FROM log").fetchall()
+        (found,) = raw.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite_error()(" ".join(found.split()))
     except BaseException:
         raw.close()
         raise
     return raw
 
 
-def _replace_first_page(copy: str, private: str) -> None:
-    """Give a database without a readable header the first page of a new store."""
-    fresh = os.path.join(private, "fresh.db")
-    raw = driver().connect(fresh, isolation_level=None)
-    engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool, module=driver())
-    with closing(raw):
-        with engine.connect() as connection:
-            create_all(connection)
-        engine.dispose()
-    with open(fresh, "rb") as file:
-        page = bytearray(file.read(_PAGE))
-    page[18:20] = b"\x02\x02"
-    page[28:32] = (os.path.getsize(copy) // _PAGE).to_bytes(4, "big")
-    page[32:40] = bytes(8)
-    page[92:96] = page[24:28]
-    with open(copy, "r+b") as file:
-        file.write(page)
+def _recover(path: str, to: str, failed: Failed) -> None:
+    """Put all rows that look like ours into a new database."""
+    new = driver().connect(to, isolation_level=None)
+    with closing(new), Pages(path) as pages:
+        new.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + _RECOVERED)
+        new.execute("BEGIN")
+        for table, rows in groupby(pages.rows(), _table_of):
+            if table:
+                _insert(new, table, rows)
+        new.execute("COMMIT")
+        new.execute("CREATE INDEX content ON blob_content (blob)")
+        if pages.broken:
+            failed(f"{pages.broken} rows on damaged pages cannot be read")
 
 
-def rows_by_key(
-    raw: Any, sql: str, values: tuple[Any, ...], failed: Failed, what: str
-) -> Iterator[Any]:
-    """Every row that can be had of a table, in order of its integer key.
-
-    `sql` selects the key first and ends in two parameters: the key is over the one and at
-    most the other. Around what cannot be read rows are asked for one by one.
-    """
-    error_class = sqlite_error()
-    after, step = 0, 1
-    hole: int | None = None
-    while step <= 1 << _MAX_STEPS:
-        try:
-            for row in raw.execute(sql, (*values, after, 2**62)):
-                if hole is not None:
-                    yield from _points(raw, sql, values, hole, row[0], failed, what)
-                    hole = None
-                after, step = row[0], 1
-                yield row
-            if hole is not None:
-                failed(f"{what} after {hole}: {_LOST}, or there are none")
-            return
-        except error_class as error:
-            if hole is None:
-                hole = after
-                failed(f"{what} after {after}: {error}")
-            after = hole + step
-            step *= 2
+def _table_of(row: Row) -> str:
+    """The table whose rows look like this one; blob_content's may be another table's."""
+    for table, tree, shape in _SHAPES:
+        alike = row.tree == tree and len(row.values) == len(shape)
+        if alike and all(map(isinstance, row.values, shape)):
+            return table
+    return ""
 
 
-def _points(
-    raw: Any, sql: str, values: tuple[Any, ...], low: int, high: int, failed: Failed, what: str
-) -> Iterator[Any]:
-    """The rows between two keys that can be had one by one."""
-    if high - low > _MAX_POINTS:
-        failed(f"{what} {low + 1} to {high - 1}: not looked for one by one")
-        return
-    for key in range(low + 1, high):
-        try:
-            yield from raw.execute(sql, (*values, key - 1, key)).fetchall()
-        except sqlite_error():
-            failed(f"{what} {key}: {_LOST}")
+def _insert(new: Any, table: str, rows: Iterable[Row]) -> None:
+    whole = (row.values if row.rowid is None else (row.rowid, *row.values[1:]) for row in rows)
+    first = next(whole)
+    sql = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(first))})"
+    new.execute(sql, first)
+    new.executemany(sql, whole)
 
 
 class Contents:
@@ -180,10 +168,7 @@ class Contents:
         if encoding == "absent":
             raise NotFound("only its hash was recorded")
         if not large:
-            content = self._decoded(number, 0)
-            if sha256(content).digest() != digest:
-                raise Corrupt("it does not match its hash")
-            yield content
+            yield self._decoded(number, 0)
             return
         with self._large.open(digest, size) as stream:
             while part := stream.read(CHUNK):
@@ -200,22 +185,29 @@ class Contents:
         if large:
             with self._large.open(digest, size) as stream:
                 return stream.read()
-        try:
-            row = self._raw.execute(
-                "SELECT content FROM blob_content WHERE blob = ?", (number,)
-            ).fetchone()
-        except sqlite_error() as error:
-            raise Corrupt(str(error)) from error
-        if row is None:
-            raise NotFound("its bytes are gone")
         prefix = None if base is None else self._decoded(base, depth + 1)
-        content = decompress(encoding, row[0], size, prefix)
+        content = self._stored(
+            number, digest, lambda part: decompress(encoding, part, size, prefix)
+        )
         self._cache[number] = content
         while sum(map(len, self._cache.values())) > _CACHE_BYTES and len(self._cache) > 1:
             self._cache.popitem(last=False)
         return content
 
-
-def explained(error: AuditError | Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    def _stored(self, number: int, digest: bytes, decoded: Callable[[bytes], bytes]) -> bytes:
+        """What is stored under the number and has this hash; pages may give more than one."""
+        problem: AuditError = NotFound("its bytes are gone")
+        try:
+            rows = self._raw.execute("SELECT content FROM blob_content WHERE blob = ?", (number,))
+            for (part,) in rows:
+                try:
+                    content = decoded(part)
+                except (AuditError, TypeError) as error:
+                    problem = Corrupt(str(error))
+                    continue
+                if sha256(content).digest() == digest:
+                    return content
+                problem = Corrupt("it does not match its hash")
+        except sqlite_error() as error:
+            raise Corrupt(str(error)) from error
+        raise problem

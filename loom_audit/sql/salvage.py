@@ -7,13 +7,14 @@ Written into an empty folder:
     trees/LOG/…        the last tree that the readable events make, as files
     failures.txt       what could not be had, and why
 
+Payloads that are not as their event's leaf says are listed, and no tree is made of them.
 Projections are not used: trees are folded from events.
 """
 
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -22,23 +23,28 @@ from shutil import rmtree
 from typing import Any, BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode
+from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileState, apply
+from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
+from loom_audit.model.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import unpack, unpack_id
-from loom_audit.sql.rescue import Contents, open_source, rows_by_key, sqlite_error
+from loom_audit.sql.rescue import Contents, open_source, sqlite_error
 from loom_audit.sql.trees import write_tree
 
 _EVENTS = (
     "SELECT seq, id, kind, leaf, leaf_hash FROM event "
-    "WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
+    "WHERE log = ? AND typeof(seq) = 'integer' ORDER BY seq"
 )
 _PARTS = "SELECT role, n, salt, content, blob FROM payload WHERE log = ? AND seq = ?"
-_LOGS = "SELECT number, id FROM log WHERE number > ? AND number <= ? ORDER BY number"
-_BLOBS = "SELECT number, sha256 FROM blob WHERE number > ? AND number <= ? ORDER BY number"
+_LOGS = (
+    "SELECT number, id FROM log UNION SELECT DISTINCT log, NULL FROM event "
+    "WHERE log NOT IN (SELECT number FROM log) ORDER BY 1"
+)
+_BLOBS = "SELECT number, sha256 FROM blob WHERE typeof(sha256) = 'blob' ORDER BY number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,14 @@ def salvage(path: str, to: str, *, report: Report | None = None) -> Salvaged:
         private = os.path.join(to, ".copy")
         Path(private).mkdir(0o700)
         try:
-            raw, notice = open_source(path, private)
+            raw, notice = open_source(path, private, run.failures.append)
             with closing(raw):
                 raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
                 run.read(raw, os.path.join(os.path.dirname(path), "blobs"))
         finally:
             rmtree(private, ignore_errors=True)
         run.finish(notice)
-    except OSError as error:
+    except (OSError, sqlite_error()) as error:
         raise StorageFailed(
             f"Salvage cannot go on: {error}", hint="Name a folder with room that you may write."
         ) from error
@@ -107,10 +113,16 @@ class _Run:
         for name in ("events", "blobs", "trees"):
             Path(self.folder, name).mkdir(0o700)
         contents = Contents(raw, blob_folder)
-        for number, digest in rows_by_key(raw, _BLOBS, (), self.failures.append, "content"):
+        last = 0
+        for number, digest in raw.execute(_BLOBS):
+            self._note_gap("content", last, number)
+            last = number
             self._save_content(contents, number, digest)
-        for number, id in rows_by_key(raw, _LOGS, (), self.failures.append, "log"):
+        for number, id in raw.execute(_LOGS).fetchall():
             self.logs += 1
+            if id is None:
+                id = _named_by_leaf(raw, number)
+                self.failures.append(f"log {id}: its row is gone")
             self._save_log(raw, contents, number, _file_name(id))
 
     def finish(self, notice: str) -> None:
@@ -119,6 +131,11 @@ class _Run:
             for line in (notice, *self.failures):
                 if line:
                     file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def _note_gap(self, what: str, last: int, found: int) -> None:
+        if found > last + 1:
+            missing = f"{last + 1} to {found - 1}" if found > last + 2 else str(found - 1)
+            self.failures.append(f"{what} {missing}: not found")
 
     def _save_content(self, contents: Contents, number: int, digest: Any) -> None:
         target = os.path.join(self.folder, "blobs", bytes(digest).hex())
@@ -143,14 +160,16 @@ class _Run:
     def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
         tree: dict[str, FileState] = {}
         with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
-            rows = rows_by_key(raw, _EVENTS, (log,), self.failures.append, f"log {name}: event")
-            for seq, id, kind, packed, hashed in rows:
+            last = 0
+            for seq, id, kind, packed, hashed in raw.execute(_EVENTS, (log,)):
+                self._note_gap(f"log {name}: event", last, seq)
+                last = seq
                 try:
                     found = self._event(raw, contents, log, name, (seq, packed, hashed))
-                except AuditError as error:
+                except (AuditError, TypeError) as error:
                     self.failures.append(f"log {name}: event {seq}: {error}")
                     continue
-                line = {"seq": seq, "id": _text_id(id), "kind": kind, **found.record}
+                line = {"seq": seq, "id": _text_id(id), "kind": str(kind), **found.record}
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
                 if found.changes is not None:
@@ -182,29 +201,68 @@ class _Run:
             "intact": intact,
             "payloads": [],
         }
-        payloads: dict[tuple[str, int], bytes] = {}
-        try:
-            rows = raw.execute(_PARTS, (log, seq)).fetchall()
-        except sqlite_error() as error:
-            rows = []
-            self.failures.append(f"event {seq}: its payloads: {error}")
-        for role, n, salt, content, blob in rows:
+        payloads = self._payloads(raw, contents, (log, seq), record["payloads"])
+        for message in _unproven(leaf, payloads, record["payloads"]):
+            self.failures.append(f"log {name}: event {seq}: {message}")
+        return _Event(record, _changes(leaf, payloads) if intact else None)
+
+    def _payloads(
+        self, raw: Any, contents: Contents, key: tuple[int, int], records: list[dict[str, Any]]
+    ) -> dict[tuple[str, int], bytes]:
+        """The payloads that can be read, and a record of each."""
+        found: dict[tuple[str, int], bytes] = {}
+        for role, n, salt, content, blob in raw.execute(_PARTS, key):
             try:
                 data = unpack(content, MAX_INLINE_PAYLOAD) if content is not None else None
                 if data is None:
                     data = b"".join(contents.parts(blob))
+                records.append(_part_record(role, n, salt, data, inside=content is not None))
             except (AuditError, TypeError) as error:
-                self.failures.append(f"event {seq}: payload {role} {n}: {error}")
+                self.failures.append(f"event {key[1]}: payload {role} {n}: {error}")
                 continue
-            payloads[role, n] = data
-            record["payloads"].append(_part_record(role, n, salt, data, inside=content is not None))
-        return _Event(record, _changes(leaf, payloads))
+            found[role, n] = data
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
     record: dict[str, Any]
     changes: FilesChanged | None
+
+
+def _named_by_leaf(raw: Any, log: int) -> str:
+    """The id of a log by the first of its events that can be read."""
+    for _, _, _, packed, hashed in raw.execute(_EVENTS, (log,)):
+        with suppress(AuditError, TypeError, KeyError):
+            leaf = unpack(packed, MAX_LEAF)
+            if leaf_hash(leaf) == hashed:
+                return str(read_envelope(leaf)["log"])
+    return f"number-{log}"
+
+
+def _unproven(
+    leaf: bytes, payloads: dict[tuple[str, int], bytes], records: list[dict[str, Any]]
+) -> Iterator[str]:
+    """What of an event's payloads is not as its leaf says; that is taken out of `payloads`."""
+    stored = [
+        StoredPayload(r["role"], r["n"], bytes.fromhex(r["salt"]), bytes.fromhex(r["sha256"]), None)
+        for r in records
+    ]
+    try:
+        listed = read_envelope(leaf).get("payloads", ())
+        problems = [message for _, message in check_payloads(listed, stored)]
+    except (AuditError, KeyError, TypeError) as error:
+        problems = [f"its leaf cannot be read: {error}"]
+    if problems:
+        payloads.clear()
+    elif (manifest := payloads.get(("manifest", 0))) is not None:
+        keys = payloads.pop(("keys", 0), None)
+        problems = [text for _, text in check_manifest(manifest, keys)]
+        if keys is None and problems:
+            problems = ["payload keys 0 is not stored"]
+        elif keys is not None and not problems:
+            payloads["keys", 0] = keys
+    yield from problems
 
 
 def _changes(leaf: bytes, payloads: dict[tuple[str, int], bytes]) -> FilesChanged | None:

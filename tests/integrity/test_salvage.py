@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import re
 import stat
 from base64 import b64decode
+from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -186,6 +188,19 @@ def wipe(store: Recorded, pages: list[int]) -> None:
     store.path.write_bytes(data)
 
 
+def gaps(failures: Iterable[str]) -> set[int]:
+    """The events that are listed as not found."""
+    spans = [
+        re.fullmatch(r"log \w+: event (\d+)(?: to (\d+))?: not found", line) for line in failures
+    ]
+    return {
+        seq
+        for found in spans
+        if found is not None
+        for seq in range(int(found[1]), int(found[2] or found[1]) + 1)
+    }
+
+
 def test_events_around_a_damaged_page_come_out(store, tmp_path):
     settle(store)
     pages = pages_of(store, "event")
@@ -197,9 +212,7 @@ def test_events_around_a_damaged_page_come_out(store, tmp_path):
     size = store.heads[-1].size
     assert seqs[0] == 1 and seqs[-1] == size
     assert size * 0.8 < len(seqs) < size
-    missing = {str(seq) for seq in range(1, size + 1)} - set(map(str, seqs))
-    listed = {line.split(": ")[1].removeprefix("event ") for line in found.failures}
-    assert missing <= listed
+    assert gaps(found.failures) == set(range(1, size + 1)) - set(seqs)
 
 
 @pytest.mark.parametrize("table", ["payload", "blob", "blob_content"])
@@ -214,15 +227,103 @@ def test_what_does_not_lie_on_a_damaged_page_comes_out(store, tmp_path, table):
         assert sha256(blob.read_bytes()).hexdigest() == blob.name
 
 
-def test_a_table_whose_root_is_gone_is_listed_and_the_others_come_out(store, tmp_path):
-    settle(store)
+def root_of(store: Recorded, table: str) -> tuple[int, int]:
+    """The root page of a table, and how many rows lie on it."""
     with closing(driver().connect(str(store.path))) as raw:
-        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
-        [(root_page,)] = raw.execute(sql).fetchall()
-    wipe(store, [root_page])
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        [(page,)] = raw.execute(sql, (table,)).fetchall()
+    header = store.path.read_bytes()[(page - 1) * PAGE :][:5]
+    return page, 0 if header[0] == 5 else int.from_bytes(header[3:], "big")
+
+
+def exported(folder: Path, log: str) -> tuple[dict[int, dict], dict[str, bytes]]:
+    by_seq = {line["seq"]: line for line in lines(folder, log)}
+    return by_seq, {path.name: path.read_bytes() for path in (folder / "blobs").iterdir()}
+
+
+@pytest.mark.parametrize("table", ["log", "event", "payload", "blob", "blob_content"])
+def test_only_what_lies_on_the_root_page_of_a_table_is_lost_with_it(store, tmp_path, table):
+    settle(store)
+    salvage(str(store.path), str(tmp_path / "sound"))
+    events, contents = exported(tmp_path / "sound", store.log)
+    page, rows = root_of(store, table)
+    wipe(store, [page])
     found = salvage(str(store.path), str(tmp_path / "out"))
-    assert found.events == 0 and found.contents > 100
-    assert any("event" in line for line in found.failures)
+    assert "page by page" in found.notice
+    left, files = exported(tmp_path / "out", store.log)
+    assert files == contents
+    assert len(left) == len(events) - (rows if table == "event" else 0)
+    assert gaps(found.failures) == events.keys() - left.keys()
+    lost = 0
+    for seq, line in left.items():
+        parts = [part for part in events[seq]["payloads"] if part not in line["payloads"]]
+        assert {**line, "payloads": []} == {**events[seq], "payloads": []}
+        assert all(part in events[seq]["payloads"] for part in line["payloads"])
+        lost += len(parts)
+        for part in parts:
+            assert any(
+                f"event {seq}: payload {part['role']} {part['n']} is not stored" in text
+                for text in found.failures
+            )
+    assert lost == (rows if table == "payload" else 0)
+
+
+def test_a_damaged_store_is_read_with_what_is_in_the_write_ahead_log(store, tmp_path):
+    settle(store)
+    page, rows = root_of(store, "event")
+    raw = driver().connect(str(store.path))
+    raw.execute("PRAGMA wal_autocheckpoint = 0")
+    raw.execute("INSERT INTO log (id) VALUES ('only-in-the-wal')")
+    raw.commit()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in (store.path.name, store.path.name + "-wal"):
+        (copy / name).write_bytes((store.path.parent / name).read_bytes())
+    raw.close()
+    wipe(Recorded(copy / store.path.name, store.log, []), [page])
+    found = salvage(str(copy / store.path.name), str(tmp_path / "out"))
+    assert found.logs == 2
+    assert found.events == store.heads[-1].size - rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE event SET leaf_hash = 'text' WHERE seq = 7",
+        "UPDATE event SET seq = 'text' WHERE seq = 7",
+        "UPDATE event SET id = 7, kind = x'ff' WHERE seq = 7",
+        "UPDATE payload SET salt = 'text' WHERE seq = 7",
+        "UPDATE payload SET content = 'text', blob = 'text' WHERE seq = 7",
+        "UPDATE blob SET sha256 = 'text' WHERE number = 7",
+        "UPDATE blob SET size = 'text', base = 'text', encoding = 'zstd-delta' WHERE number = 7",
+        "UPDATE blob_content SET content = 'text' WHERE blob = 7",
+        "UPDATE log SET id = x'ff'",
+    ],
+)
+def test_values_of_other_types_cost_only_themselves(store, tmp_path, sql):
+    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+        raw.execute("PRAGMA ignore_check_constraints = ON")
+        raw.execute("DROP TRIGGER event_no_update")
+        raw.execute("DROP TRIGGER log_no_update")
+        assert raw.execute(sql).rowcount > 0
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert found.events >= store.heads[-1].size - 1
+    assert found.contents > 170
+    assert len(found.failures) > 1 or "log" in sql or "id = 7" in sql
+
+
+def test_a_payload_that_is_not_the_one_on_record_is_listed_and_no_tree_is_made_of_it(
+    store, tmp_path
+):
+    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+        sql = "SELECT seq FROM payload WHERE role = 'manifest' AND content IS NOT NULL"
+        seqs = [seq for (seq,) in raw.execute(sql + " ORDER BY seq DESC LIMIT 2")]
+        raw.execute(
+            "UPDATE payload SET salt = zeroblob(32) WHERE seq = ? AND role = 'manifest'", seqs[:1]
+        )
+    found = salvage(str(store.path), str(tmp_path / "out"))
+    assert f"log {store.log}: event {seqs[0]}: the tree goes on without it" in found.failures
+    assert any(f"event {seqs[0]}: payload manifest 0 is not" in line for line in found.failures)
 
 
 def test_a_store_without_its_first_page_comes_out_whole(store, tmp_path):
@@ -230,7 +331,7 @@ def test_a_store_without_its_first_page_comes_out_whole(store, tmp_path):
     settle(store)
     wipe(store, [1])
     found = salvage(str(store.path), str(tmp_path / "out"))
-    assert "first page" in found.notice
+    assert "page by page" in found.notice
     assert found.events == store.heads[-1].size
     assert_tree(tmp_path / "out", store.log, tree, missing={"huge.bin"})
 
