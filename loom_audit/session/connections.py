@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from loom_audit.config import read_settings
+from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.history.recorder import Recorder
 from loom_audit.session.gates import default_gate
 from loom_audit.session.run import Session
 from loom_audit.session.store import AuditStore, open_store
 from loom_audit.tools.approval import ApprovalGate
+from loom_audit.tools.settings import ToolSettings
 
 
 class Connections:
@@ -31,6 +32,11 @@ class Connections:
     def gate(self) -> ApprovalGate:
         """The gate of `approvals.toml`. InvalidArguments."""
         return default_gate(read_settings())
+
+    @property
+    def settings(self) -> ToolSettings:
+        """Those of `tools.toml`. InvalidArguments."""
+        return read_tool_settings(read_settings())
 
     @contextmanager
     def __call__(self, path: Path) -> Iterator[Recorder]:

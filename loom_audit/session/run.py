@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -18,8 +18,10 @@ from loom_audit.model.events import (
     SessionStarted,
 )
 from loom_audit.tools.approval import AllowAll, ApprovalGate
+from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.call import call_tool
+from loom_audit.tools.messages import ToolCall, tool_calls_of
 from loom_audit.tools.registry import ToolRegistry
 from loom_audit.tools.tool import ToolResult
 from loom_audit.tools.values import as_far_as_possible
@@ -93,6 +95,17 @@ class Session:
             runner=self.workspace.at.runner,
             settings=self.settings,
         )
+
+    def batch(self, answer: Any, *, hooks: Sequence[PostToolsHook] = ()) -> ToolBatch:
+        """The calls in a model's answer, to be `run` together, each recorded under its own id.
+
+        InvalidArguments when the answer is none.
+        """
+
+        async def execute(call: ToolCall) -> ToolResult:
+            return await self.call(call.name, call.arguments, call_id=call.id)
+
+        return ToolBatch(tool_calls_of(answer), execute, self.registry.effect, hooks)
 
     @contextmanager
     def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:

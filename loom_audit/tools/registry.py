@@ -13,10 +13,15 @@ from typing import Any
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
 from loom_audit.history.attachment import UNDO_TOOLS
 from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import Effect
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate
+from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.context import in_thread
+from loom_audit.tools.messages import ToolCall, tool_calls_of
+from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.subtask import chosen
 from loom_audit.tools.tool import Dialect, Tool, ToolResult
 
 CONNECT_GROUP = "loom_audit.connect"
@@ -80,6 +85,12 @@ class ToolRegistry:
     def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
         return [tool.schema(dialect) for tool in self._tools.values()]
 
+    def tools_for_subtask(
+        self, subtask: Any, dialect: Dialect = "openai"
+    ) -> Sequence[dict[str, Any]]:
+        """The schemas of the tools a subtask needs: see `loom_audit.tools.subtask.chosen`."""
+        return [tool.schema(dialect) for tool in chosen(self.list(), subtask)]
+
     async def execute(
         self,
         name: str,
@@ -94,9 +105,11 @@ class ToolRegistry:
         NO_WORKSPACE.
         """
         try:
-            gate = await in_thread(self._chosen_gate)
+            gate, settings = await in_thread(self._chosen)
             if workspace is None:
-                return await call_tool(self, gate, None, name, arguments, call_id=call_id)
+                return await call_tool(
+                    self, gate, None, name, arguments, call_id=call_id, settings=settings
+                )
             async with _connected(self._connection, Path(workspace)) as recorder:
                 return await call_tool(
                     self,
@@ -106,16 +119,35 @@ class ToolRegistry:
                     arguments,
                     call_id=call_id,
                     runner=self._runner,
+                    settings=settings,
                 )
         except AuditError as error:
             return ToolResult.failure(error)
 
-    def _chosen_gate(self) -> ApprovalGate:
-        """The gate given, else the one of where calls are recorded, if that has one."""
-        if self._gate is not None:
-            return self._gate
-        found: ApprovalGate | None = getattr(self._connection(), "gate", None)
-        return found or AllowAll()
+    def batch(
+        self,
+        answer: Any,
+        workspace: Path | str | None = None,
+        *,
+        hooks: Sequence[PostToolsHook] = (),
+    ) -> ToolBatch:
+        """The calls in a model's answer, to be run together. InvalidArguments when it is none."""
+
+        async def execute(call: ToolCall) -> ToolResult:
+            return await self.execute(call.name, call.arguments, workspace, call_id=call.id)
+
+        return ToolBatch(tool_calls_of(answer), execute, self.effect, hooks)
+
+    def effect(self, name: str) -> Effect | None:
+        """The effect of the tool of that name, None when there is none."""
+        found = self._tools.get(name)
+        return None if found is None else found.effect
+
+    def _chosen(self) -> tuple[ApprovalGate, ToolSettings]:
+        """The gate given, else the one of where calls are recorded, and the settings there."""
+        connection = self._connection()
+        gate: ApprovalGate | None = self._gate or getattr(connection, "gate", None)
+        return gate or AllowAll(), getattr(connection, "settings", None) or ToolSettings()
 
     def _connection(self) -> Connect:
         with self._finding:

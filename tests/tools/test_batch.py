@@ -161,3 +161,51 @@ def test_two_calls_of_one_id_are_refused():
 def test_an_empty_batch_is_done_at_once():
     _, _, outcome = run([])
     assert outcome.results == () and not outcome.mutated
+
+
+# --- recorded -----------------------------------------------------------------------------
+
+
+def answer(*calls):
+    return {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for id, name, arguments in calls
+        ],
+    }
+
+
+def test_a_models_answer_is_run_and_recorded_under_its_ids(bench):
+    batch = bench.session.batch(
+        answer(
+            ("call_1", "read_file", '{"path": "notes.txt"}'),
+            ("call_2", "read_file", '{"path": "missing.txt"}'),
+            ("call_3", "write_file", '{"path": "new.txt", "content": "x"}'),
+            ("call_4", "read_file", '{"path": "new.txt"}'),
+            ("call_5", "fly", "{}"),
+            ("call_6", "read_file", "{broken"),
+        )
+    )
+    outcome = anyio.run(batch.run)
+    assert [result.success for result in outcome.results] == [True, False, True, True, False, False]
+    assert outcome.mutated
+    assert {fact.call_id for fact in bench.finished()} == {f"call_{n}" for n in range(1, 7)}
+    messages = outcome.messages()
+    assert messages[1]["content"].startswith("Error: File not found: missing.txt")
+    assert messages[3]["content"] == "x"
+    assert [message["tool_call_id"] for message in messages] == [f"call_{n}" for n in range(1, 7)]
+    assert "{broken" in [fact.arguments for fact in bench.requested()]
+
+
+def test_the_registry_runs_a_batch_too(bench):
+    batch = bench.registry.batch([{"id": "a", "name": "read_file", "arguments": {"path": "x"}}])
+    outcome = anyio.run(batch.run)
+    assert outcome.results[0].error.code == "NO_WORKSPACE"
+
+
+def test_an_id_used_before_is_refused_by_itself(bench):
+    one = answer(("same", "list_directory", "{}"))
+    assert anyio.run(bench.session.batch(one).run).results[0].success
+    again = anyio.run(bench.session.batch(one).run).results[0]
+    assert again.error.code == "CONFLICT"
