@@ -29,8 +29,9 @@ from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision
-from loom_audit.tools.context import ToolContext, in_thread, no_workspace
+from loom_audit.tools.context import ToolContext, no_workspace
 from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.thread import in_thread
 from loom_audit.tools.tool import Tool, ToolResult
 from loom_audit.tools.values import as_far_as_possible, as_json
 

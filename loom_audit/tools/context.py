@@ -1,20 +1,18 @@
 """How a tool reaches the workspace: async methods, each one whole step in a worker thread.
 
-The only module that hops between the event loop and threads. A step that has begun is never
-abandoned: cancellation waits for its end, and tells a running command to stop.
+A step that has begun is never abandoned: cancellation waits for its end, and tells a running
+command to stop.
 """
 
 import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
-
-from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from loom_audit.errors import (
     AuditError,
@@ -39,49 +37,12 @@ from loom_audit.ports import (
 )
 from loom_audit.tools.entries import Entry, type_of
 from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.thread import in_thread
 
 T = TypeVar("T")
 
 MAX_EDITED = 64 * 1024 * 1024
 """Bytes of a file that is edited in memory."""
-
-
-async def in_thread(
-    step: Callable[[], T], *, stop: threading.Event | None = None, certain: bool = False
-) -> T:
-    """Run a step in a worker thread, to its end also when the caller is cancelled meanwhile.
-
-    `stop` is set on cancellation, for steps that can end early. Steps wait their turn for one
-    of anyio's threads, and one that has not begun when the caller is cancelled never runs;
-    a `certain` one begins at once and whatever happens.
-    """
-    claim, ended = threading.Lock(), threading.Event()
-
-    def whole() -> list[T]:
-        if claim.acquire(blocking=False):
-            try:
-                return [step()]
-            finally:
-                ended.set()
-        ended.wait()  # another thread has it
-        return []
-
-    try:
-        with CancelScope(shield=certain):
-            [value] = await to_thread.run_sync(
-                whole, abandon_on_cancel=True, limiter=CapacityLimiter(1) if certain else None
-            )
-        return value
-    except BaseException:
-        if stop is not None:
-            stop.set()
-        if not certain and claim.acquire(blocking=False):
-            ended.set()  # it has not begun, and now it never will
-        while not ended.is_set():
-            # Again when asyncio cancels the task itself, which no scope shields from.
-            with suppress(get_cancelled_exc_class()), CancelScope(shield=True):
-                await to_thread.run_sync(whole, abandon_on_cancel=True, limiter=CapacityLimiter(1))
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +200,12 @@ class ToolContext:
         limit: int = 256 * 1024,
         final: bool = False,
         confinement: Confinement | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Completed:
         """Run a command in the workspace and record which files it changed.
 
         It is confined as the settings say, else as the tool says, unless `confinement` is
-        given. The call's environment is added to ours. Its whole process tree is killed at
+        given. The call's environment, and this `environment`, are added to ours. Its whole process tree is killed at
         `timeout` (seconds), or when the call is cancelled. At most `limit` bytes of each stream
         are kept.
         """
@@ -258,7 +220,7 @@ class ToolContext:
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
-                variables=self.environment,
+                variables={**self.environment, **(environment or {})},
                 confinement=wanted,
                 network=self.settings.network,
                 readable=self.settings.readable,

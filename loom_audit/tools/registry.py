@@ -18,10 +18,10 @@ from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.call import call_tool
-from loom_audit.tools.context import in_thread
 from loom_audit.tools.messages import ToolCall, tool_calls_of
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.subtask import chosen
+from loom_audit.tools.thread import in_thread
 from loom_audit.tools.tool import Dialect, Tool, ToolResult
 
 CONNECT_GROUP = "loom_audit.connect"
