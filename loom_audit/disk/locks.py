@@ -17,6 +17,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 
 _FIRST_WAIT = 0.001
 _LONGEST_WAIT = 0.05
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _LOOKS = 5
 """How often a lock is tried that is taken "at once": `is_held` in another process holds it
 for an instant."""
@@ -74,8 +75,9 @@ class DiskLock:
             return False
 
     def _file(self, name: str) -> str:
-        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100]
-        if plain != name or name.startswith("."):
+        plain = name
+        if not _PLAIN.fullmatch(name):
+            plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100]
             plain += "-" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return os.path.join(self._folder, f"{plain}.lock")
 

@@ -22,7 +22,7 @@ def edited(
     if not isinstance(new, bytes):
         new = new(at.workspace.read(target) if before else None)
     bits = mode if mode is not None else (before.mode if before else 0o644)
-    blob = at.blobs.put(new, similar_to=before.blob if before else None)
+    blob = footing.put(new, similar_to=before.blob if before else None)
     change = FileChange(target, before, FileState("file", blob, bits, len(new)))
     if before is not None and not footing.drift:
         return [change]  # what is on record has its folders on record

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import IN_MEMORY, catch_up, observe, recorded_states
-from loom_audit.model.files import FileChange, FileState, parents
+from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import BlobStore, Displaced, IndexEntry, Replacement
 
 FEW = 8
@@ -33,6 +34,7 @@ class Footing:
         self.entries = entries
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
+        self._put: dict[BlobId, bytes] = {}
         self._recorded: Callable[[str], FileState | None] = at.projections.state
 
     def expect(self, paths: int) -> None:
@@ -64,6 +66,17 @@ class Footing:
             if state != recorded:
                 self.drift.append(FileChange(path, recorded, state))
         return state
+
+    def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
+        """Give the store a content that is about to be written."""
+        blob = self.at.blobs.put(content, similar_to=similar_to)
+        self._put[blob] = content
+        return blob
+
+    def opener(self, state: FileState | None) -> Callable[[], BinaryIO] | None:
+        """As the function: what was put here need not be read back from the store."""
+        content = self._put.get(state.blob) if state and state.blob else None
+        return opener(self.at.blobs, state) if content is None else partial(BytesIO, content)
 
     def records(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope, so that trees hold it."""
@@ -173,8 +186,7 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     Stops at the first path that somebody else wrote in between: their version is stored and
     put back. What is reported as changed has been read back and has the intended hash.
     """
-    at = footing.at
-    steps = [Replacement(change, opener(at.blobs, change.after)) for change in ordered(changes)]
+    steps = [Replacement(change, footing.opener(change.after)) for change in ordered(changes)]
     done = Done()
     if len(steps) <= FEW and not _moves_something(steps):
         _one_by_one(footing, steps, done)

@@ -173,6 +173,8 @@ def _place(
 
 
 def _cut(name: str) -> str:
+    if len(name) <= MAX_NAME and name.isascii():
+        return name
     raw = name.encode("utf-8", "replace")
     if len(raw) <= MAX_NAME:
         return raw.decode()

@@ -79,9 +79,8 @@ class SqlProjections:
 
     def scope(self) -> Scope:
         """The scope as last accepted; the usual one before the workspace is attached."""
-        with self._connections.reading() as connection:
-            row = _SCOPE.first(connection, log=self._number)
-        return Scope(*row) if row else Scope()
+        rows = self._connections.rows(_SCOPE, log=self._number)
+        return Scope(*rows[0]) if rows else Scope()
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         """The calls that match, ordered by their request."""

@@ -27,22 +27,18 @@ class Prepared:
 
     def run(self, connection: Connection, /, **values: Any) -> None:
         """Execute it."""
-        self._execute(connection, values).close()
+        self._execute(connection, values)
 
     def run_many(self, connection: Connection, rows: Sequence[Values]) -> None:
         """Execute it for each of the rows; no rows, no statement."""
         if not rows:
             return
         sql, bind = self.on(connection.dialect)
-        cursor = connection.connection.cursor()
-        cursor.executemany(sql, [bind(row) for row in rows])
-        cursor.close()
+        _driver(connection).executemany(sql, [bind(row) for row in rows])
 
     def rows(self, connection: Connection, /, **values: Any) -> list[Row]:
         """All rows it finds."""
-        cursor = self._execute(connection, values)
-        found: list[Row] = cursor.fetchall()
-        cursor.close()
+        found: list[Row] = self._execute(connection, values).fetchall()
         return found
 
     def first(self, connection: Connection, /, **values: Any) -> Row | None:
@@ -57,9 +53,7 @@ class Prepared:
 
     def _execute(self, connection: Connection, values: Values) -> Any:
         sql, bind = self.on(connection.dialect)
-        cursor = connection.connection.cursor()
-        cursor.execute(sql, bind(values))
-        return cursor
+        return _driver(connection).execute(sql, bind(values))
 
     def on(self, dialect: Dialect) -> tuple[str, _Binder]:
         """Its text for a driver, and what makes a driver's parameters of values by name."""
@@ -69,6 +63,10 @@ class Prepared:
             found = str(compiled), _binder(compiled.positiontup)
             self._compiled[dialect.name] = found
         return found
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.dbapi_connection
 
 
 def _binder(names: Sequence[str] | None) -> _Binder:
