@@ -205,9 +205,9 @@ class ToolContext:
         """Run a command in the workspace and record which files it changed.
 
         It is confined as the settings say, else as the tool says, unless `confinement` is
-        given. The call's environment, and this `environment`, are added to ours. Its whole process tree is killed at
-        `timeout` (seconds), or when the call is cancelled. At most `limit` bytes of each stream
-        are kept.
+        given. The call's environment, and this `environment`, are added to ours. Its whole
+        process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
+        `limit` bytes of each stream are kept.
         """
         stop = threading.Event()
         wanted = confinement or self.settings.confinement or self.confinement
