@@ -1,0 +1,127 @@
+"""Confinement as a caller sees it: which backend ran a command is on record, or nothing ran."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_audit.errors import ExecutionFailed, InvalidArguments
+from loom_audit.ports import Command, Completed, Confinement, Runner
+from loom_audit.sandbox import BACKENDS, ConfiningRunner
+from loom_audit.sandbox.plain import PlainRunner
+from loom_audit.session import open_store
+from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.tool import Arguments, Tool, ToolResult
+
+
+class Missing:
+    """A backend that this machine does not let work."""
+
+    name = "bubblewrap"
+
+    def run(self, root: str, command: Command, **_: object) -> Completed:
+        raise ExecutionFailed("no user namespaces here")
+
+
+def nowhere() -> Runner:
+    return ConfiningRunner(PlainRunner(), [Missing()])
+
+
+class Marking(Tool):
+    """Leaves a file, through a command."""
+
+    name = "marking"
+    description = "Leaves a file."
+    input = Arguments
+    effect = "execute"
+
+    def __init__(self, confinement: Confinement = "off") -> None:
+        self.confinement = confinement
+
+    async def execute(self, args, ctx):
+        done = await ctx.run("sh", "-c", "echo x > mark")
+        return ToolResult(True, done.sandbox)
+
+
+def test_the_backend_that_ran_is_on_record_and_in_the_result(bench):
+    result = bench.call("shell_execute", {"command": "true"})
+    assert bench.last().sandbox == result.data["sandbox"]
+    assert bench.last().sandbox in BACKENDS
+    assert ("not confined" in result.output) == (bench.last().sandbox == "plain")
+
+
+def test_preferred_confinement_that_is_not_to_be_had_is_said_in_words(bench):
+    result = bench.call("shell_execute", {"command": "echo hi"}, runner=nowhere())
+    assert result.success
+    assert bench.last().sandbox == "plain" == result.data["sandbox"]
+    assert "[not confined: bubblewrap: no user namespaces here]" in result.output
+    assert "no user namespaces here" in bench.last().result["output"]
+
+
+@pytest.mark.parametrize("settings", [ToolSettings("required"), None])
+def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(bench, settings):
+    bench.registry.register(Marking("off" if settings else "required"))
+    result = bench.call("marking", {}, runner=nowhere(), settings=settings)
+    assert result.error.code == "EXECUTION_ERROR"
+    assert "no user namespaces here" in result.error.message
+    assert "doctor" in result.error.hint and "bubblewrap" in result.error.hint
+    assert "mark" not in bench.tree()
+    assert bench.last().sandbox == "" and bench.last().status == "error"
+
+
+def test_a_tool_that_is_not_confined_does_not_probe(bench):
+    bench.registry.register(Marking())
+    runner = nowhere()
+    assert bench.call("marking", {}, runner=runner).output == "plain"
+    assert runner._found is None
+
+
+def test_the_settings_replace_what_tools_say(bench):
+    off = bench.call("shell_execute", {"command": "true"}, settings=ToolSettings("off"))
+    assert off.data["sandbox"] == "plain" == bench.last().sandbox
+    assert "not confined" not in off.output  # nobody asked for it
+
+
+def test_limits_of_the_settings_hold_in_a_confined_command(bench):
+    command = "head -c 3000000 /dev/zero > big"
+    settings = ToolSettings(file_mib=1)
+    result = bench.call("shell_execute", {"command": command}, settings=settings)
+    if result.data["sandbox"] == "plain":
+        pytest.skip(f"no confining backend works here: {result.output}")
+    assert len(bench.tree()["big"]) == 1024 * 1024
+
+
+def test_a_session_takes_the_settings_of_its_store(tmp_path: Path, home: Path):
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "tools.toml").write_text('confinement = "off"\n')
+    (tmp_path / "work").mkdir()
+    with open_store() as store, store.attach(tmp_path / "work").session("agent") as session:
+
+        async def one() -> ToolResult:
+            return await session.call("shell_execute", {"command": "true"})
+
+        assert anyio.run(one).data["sandbox"] == "plain"
+
+
+def test_a_session_does_not_begin_with_settings_that_are_malformed(tmp_path: Path, home: Path):
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "tools.toml").write_text('confinement = "none"\n')
+    (tmp_path / "work").mkdir()
+    with open_store() as store:
+        workspace = store.attach(tmp_path / "work")
+        with pytest.raises(InvalidArguments):
+            workspace.session("agent")
+
+
+def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home, monkeypatch):
+    monkeypatch.setenv("LOOM_AUDIT_STORE", "sqlite:///secret.db")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent.sock")
+    monkeypatch.setenv("SOME_API_KEY", "k-123")
+    folder = bench.workspace._parts.settings.home
+    command = f"env; cat /proc/*/environ /proc/*/cmdline; ls {folder}; echo end"
+    result = bench.call("shell_execute", {"command": command})
+    if result.data["sandbox"] == "plain":
+        pytest.skip(f"no confining backend works here: {result.output}")
+    assert "end" in result.data["stdout"]
+    for word in ("audit.db", "secret.db", "agent.sock", "k-123", "LOOM_AUDIT"):
+        assert word not in result.data["stdout"]
