@@ -10,9 +10,11 @@ from pathlib import Path
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.policy import NAME as APPROVALS
 from loom_audit.tools.policy import Policy, read_policy
 from loom_audit.tools.settings import ToolSettings, tool_settings
+
+
+APPROVALS = "approvals.toml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from loom_audit.cli import (
+    approvals,
     database,
     files,
     keeping,
@@ -19,7 +20,7 @@ from loom_audit.cli import (
 )
 from loom_audit.cli.options import PROGRAM, JsonOption, Shared, StoreOption, WorkspaceOption
 
-SECTIONS = ("Record", "Look", "Take back", "Prove", "Store", "Reach")
+SECTIONS = ("Record", "Approve", "Look", "Take back", "Prove", "Store", "Reach")
 
 
 class Sections(TyperGroup):
@@ -72,5 +73,16 @@ def root(
     ctx.obj = Shared(store, workspace, json)
 
 
-for _group in (recording, looking, files, taking_back, keeping, proving, database, serving, proxying):
+for _group in (
+    recording,
+    approvals,
+    looking,
+    files,
+    taking_back,
+    keeping,
+    proving,
+    database,
+    serving,
+    proxying,
+):
     _group.add(app)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_audit.cli import exits
+from loom_audit.cli.approvals import prompt
 from loom_audit.cli.lines import counted
 from loom_audit.cli.options import Invocation, command, folder, workspace_path
 from loom_audit.cli.progress import progress
@@ -238,8 +239,10 @@ def call(
     except (ValueError, RecursionError) as error:
         values = arguments
         at.output.note(("note: ", "yellow"), f"the arguments are not JSON: {error}")
-    with at.workspace() as workspace, workspace.session(agent, actor=_actor(agent)) as session:
-        result = asyncio.run(session.call(tool, values))
+    with at.workspace() as workspace:
+        gate = workspace.default_gate(ask=prompt(at))
+        with workspace.session(agent, actor=_actor(agent), gate=gate) as session:
+            result = asyncio.run(session.call(tool, values))
     if at.output.json:
         at.output.record(result.to_dict())
     else:

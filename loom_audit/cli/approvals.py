@@ -1,0 +1,303 @@
+"""Commands about calls that wait for an answer: approvals, approve, deny; and the prompt."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loom_audit.cli import exits
+from loom_audit.cli.lines import local_time, value_lines
+from loom_audit.cli.options import Invocation, command
+from loom_audit.cli.output import Output, Piece, Style
+from loom_audit.cli.records import plain, time_text
+from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.model.display import one_line
+
+if TYPE_CHECKING:
+    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.tools.approval import Decision
+    from loom_audit.tools.asking import Asked
+
+CallArgument = Annotated[
+    str, typer.Argument(metavar="CALL", help="The number of its request, or its id.")
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why; the model can read it.")
+]
+
+RECOMMENDED = """\
+# Which calls are allowed, asked about or denied. The first rule that matches decides; where
+# none does, the tool does: overwriting, deleting, installing and pushing are asked about.
+# See docs/approvals.md. A file with an error lets nothing start.
+
+timeout = 600  # seconds for an answer; none in that time is a no
+
+[[rule]]
+path = ".env*"  # gitignore syntax, over the workspace paths a call names or would change
+effect = "write"
+action = "deny"
+reason = "holds secrets"
+
+[[rule]]
+command = "sudo *"  # to deny or to ask, one command of a line is enough
+action = "deny"
+
+[[rule]]
+command = "git push *"
+action = "ask"
+reason = "publishes"
+
+[[rule]]
+command = "rm *"
+action = "ask"
+
+[[rule]]
+command = "git status *"  # to allow, every command of a line must match, and nothing may expand
+action = "allow"
+"""
+
+
+def add(app: typer.Typer) -> None:
+    """Put these commands on the application."""
+    section = "Approve"
+    command(
+        app,
+        "approvals",
+        section=section,
+        examples=(
+            "loom-audit approvals",
+            "loom-audit approvals show 42",
+            "loom-audit approvals init",
+        ),
+        codes={exits.CONFLICT: "answered already, or the file is there"},
+    )(approvals)
+    command(
+        app,
+        "approve",
+        section=section,
+        examples=(
+            "loom-audit approve 42",
+            """loom-audit approve 42 --args '{"path": "b.txt", "content": "hello"}'""",
+        ),
+        codes={exits.UNAVAILABLE: "", exits.CONFLICT: "somebody else answered first"},
+    )(approve)
+    command(
+        app,
+        "deny",
+        section=section,
+        examples=("loom-audit deny 42 --reason 'use the other branch'",),
+        codes={exits.UNAVAILABLE: "", exits.CONFLICT: "somebody else answered first"},
+    )(deny)
+
+
+def approvals(
+    at: Invocation,
+    action: Annotated[
+        str, typer.Argument(metavar="show|init", help="Show one, or write a file of rules.")
+    ] = "",
+    name: Annotated[str, typer.Argument(metavar="CALL", help="The one to show.")] = "",
+) -> None:
+    """List the calls that wait for an answer.
+
+    `show CALL` prints one with what it would change. `init` writes recommended rules to
+    approvals.toml in the configuration folder, which makes them hold from the next session on.
+    """
+    if action == "init" and not name:
+        _write_rules(at)
+        return
+    if action not in ("", "show") or bool(name) != (action == "show"):
+        raise InvalidArguments(
+            "expected nothing, `show CALL` or `init`", hint="See `loom-audit approvals --help`."
+        )
+    from loom_audit.history.approvals import find, pending
+
+    with at.workspace() as workspace:
+        if name:
+            _show(at.output, find(workspace.at, name))
+            return
+        waiting = pending(workspace.at)
+        for request in waiting:
+            if at.output.json:
+                at.output.record(record(request))
+            else:
+                at.output.line(*_line(request))
+        if not waiting:
+            at.output.note("no call waits for an answer")
+
+
+def approve(
+    at: Invocation,
+    name: CallArgument,
+    args: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Arguments to run it with instead."),
+    ] = None,
+    reason: ReasonOption = "",
+    lasting: Annotated[
+        bool,
+        typer.Option("--for-session", help="Also what is asked for the same reason later in it."),
+    ] = False,
+) -> None:
+    """Let a call run that waits for an answer."""
+    arguments = None if args is None else read_arguments(args)
+    _answer(at, name, "allowed", reason, arguments=arguments, lasting=lasting)
+
+
+def deny(at: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
+    """Refuse a call that waits for an answer; the model is told so."""
+    _answer(at, name, "denied", reason)
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """A JSON object as typed. InvalidArguments."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"the arguments are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("the arguments must be a JSON object")
+    return found
+
+
+def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
+    from loom_audit.history.approvals import answer, find
+    from loom_audit.session import person
+
+    with at.workspace() as workspace:
+        request = find(workspace.at, name)
+        event = answer(workspace.at, request, decision, person(), reason=reason, **more)
+        if at.output.json:
+            at.output.record({"seq": event.seq, "id": event.id, **plain(event.fact)})
+        else:
+            at.output.line((f"{decision}: ", "bold"), f"{request.tool}: {request.reason}")
+
+
+def record(request: "ApprovalRequest") -> dict[str, Any]:
+    """A question as a line of JSON."""
+    return {
+        "seq": request.seq,
+        "requested": request.requested,
+        "at": time_text(request.at),
+        "session": request.session,
+        "actor": request.actor,
+        "effect": request.effect,
+        "alive": request.alive,
+        **plain(request.fact),
+    }
+
+
+def _line(request: "ApprovalRequest") -> list[Piece]:
+    gone = "" if request.alive else "  its process is gone: `loom-audit recover`"
+    what = one_line(json.dumps(request.arguments, ensure_ascii=False), 100)
+    return [
+        (f"{request.requested:>6}  ", "bold"),
+        f"{local_time(request.at)}  {request.actor}  ",
+        (request.tool, "cyan"),
+        f"  {request.reason}  {what}",
+        (gone, "yellow"),
+    ]
+
+
+def _show(output: Output, request: "ApprovalRequest") -> None:
+    if output.json:
+        output.record(record(request))
+        return
+    for line in _shown(request):
+        output.line(*line)
+    for text in request.preview.removesuffix("\n").split("\n"):
+        output.marked(text, _style(text))
+
+
+def _shown(request: "ApprovalRequest") -> list[list[Piece]]:
+    question = f", question {request.fact.number}" if request.fact.number > 1 else ""
+    rule = f" ({request.fact.rule})" if request.fact.rule else ""
+    lines: list[list[Piece]] = [
+        [("call     ", "bold"), f"{request.requested} ({request.call_id}){question}"],
+        [("asked    ", "bold"), f"{local_time(request.at)} by {request.actor}"],
+        [("tool     ", "bold"), (request.tool, "cyan"), f", effect {request.effect}"],
+        [("because  ", "bold"), request.reason, rule],
+        [("arguments", "bold")],
+    ]
+    return lines + [[text] for text in value_lines(request.arguments)]
+
+
+def _style(line: str) -> Style:
+    if line.startswith(("+++", "---", "diff ", "rename ", "delete ")):
+        return "bold"
+    if line.startswith("@@"):
+        return "cyan"
+    return "green" if line.startswith("+") else "red" if line.startswith("-") else ""
+
+
+def _write_rules(at: Invocation) -> None:
+    from loom_audit.config import APPROVALS, read_settings
+
+    file = read_settings(at.shared.store).configuration / APPROVALS
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with file.open("x", encoding="utf-8") as made:
+            made.write(RECOMMENDED)
+    except FileExistsError:
+        raise Conflict(f"{file} is there already", hint="Edit it.") from None
+    if at.output.json:
+        at.output.record({"file": str(file)})
+    else:
+        at.output.line((f"{file} is written", "green"), "; it holds from the next session on")
+
+
+# --- the prompt of `call` -----------------------------------------------------------------
+
+
+def prompt(at: Invocation) -> "Asked":
+    """Asks at the terminal; where there is none, says how to answer from another one."""
+
+    async def ask(request: "ApprovalRequest") -> "Decision | None":
+        if not at.output.interactive:
+            at.output.note(
+                ("waits: ", "yellow"), f"{request.reason}; `loom-audit approve {request.requested}`"
+            )
+            return None
+        for line in _shown(request):
+            at.output.note(*line)
+        for text in request.preview.removesuffix("\n").split("\n"):
+            at.output.note((text.replace("\t", "    "), _style(text)))
+        return await _typed(at.output)
+
+    return ask
+
+
+async def _typed(output: Output) -> "Decision | None":
+    """What the person types, read without holding a thread so that others may answer first."""
+    import anyio
+
+    from loom_audit.session import person
+    from loom_audit.tools.approval import Decision
+
+    while True:
+        output.stderr.write("Allow? [y]es, [n]o, for this [s]ession, or other arguments as JSON: ")
+        output.stderr.flush()
+        try:
+            await anyio.wait_readable(sys.stdin.fileno())
+        except anyio.get_cancelled_exc_class():
+            output.stderr.write("\n")
+            raise
+        raw = os.read(sys.stdin.fileno(), 65_536)
+        if not raw:
+            output.note("no answer here; it may come from elsewhere")
+            return None
+        text = raw.decode("utf-8", "surrogateescape").strip()
+        word, _, reason = text.partition(" ")
+        match word.lower():
+            case "y" | "yes":
+                return Decision("allowed", person(), reason)
+            case "s" | "session":
+                return Decision("allowed", person(), reason, lasting=True)
+            case "n" | "no":
+                return Decision("denied", person(), reason)
+        if text.startswith("{"):
+            try:
+                return Decision("allowed", person(), arguments=read_arguments(text))
+            except InvalidArguments as error:
+                output.note(("error: ", "red"), error.message)

@@ -1,0 +1,240 @@
+"""Two people at two shells: a call waits in one process and is answered in another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from loom_audit.cli.approvals import RECOMMENDED
+from loom_audit.tools.policy import read_policy
+from tests.cli.hostile import CORPUS
+from tests.cli.shells import Shell
+from tests.cli.test_cli_terminal import at_terminal
+
+OVERWRITE = {"path": "a.txt", "content": "new\n"}
+
+
+def rules(shell: Shell, text: str = "") -> None:
+    folder = shell.home / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "approvals.toml").write_text(text)
+
+
+@pytest.fixture
+def asking(audited: Shell) -> Shell:
+    """A workspace whose rules leave it to the tools to ask."""
+    rules(audited)
+    return audited
+
+
+class Waiting:
+    """A `call` in a process of its own that is waiting for an answer."""
+
+    def __init__(self, shell: Shell, tool: str = "write_file", **arguments: object) -> None:
+        known = {one["seq"] for one in shell.records("approvals")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "loom_audit", "call", tool, json.dumps(arguments), "--json"],
+            cwd=shell.workspace,
+            env=shell.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.request = wait_for(shell, known, self.process)
+        self.number = str(self.request["requested"])
+
+    def result(self) -> dict:
+        printed, errors = self.process.communicate(timeout=60)
+        assert printed, errors
+        return json.loads(printed)
+
+
+def wait_for(shell: Shell, known: set[int], process: subprocess.Popen[bytes] | None = None) -> dict:
+    deadline = time.monotonic() + 60  # only so that a hang ends
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
+        new = [one for one in shell.records("approvals") if one["seq"] not in known]
+        if new:
+            return new[-1]
+        time.sleep(0.05)
+    raise AssertionError(process.communicate() if process else "no call came to wait")
+
+
+def test_a_call_waits_in_one_process_and_is_allowed_in_another(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    assert waiting.request["reason"] == "overwrites a.txt" and waiting.request["alive"]
+    shown = asking("approvals", "show", waiting.number).text
+    assert "-one" in shown and "+new" in shown and "write_file" in shown
+    assert "a.txt" in asking("approvals").text
+    assert (asking.workspace / "a.txt").read_text().startswith("one")
+    asking("approve", waiting.number, "--reason", "fine")
+    assert waiting.result()["success"]
+    assert (asking.workspace / "a.txt").read_text() == "new\n"
+    assert asking.records("approvals") == []
+    again = asking("approve", waiting.number, code=5)
+    assert "was allowed by person:" in again.errors
+    assert "asks, question 1: overwrites a.txt" in asking("log", "--events").text
+
+
+def test_a_no_in_another_process_is_a_refusal_with_its_reason(asking: Shell) -> None:
+    waiting = Waiting(asking, "delete_file", path="a.txt")
+    asking("deny", waiting.request["call_id"][:8], "--reason", "keep it")
+    result = waiting.result()
+    assert result["error"]["code"] == "APPROVAL_DENIED" and "keep it" in result["output"]
+    assert waiting.process.returncode == 1
+    assert (asking.workspace / "a.txt").exists()
+
+
+def test_other_arguments_come_with_the_answer_or_are_refused_as_usage(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    for wrong in ("[", "[]"):
+        asking("approve", waiting.number, "--args", wrong, code=2)
+    other = json.dumps({"path": "b.txt", "content": "elsewhere"})
+    asking("approve", waiting.number, "--args", other, "--for-session", code=2)
+    asking("approve", waiting.number, "--args", other)
+    assert waiting.result()["success"]
+    assert (asking.workspace / "b.txt").read_text() == "elsewhere"
+    assert (asking.workspace / "a.txt").read_text().startswith("one")
+
+
+def test_arguments_that_are_not_valid_are_asked_about_again_in_the_other_process(
+    asking: Shell,
+) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    asking("approve", waiting.number, "--args", '{"path": 3}')
+    again = wait_for(asking, {waiting.request["seq"]})
+    assert again["number"] == 2 and "not valid" in again["reason"]
+    assert again["requested"] == waiting.request["requested"]
+    asking("deny", waiting.number)
+    assert not waiting.result()["success"]
+
+
+def test_an_edit_in_between_is_asked_about_again(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    (asking.workspace / "a.txt").write_text("by a person\n")
+    asking("approve", waiting.number)
+    again = wait_for(asking, {waiting.request["seq"]})
+    assert "-by a person" in again["preview"]
+    asking("approve", waiting.number)
+    assert waiting.result()["success"]
+    asking("undo", "--yes")
+    assert (asking.workspace / "a.txt").read_text() == "by a person\n"
+
+
+def test_of_two_processes_that_answer_at_once_one_wins_and_the_other_is_told(
+    asking: Shell,
+) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    asking.real = True
+    codes: dict[str, int] = {}
+
+    def say(word: str) -> None:
+        codes[word] = asking(word, waiting.number, code=None).code
+
+    both = [threading.Thread(target=say, args=(word,)) for word in ("approve", "deny")]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert sorted(codes.values()) == [0, 5]
+    assert waiting.result()["success"] == (codes["approve"] == 0)
+    decided = [e for e in asking.records("log", "--events") if e["kind"] == "call.decided"]
+    assert len(decided) == 1
+
+
+def test_two_sessions_ask_at_once_and_each_gets_its_own_answer(asking: Shell) -> None:
+    one = Waiting(asking, **OVERWRITE)
+    two = Waiting(asking, "write_file", path="src/app.py", content="two")
+    assert len(asking.records("approvals")) == 2
+    asking("approve", two.number)
+    asking("deny", one.number)
+    assert two.result()["success"] and not one.result()["success"]
+
+
+def test_a_call_whose_process_died_waiting_is_closed_and_said_so(asking: Shell) -> None:
+    waiting = Waiting(asking, "delete_file", path="a.txt")
+    waiting.process.send_signal(signal.SIGKILL)
+    waiting.process.wait(30)
+    (left,) = asking.records("approvals")
+    assert left["seq"] == waiting.request["seq"] and not left["alive"]
+    assert "recover" in asking("approvals").text
+    assert "nobody waits" in asking("approve", waiting.number, code=5).errors
+    asking("recover")
+    assert asking.records("approvals") == []
+    assert asking.records("log")[0]["status"] == "interrupted"
+    assert (asking.workspace / "a.txt").exists()
+    asking("call", "list_directory")
+    asking("verify")
+
+
+def test_rules_that_deny_are_followed_by_call_and_a_bad_file_stops_it(audited: Shell) -> None:
+    rules(audited, '[[rule]]\ntool = "write_file"\naction = "deny"\nreason = "no writing"\n')
+    refused = audited("call", "write_file", json.dumps(OVERWRITE), code=1)
+    assert "no writing" in refused.errors
+    rules(audited, '[[rule]]\naction = "maybe"\n')
+    assert "rule 1: action" in audited("call", "list_directory", code=2).errors
+
+
+def test_init_writes_rules_that_are_valid_and_never_over_a_person_s(audited: Shell) -> None:
+    audited("approvals", "init")
+    file = audited.home / "config" / "approvals.toml"
+    assert file.read_text() == RECOMMENDED
+    assert len(read_policy(tomllib.loads(RECOMMENDED)).rules) >= 4
+    file.write_text("# mine\n")
+    audited("approvals", "init", code=5)
+    assert file.read_text() == "# mine\n"
+    audited("call", "read_file", '{"path": "a.txt"}')
+
+
+def test_what_is_not_there_is_not_found(asking: Shell) -> None:
+    assert "no call waits" in asking("approvals").errors
+    asking("approve", "nothing", code=4)
+    asking("approvals", "show", "1", code=4)
+    asking("approvals", "shew", code=2)
+
+
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"s\n", b'{"path": "c.txt", "content": "c"}\n'])
+def test_at_a_terminal_the_call_itself_asks(asking: Shell, answer: bytes) -> None:
+    arguments = json.dumps(OVERWRITE)
+    code, printed = at_terminal(asking, "call", "write_file", arguments, answer=b"what\n" + answer)
+    assert "overwrites a.txt" in printed and "-one" in printed and printed.count("Allow?") == 2
+    assert code == (1 if answer == b"n\n" else 0)
+    disk = (asking.workspace / "a.txt").read_text()
+    assert (disk == "new\n") == (answer in (b"y\n", b"s\n"))
+    assert (asking.workspace / "c.txt").exists() == answer.startswith(b"{")
+
+
+def test_hostile_text_in_a_question_cannot_steer_the_terminal(asking: Shell) -> None:
+    content = "\n".join(CORPUS).encode("utf-8", "ignore").decode()
+    waiting = Waiting(asking, path="a.txt", content=content)
+    for arguments in (("approvals",), ("approvals", "show", waiting.number)):
+        printed = asking(*arguments).text
+        assert not any(ord(c) < 32 and c not in "\n\t" for c in printed)
+        assert "\u202e" not in printed and "\x1b" not in printed
+    asking("deny", waiting.number)
+    assert not waiting.result()["success"]
+
+
+def test_an_agent_s_command_is_told_nothing_of_the_store(audited: Shell) -> None:
+    """Neither its path nor a token, by the environment or an open file."""
+    audited.extra["LOOM_AUDIT_STORE"] = str(audited.home / "audit.db")
+    audited.real = True
+    script = "env; ls -l /proc/self/fd"
+    output = audited.sh(script)["output"]
+    assert "LOOM_AUDIT" not in output
+    assert "PATH=" in output and "/proc/" in output and str(audited.home) not in output
+
+
+def test_every_question_is_left_after_the_store_was_opened_anew(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    asking.real = True
+    assert [one["seq"] for one in asking.records("approvals")] == [waiting.request["seq"]]
+    asking("approve", waiting.number)
+    assert waiting.result()["success"]
+    assert Path(os.path.join(asking.workspace, "a.txt")).read_text() == "new\n"
