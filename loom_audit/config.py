@@ -13,7 +13,6 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.tools.policy import Policy, read_policy
 from loom_audit.tools.settings import ToolSettings, tool_settings
 
-
 APPROVALS = "approvals.toml"
 
 

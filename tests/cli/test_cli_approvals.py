@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,19 @@ def rules(shell: Shell, text: str = "") -> None:
     (folder / "approvals.toml").write_text(text)
 
 
+_started: list[subprocess.Popen[bytes]] = []
+
+
 @pytest.fixture
-def asking(audited: Shell) -> Shell:
+def asking(audited: Shell) -> Iterator[Shell]:
     """A workspace whose rules leave it to the tools to ask."""
     rules(audited)
-    return audited
+    yield audited
+    for process in _started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    _started.clear()
 
 
 class Waiting:
@@ -47,6 +56,7 @@ class Waiting:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        _started.append(self.process)
         self.request = wait_for(shell, known, self.process)
         self.number = str(self.request["requested"])
 
