@@ -3,6 +3,7 @@
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import OUTSIDE, Found, attribute, hide, outside, remember, scan
+from loom_audit.history.nogc import nogc
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
     BaselineFinished,
@@ -26,6 +27,7 @@ def baseline_end(at: Attachment) -> int:
     return 0
 
 
+@nogc()
 def take_baseline(at: Attachment, report: Report | None = None) -> None:
     """Record everything in scope. Interrupted, it goes on where it stopped.
 

@@ -7,6 +7,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.capture import scan
+from loom_audit.history.nogc import nogc
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange
@@ -67,6 +68,7 @@ class Planner:
         self.at = at
         self.timeline = timeline
 
+    @nogc()
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
         meant = self._meant(request)
@@ -284,11 +286,9 @@ class Planner:
             return (*calls, *(seq for seq in meant.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
-        return tuple(sorted(number for number in whole if self._began_after(number, meant.since)))
-
-    def _began_after(self, number: int, point: int) -> bool:
-        """Whether a call was requested after a point, so that going there takes all of it back."""
-        return self.at.projections.call_at(number).requested > point
+        # of a call that was requested before the point, going there takes back a part
+        begun = CallFilter(after=meant.since, changed_only=True, limit=None)
+        return tuple(sorted(whole & {call.seq for call in self.at.projections.calls(begun)}))
 
     # --- what disk says -------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Literal
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.capture import Found, attribute, remember, scan
+from loom_audit.history.nogc import nogc
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import (
@@ -37,6 +38,7 @@ class Undo:
         self.at = at
         self.planner = planner
 
+    @nogc()
     def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
         """Do what the plan says, if it still says so. Conflict, and nothing changed, otherwise.
 

@@ -1,0 +1,39 @@
+"""Cycles are not looked for in work on very many objects, and are again after it."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from loom_audit.history.nogc import nogc
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    was = gc.isenabled()
+    gc.enable()
+    yield
+    (gc.enable if was else gc.disable)()
+
+
+def test_it_is_off_inside_and_on_again_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), nogc():
+        assert not gc.isenabled()
+        1 / 0  # noqa: B018
+    assert gc.isenabled()
+
+
+def test_blocks_that_overlap_leave_it_on() -> None:
+    first, second = nogc(), nogc()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_what_was_off_stays_off() -> None:
+    gc.disable()
+    with nogc():
+        pass
+    assert not gc.isenabled()
