@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import FileState, apply
+from loom_audit.model.files import FileState
 from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import StoredPayload, check_payloads
@@ -173,7 +173,7 @@ class _Run:
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
                 if found.changes is not None:
-                    tree = apply(tree, found.changes.changes)
+                    _follow(tree, found.changes)
                 elif kind == FilesChanged.kind:
                     self.failures.append(f"log {name}: event {seq}: the tree goes on without it")
                 self.tell(Progress("events", self.events, unit="events"))
@@ -271,6 +271,14 @@ def _changes(leaf: bytes, payloads: dict[tuple[str, int], bytes]) -> FilesChange
         if isinstance(fact, FilesChanged):
             return fact
     return None
+
+
+def _follow(tree: dict[str, FileState], changed: FilesChanged) -> None:
+    for change in changed.changes:
+        if change.after is None:
+            tree.pop(change.path, None)
+        else:
+            tree[change.path] = change.after
 
 
 def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -> dict[str, Any]:
