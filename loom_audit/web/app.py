@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
 from loom_audit.session import AuditStore
-from loom_audit.web import calls, checking, overview, points, undoing
+from loom_audit.web import approvals, calls, checking, overview, points, undoing
 from loom_audit.web.assets import assets
 from loom_audit.web.guard import Guard, secured
 from loom_audit.web.pages import STATUS, Pages
@@ -33,7 +33,7 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
     )
     app.state.store = store
     app.state.pages = Pages()
-    for module in (overview, calls, points, undoing, checking):
+    for module in (overview, calls, points, undoing, checking, approvals):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")

@@ -17,7 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from loom_audit.errors import AuditError
+from loom_audit.history.questions import waits
 from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
+from loom_audit.session import AuditedWorkspace
 from loom_audit.web.assets import assets, fingerprints
 from loom_audit.web.urls import address, encoded, quoted
 
@@ -52,7 +54,11 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.globals.update(
-            static=self._static_address, address=address, encoded=encoded, quoted=quoted
+            static=self._static_address,
+            address=address,
+            encoded=encoded,
+            quoted=quoted,
+            waiting=waiting,
         )
         self._environment.filters.update(
             when=when,
@@ -130,6 +136,11 @@ def _harmless(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Markup):
         return visible(value, multiline=True)
     return value
+
+
+def waiting(workspace: AuditedWorkspace) -> int:
+    """How many calls wait for an answer, for the navigation."""
+    return sum(waits(workspace.log, call) for call in workspace.timeline.open_calls())
 
 
 def plain(text: str) -> bool:

@@ -1,0 +1,150 @@
+"""Calls that wait for an answer: what they would do, and the answer."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.history.approvals import ApprovalRequest, answer, find, pending
+from loom_audit.model.display import visible
+from loom_audit.session import AuditedWorkspace, person
+from loom_audit.web.calls import Value, as_text
+from loom_audit.web.pages import STATUS, Pages, wants_fragment
+from loom_audit.web.places import Form, Here, Query, Render
+from loom_audit.web.urls import address, first
+
+router = APIRouter()
+MAX_TYPED = 200_000
+"""Characters of arguments that are offered to be changed: a form holds 1 MiB."""
+
+Mark = Literal["ins", "del", "at", "head", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a preview, and what it stands for there."""
+
+    mark: Mark
+    text: str
+
+
+@router.get("/w/{workspace}/approvals")
+def waiting(request: Request, here: Here, pages: Render) -> Response:
+    """All calls that wait for an answer."""
+    values: dict[str, Any] = {"workspace": here, "listed": listed(here)}
+    if wants_fragment(request):
+        return pages.fragment(request, "approvals.html", "waiting", **values)
+    return pages.page(request, "approvals.html", **values, here="approvals")
+
+
+@router.get("/w/{workspace}/approvals/{number}")
+def one(request: Request, here: Here, number: int, query: Query, pages: Render) -> Response:
+    """One call that waits: tool, arguments, reason, what would change."""
+    return _show(request, here, pages, find(here.at, str(number)))
+
+
+@router.post("/w/{workspace}/approvals/{number}")
+def decide(request: Request, here: Here, number: int, form: Form, pages: Render) -> Response:
+    """Answer the question that was shown; another one is shown again instead."""
+    found = find(here.at, str(number))
+    typed = first(form, "arguments").replace("\r\n", "\n")
+    if first(form, "question") != str(found.seq):
+        problem: AuditError = Conflict(
+            "Nothing was answered: it has been asked again since this was shown.",
+            hint="This is the question as it is now.",
+        )
+        return _show(request, here, pages, found, problem=problem)
+    decision = first(form, "decision")
+    try:
+        if decision not in ("allowed", "denied"):
+            raise InvalidArguments(f"{decision!r} is not allowed or denied")
+        arguments = changed(found, typed) if decision == "allowed" else None
+        answer(
+            here.at,
+            found,
+            "allowed" if decision == "allowed" else "denied",
+            person(),
+            reason=first(form, "reason").strip(),
+            arguments=arguments,
+            lasting=bool(first(form, "lasting")),
+        )
+    except InvalidArguments as problem:
+        return _show(request, here, pages, found, typed=typed, problem=problem)
+    where = address("w", here.id, "c", found.requested)
+    if wants_fragment(request):
+        return Response(status_code=200, headers={"HX-Redirect": where})
+    return RedirectResponse(where, 303)
+
+
+def listed(here: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
+    """What waits, with its arguments on one line."""
+    return [
+        (found, json.dumps(found.arguments, ensure_ascii=False)[:2000])
+        for found in pending(here.at)
+    ]
+
+
+def changed(found: ApprovalRequest, typed: str) -> Any:
+    """The arguments that were typed; None when they are those that were asked about."""
+    if not typed.strip():
+        return None
+    try:
+        arguments = json.loads(typed)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(
+            f"the arguments are not JSON: {error}", hint="Nothing was answered yet."
+        ) from None
+    if not isinstance(arguments, dict):
+        raise InvalidArguments("the arguments must be a JSON object")
+    return None if arguments == found.arguments else arguments
+
+
+def to_type(arguments: Any) -> str | None:
+    """Arguments as JSON that comes back from a form as it went there; None when too long."""
+    text = json.dumps(arguments, ensure_ascii=False, indent=2)
+    if len(text) > MAX_TYPED:
+        return None
+    return "".join(c if visible(c, multiline=True) == c else json.dumps(c)[1:-1] for c in text)
+
+
+def lines_of(preview: str) -> list[Line]:
+    """A preview line by line."""
+    found: list[Line] = []
+    inside = False
+    for text in preview.removesuffix("\n").split("\n"):
+        inside = text.startswith("@@") or (inside and not text.startswith("diff --git "))
+        mark: Mark = "" if inside else "head"
+        if text.startswith("@@"):
+            mark = "at"
+        elif inside and text[:1] in "+-":
+            mark = "ins" if text[:1] == "+" else "del" if text[:1] == "-" else ""
+        found.append(Line(mark, text))
+    return found if preview else []
+
+
+def _show(
+    request: Request,
+    here: AuditedWorkspace,
+    pages: Pages,
+    found: ApprovalRequest,
+    *,
+    typed: str | None = None,
+    problem: AuditError | None = None,
+) -> Response:
+    shown: Value | None = as_text(found.arguments)
+    return pages.page(
+        request,
+        "approval.html",
+        STATUS.get(problem.code, 500) if problem else 200,
+        workspace=here,
+        found=found,
+        arguments=shown,
+        typed=typed if typed is not None else to_type(found.arguments),
+        lines=lines_of(found.preview),
+        person=person(),
+        problem=problem,
+        here="approvals",
+    )

@@ -1,0 +1,260 @@
+"""Calls that wait, on the dashboard: seen, looked into, answered, and by whom first."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, Page
+
+from loom_audit.history import approvals
+from loom_audit.tools.asking import AskingGate
+from loom_audit.web.approvals import lines_of, to_type
+from tests.web.conftest import Recorded
+from tests.web.web_pages import HOSTILE
+
+ROOT = Path(__file__).parents[2]
+OVERWRITE = {"path": "notes.txt", "content": "changed\n"}
+
+
+class Waiting:
+    """A call in a thread of its own that waits for an answer."""
+
+    def __init__(self, made: Recorded, tool: str, arguments: dict[str, Any]) -> None:
+        self.made = made
+        self.results: list[Any] = []
+        self.session = made.workspace.session("asking", gate=AskingGate(timeout=60))
+        self.session.__enter__()
+        known = {one.seq for one in self.pending()}
+
+        def work() -> None:
+            self.results.append(asyncio.run(self.session.call(tool, arguments)))
+
+        self.thread = threading.Thread(target=work)
+        self.thread.start()
+        self.request = self.next(known)
+        self.url = f"{made.url}/approvals/{self.request.requested}"
+
+    def pending(self) -> list[approvals.ApprovalRequest]:
+        return [*approvals.pending(self.made.workspace.at)]
+
+    def next(self, known: set[int]) -> approvals.ApprovalRequest:
+        deadline = time.monotonic() + 60  # only so that a hang ends
+        while time.monotonic() < deadline:
+            for one in self.pending():
+                if one.seq not in known:
+                    return one
+            time.sleep(0.02)
+        raise AssertionError("no call came to wait")
+
+    def result(self) -> Any:
+        self.thread.join(60)
+        return self.results[0]
+
+    def end(self) -> None:
+        for one in self.pending():
+            if one.session == self.session.id:
+                approvals.answer(self.made.workspace.at, one, "denied", "person:end")
+        self.thread.join(60)
+        self.session.__exit__(None, None, None)
+
+
+@contextmanager
+def waiting_for(
+    made: Recorded, tool: str = "write_file", arguments: dict[str, Any] | None = None
+) -> Iterator[Waiting]:
+    waiting = Waiting(made, tool, arguments or OVERWRITE)
+    try:
+        yield waiting
+    finally:
+        waiting.end()
+
+
+def test_what_waits_is_listed_and_counted_on_every_page(
+    recorded: Recorded, client: TestClient
+) -> None:
+    assert "No call waits" in client.get(f"{recorded.url}/approvals").text
+    assert 'class="count"' not in client.get(f"{recorded.url}/").text
+    with waiting_for(recorded) as waiting:
+        text = client.get(f"{recorded.url}/approvals").text
+        assert "overwrites notes.txt" in text and waiting.url in text
+        assert re.search(r'class="count">1<', client.get(f"{recorded.url}/status").text)
+
+
+def test_the_page_of_one_shows_what_would_change_and_nothing_changes(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with waiting_for(recorded) as waiting:
+        text = client.get(waiting.url).text
+        assert "<ins>+changed</ins>" in text and "<del>-one</del>" in text
+        assert "write_file" in text and "agent:asking" in text
+        assert waiting.pending() and not waiting.results
+
+
+def test_allowing_and_denying_are_on_record_with_their_reason(
+    recorded: Recorded, client: TestClient
+) -> None:
+    for decision, success in (("denied", False), ("allowed", True)):
+        with waiting_for(recorded) as waiting:
+            form = {
+                "question": waiting.request.seq,
+                "decision": decision,
+                "reason": "as I said",
+                "arguments": to_type(OVERWRITE),
+            }
+            answer = client.post(waiting.url, data=form)
+            assert answer.status_code == 303
+            assert answer.headers["location"] == f"{recorded.url}/c/{waiting.request.requested}"
+            assert waiting.result().success == success
+            page = client.get(answer.headers["location"]).text
+            assert f"{decision} by person:" in page and "as I said" in page
+            assert "arguments modified" not in page
+    assert (recorded.root / "notes.txt").read_text() == "changed\n"
+
+
+def test_changed_arguments_are_what_runs_and_wrong_ones_stay_typed(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with waiting_for(recorded) as waiting:
+        form = {"question": str(waiting.request.seq), "decision": "allowed"}
+        answer = client.post(waiting.url, data={**form, "arguments": "{no json"})
+        assert answer.status_code == 400 and "{no json</textarea>" in answer.text
+        assert client.post(waiting.url, data={**form, "arguments": "[]"}).status_code == 400
+        assert client.post(waiting.url, data={**form, "decision": "maybe"}).status_code == 400
+        assert waiting.pending()
+        other = json.dumps({"path": "fresh.txt", "content": "x"})
+        assert client.post(waiting.url, data={**form, "arguments": other}).status_code == 303
+        assert waiting.result().success
+    assert (recorded.root / "fresh.txt").read_text() == "x"
+
+
+def test_an_answer_to_a_question_that_was_asked_again_is_not_taken(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with waiting_for(recorded) as waiting:
+        (recorded.root / "notes.txt").write_text("edited in between\n")
+        form = {"question": str(waiting.request.seq), "decision": "allowed"}
+        assert client.post(waiting.url, data=form).status_code == 303
+        again = waiting.next({waiting.request.seq})
+        late = client.post(waiting.url, data=form)
+        assert late.status_code == 409 and "asked again" in late.text
+        assert "edited in between" in late.text and f'value="{again.seq}"' in late.text
+
+
+def test_who_answers_second_is_told_who_was_first(recorded: Recorded, client: TestClient) -> None:
+    with waiting_for(recorded) as waiting:
+        approvals.answer(recorded.workspace.at, waiting.request, "denied", "person:first")
+        form = {"question": str(waiting.request.seq), "decision": "allowed"}
+        late = client.post(waiting.url, data=form)
+        assert late.status_code == 409 and "denied by person:first already" in late.text
+
+
+def test_an_answer_from_a_foreign_page_is_refused(recorded: Recorded, client: TestClient) -> None:
+    with waiting_for(recorded) as waiting:
+        form = {"question": str(waiting.request.seq), "decision": "allowed"}
+        foreign = {"sec-fetch-site": "cross-site", "origin": "http://evil.example"}
+        assert client.post(waiting.url, data=form, headers=foreign).status_code == 403
+        assert client.get(waiting.url + "?decision=allowed").status_code == 200
+        assert waiting.pending()
+
+
+def test_for_this_session_is_taken_from_the_form(recorded: Recorded, client: TestClient) -> None:
+    with waiting_for(recorded) as waiting:
+        form = {"question": str(waiting.request.seq), "decision": "allowed", "lasting": "1"}
+        assert client.post(waiting.url, data=form).status_code == 303
+        assert waiting.result().success
+        again = asyncio.run(waiting.session.call("write_file", OVERWRITE | {"content": "2"}))
+        assert again.success
+
+
+def test_arguments_come_back_from_the_form_as_they_went_there() -> None:
+    strange = {"text": "\x00\x1b\u202e\u200b\x7f\U000e0001\udcff \u00e9 \U0001f600 </textarea>\n"}
+    text = to_type(strange)
+    assert text is not None and json.loads(text) == strange
+    assert to_type({"content": "x" * 300_000}) is None
+
+
+def test_lines_of_a_preview_are_marked_by_what_they_are() -> None:
+    text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n---- a\n+++ b\n c\n"
+    assert [line.mark for line in lines_of(text)] == ["head"] * 3 + ["at", "del", "ins", ""]
+    assert lines_of("") == []
+
+
+def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
+    recorded: Recorded, client: TestClient
+) -> None:
+    """The dashboard reads the log anew for each page; the asking process is a real one."""
+    home = recorded.store.parts.settings.home
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config" / "approvals.toml").write_text("")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOOM_AUDIT_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loom_audit", "call", "write_file", json.dumps(OVERWRITE)],
+        cwd=recorded.root,
+        env=kept | {"LOOM_AUDIT_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60  # only so that a hang ends
+        while not (found := approvals.pending(recorded.workspace.at)):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        url = f"{recorded.url}/approvals/{found[0].requested}"
+        assert "Allow" in client.get(url).text
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert "its process is gone" in client.get(f"{recorded.url}/approvals").text
+    page = client.get(url).text
+    assert "The process that asked is gone" in page and "<form" not in page
+    recorded.workspace.recover()
+    assert "No call waits" in client.get(f"{recorded.url}/approvals").text
+    assert client.get(url).status_code == 404
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
+def test_in_a_browser_one_is_found_looked_into_and_answered(
+    recorded: Recorded, live: str, browser: Browser, scripted: bool
+) -> None:
+    problems: list[str] = []
+    context = browser.new_context(java_script_enabled=scripted, reduced_motion="reduce")
+    page: Page = context.new_page()
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    hostile = HOSTILE + "</textarea><script>window.hacked = 5</script>"
+    with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
+        page.goto(f"{live}{recorded.url}/")
+        page.get_by_role("link", name=re.compile("Approvals.*1 waiting")).click()
+        page.get_by_role("link", name="Answer").click()
+        assert "overwrites notes.txt" in page.inner_text("main")
+        if scripted:
+            assert page.evaluate("window.hacked") is None
+        page.get_by_text("Change the arguments").click()
+        typed = page.get_by_label("As JSON").input_value()
+        assert json.loads(typed) == {"path": "notes.txt", "content": hostile}
+        page.get_by_role("textbox", name="Reason").fill("looks right")
+        page.get_by_role("button", name="Allow").click()
+        page.wait_for_url(re.compile(r"/c/\d+$"))
+        assert waiting.result().success
+        page.reload()
+        assert "looks right" in page.inner_text("main")
+        assert "arguments modified" not in page.inner_text("main")
+    assert (recorded.root / "notes.txt").read_text() == hostile
+    assert unescape(page.title())
+    context.close()
+    assert problems == []
