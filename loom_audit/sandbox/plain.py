@@ -56,6 +56,11 @@ class PlainRunner:
 
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
         """
+        if command.confinement == "required":
+            raise ExecutionFailed(
+                "This command must be confined, and this runner confines nothing",
+                hint="Use the runner of the store, or set `confinement` in tools.toml.",
+            )
         within = Within(steps="\n".join(limit_steps(command.limits)))
         return supervise(
             root,

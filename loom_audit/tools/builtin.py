@@ -5,6 +5,7 @@ import logging
 from loom_audit.errors import AuditError
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import ApprovalGate
+from loom_audit.tools.code import RunCode
 from loom_audit.tools.files import (
     DeleteFile,
     EditFile,
@@ -15,7 +16,7 @@ from loom_audit.tools.files import (
 from loom_audit.tools.listing import ListDirectory, ListFiles
 from loom_audit.tools.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.search import SearchFiles
-from loom_audit.tools.shell import ShellExecute
+from loom_audit.tools.shell import Bash, ShellExecute
 from loom_audit.tools.tool import Tool
 from loom_audit.tools.web import WebFetch
 from loom_audit.tools.web_search import (
@@ -40,6 +41,8 @@ def builtin_tools() -> list[Tool]:
         ListFiles(),
         SearchFiles(),
         ShellExecute(),
+        Bash(),
+        RunCode(),
         WebFetch(),
         WebSearch(),
         WebSearchToolGoogle(),

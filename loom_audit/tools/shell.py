@@ -13,6 +13,7 @@ from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300
+MAX_COMMAND = 120 * 1024
 SCANNING = 600.0
 """Seconds allowed for looking at a large workspace before and after the command."""
 
@@ -60,6 +61,11 @@ class ShellExecute(Tool):
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if "\0" in args.command:
             raise InvalidArguments("command holds a NUL character", hint="Remove it.")
+        if len(args.command) > MAX_COMMAND:
+            raise InvalidArguments(
+                f"command has more than {MAX_COMMAND} characters",
+                hint="Write a script to a file first and run that.",
+            )
         check_command(args.command)
         seconds = self._seconds(args)
         done = await ctx.run(
@@ -74,7 +80,7 @@ class ShellExecute(Tool):
             "survivors": [*done.survivors],
             "sandbox": done.sandbox,
         }
-        output = _shown(done)
+        output = shown(done)
         error: AuditError | None = None
         if done.timed_out:
             error = ToolTimeout(f"The command was killed after {seconds:g} seconds")
@@ -88,7 +94,14 @@ class ShellExecute(Tool):
         return ToolResult(True, output, data)
 
 
-def _shown(done: Completed) -> str:
+class Bash(ShellExecute):
+    """The same, for models that know it by this name."""
+
+    name = "bash"
+
+
+def shown(done: Completed) -> str:
+    """What a command printed, and what must be said about it."""
     parts = [decode(done.stdout)] if done.stdout else []
     if done.stderr:
         parts.append("[stderr]\n" + decode(done.stderr))

@@ -37,6 +37,8 @@ def test_the_builtin_tools_are_those_of_the_specification():
         "list_files": ("read", 10),
         "search_files": ("read", 30),
         "shell_execute": ("execute", 60),
+        "bash": ("execute", 60),
+        "run_code": ("execute", 60),
         "web_fetch": ("network", 30),
         "web_search": ("network", 60),
         "web_search_google": ("network", 60),
