@@ -20,6 +20,9 @@ from loom_audit.sandbox.plain import supervise
 from loom_audit.sandbox.seccomp import filter_program
 from loom_audit.sandbox.within import Within
 
+PROGRAMS = "/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
+"""Where bwrap is looked for. PATH may lead into a workspace, where an agent could put its own."""
+
 HOME = "/tmp/home"
 ROOM = 1 << 30
 """Bytes of each temporary file system a command gets; they are in memory."""
@@ -45,7 +48,7 @@ class BubblewrapRunner:
         before: Callable[[], object] | None = None,
     ) -> Completed:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
-        program = shutil.which("bwrap")
+        program = shutil.which("bwrap", path=PROGRAMS)
         if program is None:
             raise ExecutionFailed(
                 "bubblewrap is not installed", hint="Install it: `apt-get install bubblewrap`."
@@ -78,7 +81,7 @@ class BubblewrapRunner:
         options += ["--hostname", "confined", "--seccomp", str(filter)]
         options += ["--size", str(ROOM), "--tmpfs", "/"]
         options += _laid_out(_mounts(root, command, self._hidden))
-        options += ["--remount-ro", "/", "--chdir", root]
+        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
         return options
 
 

@@ -22,8 +22,12 @@ def flaw(name: str) -> str:
 
 def working(name: str) -> Runner:
     """The backend of that name; the test is skipped, and says why, where it does not work."""
-    if name == "bubblewrap" and shutil.which("bwrap") is None:
-        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
+    check_installed(name)
     if found := flaw(name):
         pytest.skip(f"{name} does not work on this machine: {found}")
     return open_runner(name)
+
+
+def check_installed(name: str) -> None:
+    if name == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
