@@ -58,6 +58,7 @@ def tool(
     effect: Effect = "read",
     timeout_seconds: float = 30,
     needs_workspace: bool = False,
+    requires_approval: bool | Callable[[Any, ToolContext], bool | str] = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool. A parameter annotated `ToolContext` is given the call's context.
 
@@ -65,7 +66,8 @@ def tool(
     ToolResult, a text, or any JSON value. With an effect other than read its request is on
     record before it starts. Effect write is for functions that change files by the context
     only; with effect execute every change in the workspace while it runs is recorded.
-    InvalidArguments when a parameter has no type hint.
+    `requires_approval` says whether, or by a function of arguments and context why, somebody
+    should be asked first. InvalidArguments when a parameter has no type hint.
     """
 
     def decorate(function: Callable[..., Any]) -> FunctionTool:
@@ -77,6 +79,7 @@ def tool(
         made.effect = effect
         made.timeout_seconds = timeout_seconds
         made.needs_workspace = needs_workspace
+        made.requires_approval = requires_approval
         made.announced = effect != "read"
         return made
 

@@ -15,6 +15,7 @@ from loom_audit.session import builtin_registry, open_store
 from loom_audit.session.gates import default_gate
 from loom_audit.tools.approval import AllowAll, Decision
 from loom_audit.tools.asking import AskingGate
+from loom_audit.tools.function import tool
 from loom_audit.tools.policy import read_policy
 from loom_audit.tools.tool import Tool, ToolResult
 
@@ -421,6 +422,19 @@ def test_a_tool_may_say_that_it_always_asks(bench):
     assert not bench.call("always", {}, gate=AskingGate(ask=person)).success
     assert bench.call("always", {}, gate=AskingGate(ask=person)).output == "ran"
     assert questions(bench)[0].reason == "always asks first"
+
+
+def test_a_function_may_say_when_it_asks(bench):
+    @tool(requires_approval=lambda args, ctx: f"spends {args.euros}" if args.euros > 5 else False)
+    def spend(euros: int) -> str:
+        """Spend money."""
+        return f"spent {euros}"
+
+    bench.registry.register(spend)
+    person = Person(NO)
+    assert bench.call("spend", {"euros": 1}, gate=AskingGate(ask=person)).output == "spent 1"
+    assert not bench.call("spend", {"euros": 9}, gate=AskingGate(ask=person)).success
+    assert [request.reason for request in person.asked] == ["spends 9"]
 
 
 def test_hostile_text_and_large_content_are_asked_about_whole_and_shown_bounded(bench):

@@ -1,0 +1,160 @@
+"""The rules of approvals.toml: what they match, and what is no rule."""
+
+import pytest
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.policy import Policy, Subject, command_in, paths_in, read_policy
+
+
+def subject(**more):
+    return Subject(**({"tool": "bash", "effect": "execute", "agent": "agent:coder"} | more))
+
+
+def matches(one, action="deny", **rule):
+    policy = read_policy({"rule": [{"action": action, **rule}]})
+    return policy.rule_for(one) is not None
+
+
+def test_the_first_rule_that_matches_decides():
+    rules = [
+        {"tool": "read_*", "action": "allow"},
+        {"effect": "write", "agent": "trusted-*", "action": "allow"},
+        {"effect": "write", "action": "ask", "reason": "look"},
+        {"action": "deny"},
+    ]
+    policy = read_policy({"rule": rules, "timeout": 5})
+    for one, number in (
+        (subject(tool="read_file", effect="read"), 1),
+        (subject(tool="write_file", effect="write", agent="agent:trusted-1"), 2),
+        (subject(tool="write_file", effect="write"), 3),
+        (subject(), 4),
+    ):
+        rule = policy.rule_for(one)
+        assert rule is not None and rule.number == number
+    assert policy.timeout == 5
+    assert policy.rules[2].name == "policy:approvals.toml#3"
+    assert Policy().rule_for(subject()) is None
+
+
+def test_an_agent_is_named_alone_or_with_what_it_is():
+    assert matches(subject(), agent="coder") and matches(subject(), agent="agent:*")
+    assert not matches(subject(), agent="code") and not matches(subject(), agent="person:*")
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("rm x", "rm *"),
+        ("rm", "rm *"),
+        ("sudo rm -rf x", "rm *"),
+        ("/bin/rm x", "rm *"),
+        ("ls; rm x", "rm *"),
+        ("ls\nrm x", "rm *"),
+        ("ls && (rm x)", "rm *"),
+        ("echo `rm x`", "rm *"),
+        ('echo "$(rm x)"', "rm *"),
+        ("sh -c 'rm x'", "rm *"),
+        ("bash -c \"sh -c 'rm x'\"", "rm *"),
+        ("'r'm x", "rm *"),
+        ("r\\\nm x", "rm *"),
+        ("echo 'unbalanced; rm x", "rm *"),
+        ("git push --force origin", "git push *"),
+        ("npm run deploy:prod", "npm run deploy*"),
+        ("cat /etc/passwd", "cat /etc/*"),
+        ("find . -exec rm {} +", "rm *"),
+    ],
+)
+def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
+    assert matches(subject(command=command), "deny", command=pattern)
+    assert matches(subject(command=command), "ask", command=pattern)
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern", "allowed"),
+    [
+        ("git status", "git status *", True),
+        ("git status -s", "git status *", True),
+        ("git status && git log", "git *", True),
+        ("git status | head", "git *", False),
+        ("git status; rm x", "git *", False),
+        ("git status\nrm x", "git *", False),
+        ("git log > x", "git *", False),
+        ("git log $(rm x)", "git *", False),
+        ("git log `rm x`", "git *", False),
+        ("git log $HOME", "git *", False),
+        ("git log 'unbalanced", "git *", False),
+        ("X=1 git log", "git *", False),
+        ("sudo git log", "git *", False),
+        ("/tmp/git log", "git *", False),
+        ("git log & rm x", "git *", False),
+        ("", "git *", False),
+        ("git", "git status *", False),
+        ("ls # x\nrm x", "ls *", False),
+    ],
+)
+def test_every_command_of_a_line_must_match_to_be_allowed(command, pattern, allowed):
+    assert matches(subject(command=command), "allow", command=pattern) == allowed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matched"),
+    [
+        ("secrets/", "secrets/a/b.txt", True),
+        ("secrets/", "secrets", True),
+        ("/secrets/", "x/secrets/a", False),
+        (".env*", "deep/.env.local", True),
+        ("src/**/*.py", "src/a/b.py", True),
+        ("src/*.py", "src/a/b.py", False),
+        ("*", "", False),
+    ],
+)
+def test_path_patterns_are_those_of_gitignore(pattern, path, matched):
+    one = subject(paths=[frozenset({path})])
+    assert matches(one, "deny", path=pattern) == matched
+    assert matches(one, "allow", path=pattern) == matched
+
+
+def test_one_path_is_enough_to_deny_and_all_must_match_to_allow():
+    both = subject(paths=[frozenset({"src/a"}), frozenset({"secrets/b"})])
+    assert matches(both, "deny", path="secrets/") and not matches(both, "allow", path="src/")
+    link = subject(paths=[frozenset({"src/link", "secrets/b"})])
+    assert matches(link, "ask", path="secrets/") and not matches(link, "allow", path="src/")
+    assert not matches(subject(), "allow", path="src/")
+
+
+def test_what_arguments_name():
+    arguments = {"path": "a", "from": "b", "to": "c", "paths": ["d", 1], "other": "e"}
+    assert paths_in(arguments) == ["a", "b", "c", "d"]
+    assert paths_in(["a"]) == []
+    assert command_in({"command": "ls"}) == "ls"
+    assert command_in({"command": ["ls", "a b"]}) == "ls 'a b'"
+    assert command_in({"language": "bash", "code": "ls"}) == "ls"
+    assert command_in({"language": "python", "code": "ls"}) is None
+    assert command_in({"command": 3}) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({"rules": []}, "rules"),
+        ({"timeout": "long"}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"timeout": 0}, "timeout"),
+        ({"default": "perhaps"}, "default"),
+        ({"rule": {"action": "ask"}}, "rule must be written"),
+        ({"rule": ["ask"]}, "rule 1"),
+        ({"rule": [{}]}, "rule 1: action"),
+        ({"rule": [{"action": "deny"}, {"action": "allows"}]}, "rule 2: action"),
+        ({"rule": [{"action": "ask", "tools": "x"}]}, "rule 1: tools"),
+        ({"rule": [{"action": "ask", "number": 3}]}, "rule 1: number"),
+        ({"rule": [{"action": "ask", "tool": 3}]}, "rule 1: tool"),
+        ({"rule": [{"action": "ask", "tool": " "}]}, "rule 1: tool"),
+        ({"rule": [{"action": "ask", "effect": "delete"}]}, "rule 1: effect"),
+        ({"rule": [{"action": "ask", "path": "!x"}]}, "rule 1: path"),
+        ({"rule": [{"action": "ask", "command": "'x"}]}, "rule 1: command"),
+    ],
+)
+def test_what_is_no_rule_is_named(table, named):
+    with pytest.raises(InvalidArguments) as caught:
+        read_policy(table)
+    assert named in caught.value.message and "approvals.toml" in caught.value.message
