@@ -16,7 +16,17 @@ from typing import Any
 
 from benchmarks.figures import Sizes
 
-BENCHMARKS = ("write", "baseline", "noop", "storage", "rollback", "reading", "verify", "memory")
+BENCHMARKS = (
+    "write",
+    "baseline",
+    "noop",
+    "storage",
+    "rollback",
+    "reading",
+    "verify",
+    "memory",
+    "confinement",
+)
 
 
 def main() -> int:

@@ -4,12 +4,10 @@ A step that has begun is never abandoned: cancellation waits for its end, and te
 command to stop.
 """
 
-import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -32,10 +30,11 @@ from loom_audit.ports import (
     Confinement,
     Limits,
     Runner,
-    Stamp,
     Workspace,
 )
-from loom_audit.tools.entries import Entry, type_of
+from loom_audit.tools import scratch
+from loom_audit.tools.entries import Entry
+from loom_audit.tools.place import SCRATCH, Place
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.thread import in_thread
 
@@ -74,26 +73,43 @@ class ToolContext:
         """What `reader` makes of a regular file's content, read in the worker thread."""
 
         def step() -> T:
-            with self._disk.open(self._path(path)) as stream:
-                return reader(stream, self._stat(path))
+            place, rest = self._place(path)
+            with place.disk.open(place.path(rest)) as stream:
+                return reader(stream, place.stat(rest))
 
         return await in_thread(step)
 
     async def read(self, path: str, limit: int | None = None) -> bytes:
         """A regular file's content, or the first `limit` bytes of it."""
-        return await in_thread(lambda: self._disk.read(self._path(path), limit))
+
+        def step() -> bytes:
+            place, rest = self._place(path)
+            return place.disk.read(place.path(rest), limit)
+
+        return await in_thread(step)
 
     async def stat(self, path: str) -> Entry:
         """The file or directory behind the path, symlinks followed. FileNotFound."""
-        return await in_thread(lambda: self._stat(path))
+
+        def step() -> Entry:
+            place, rest = self._place(path)
+            return place.stat(rest)
+
+        return await in_thread(step)
 
     def exists(self, path: str) -> bool:
         """Whether something is at the path; sync, for `requires_approval`."""
-        return self._disk.stamp(self._path(path)) is not None
+        place, rest = self._place(path)
+        return place.disk.stamp(place.path(rest)) is not None
 
     async def list(self, path: str = "") -> Sequence[Entry]:
         """A directory's entries, sorted by name, symlinks not followed."""
-        return await in_thread(lambda: [*self._list(self._directory(path))])
+
+        def step() -> Sequence[Entry]:
+            place, rest = self._place(path)
+            return [*place.list(place.directory(rest))]
+
+        return await in_thread(step)
 
     async def walk(
         self, path: str = "", *, enter: Callable[[Entry, int], bool], limit: int = 10_000
@@ -103,18 +119,19 @@ class ToolContext:
         `enter` says whether to go into a directory of that depth (1 for those in `path`).
         """
 
-        def below(directory: str, depth: int) -> Iterator[Entry]:
-            for entry in self._list(directory):
+        def below(place: Place, directory: str, depth: int) -> Iterator[Entry]:
+            for entry in place.list(directory):
                 yield entry
                 if entry.type == "directory" and enter(entry, depth):
                     try:
-                        yield from below(entry.path, depth + 1)
+                        yield from below(place, place.below(entry), depth + 1)
                     except (FileNotFound, PermissionDenied):
                         continue  # it is listed; what it holds is not there for us
 
         def step() -> list[Entry]:
+            place, rest = self._place(path)
             found: list[Entry] = []
-            for entry in below(self._directory(path), 1):
+            for entry in below(place, place.directory(rest), 1):
                 found.append(entry)
                 if len(found) > limit:
                     break
@@ -137,8 +154,12 @@ class ToolContext:
 
         def step() -> FileChange:
             self._fits(path, len(content))
+            place, rest = self._place(path)
+            if place.prefix:
+                self._beside()
+                return scratch.written(place.disk, rest, content, mode=mode, create=parents)
             return self._open_call.write(
-                self._path(path), content, mode=mode, parents=parents, final=final
+                place.path(rest), content, mode=mode, parents=parents, final=final
             )
 
         return await in_thread(step)
@@ -158,14 +179,17 @@ class ToolContext:
             return new
 
         def step() -> FileChange:
-            target = self._path(path)
+            place, rest = self._place(path)
             call = self._open_call
-            if self.exists(path) and (size := self._stat(path).size) > MAX_EDITED:
+            if self.exists(path) and (size := place.stat(rest).size) > MAX_EDITED:
                 raise TooLarge(
                     f"{path} has {size} bytes, more than the {MAX_EDITED} that can be edited",
                     hint="Change it with a shell command.",
                 )
-            return call.edit(target, checked, final=final)
+            if place.prefix:
+                self._beside()
+                return scratch.written(place.disk, rest, checked)
+            return call.edit(place.path(rest), checked, final=final)
 
         return await in_thread(step)
 
@@ -174,20 +198,35 @@ class ToolContext:
     ) -> tuple[str, ...]:
         """Delete a file, a symlink or a directory; the paths that are gone."""
 
-        return await in_thread(
-            lambda: self._open_call.delete(self._path(path), recursive=recursive, final=final)
-        )
+        def step() -> tuple[str, ...]:
+            place, rest = self._place(path)
+            if place.prefix:
+                self._beside()
+                return scratch.deleted(place.disk, rest, recursive=recursive)
+            return self._open_call.delete(place.path(rest), recursive=recursive, final=final)
+
+        return await in_thread(step)
 
     async def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
         """Rename a file, symlink or directory. Conflict when the target exists."""
 
-        return await in_thread(
-            lambda: self._open_call.move(
-                self._path(source), self._path(target), overwrite=overwrite, final=final
+        def step() -> tuple[FileChange, ...]:
+            (place, old), (there, new) = self._place(source), self._place(target)
+            if place.prefix != there.prefix:
+                raise InvalidPath(
+                    "The scratch directory is not of the workspace: nothing is moved between them",
+                    hint="Read the file and write it there.",
+                )
+            if place.prefix:
+                self._beside()
+                return scratch.moved(place.disk, old, new, overwrite=overwrite)
+            return self._open_call.move(
+                place.path(old), place.path(new), overwrite=overwrite, final=final
             )
-        )
+
+        return await in_thread(step)
 
     # --- processes ------------------------------------------------------------------------
 
@@ -201,28 +240,30 @@ class ToolContext:
         final: bool = False,
         confinement: Confinement | None = None,
         environment: Mapping[str, str] | None = None,
+        network: bool | None = None,
     ) -> Completed:
         """Run a command in the workspace and record which files it changed.
 
         It is confined as the settings say, else as the tool says, unless `confinement` is
         given. The call's environment, and this `environment`, are added to ours. Its whole
         process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
-        `limit` bytes of each stream are kept.
+        `limit` bytes of each stream are kept. A confined one gets the network as the settings
+        say, unless `network` is given.
         """
         stop = threading.Event()
         wanted = confinement or self.settings.confinement or self.confinement
 
         def step() -> Completed:
-            self._may_run()
+            self._may_run("execute", "network")
             command = Command(
                 argv=argv,
-                cwd=self._directory(cwd),
+                cwd=Place(self._disk, cwd=self.cwd).directory(cwd),
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
                 variables={**self.environment, **(environment or {})},
                 confinement=wanted,
-                network=self.settings.network,
+                network=self.settings.network if network is None else network,
                 readable=self.settings.readable,
                 writable=() if self.scratch_dir is None else (str(self.scratch_dir),),
                 limits=Limits() if wanted == "off" else self.settings.limits,
@@ -239,7 +280,7 @@ class ToolContext:
         """
 
         def enter() -> None:
-            self._may_run()
+            self._may_run("execute")
             manager = self._open_call.captured()
             manager.__enter__()
             held.append(manager)
@@ -263,7 +304,11 @@ class ToolContext:
 
         def step() -> Completed:
             command = Command(
-                argv=argv, cwd=self._directory(cwd), stdin=stdin, timeout=timeout, limit=limit
+                argv=argv,
+                cwd=Place(self._disk, cwd=self.cwd).directory(cwd),
+                stdin=stdin,
+                timeout=timeout,
+                limit=limit,
             )
             return self._commands.run(self._disk.root, command, cancelled=stop.is_set)
 
@@ -273,8 +318,8 @@ class ToolContext:
         """Run blocking code beside the event loop; a timeout waits for its end."""
         return await in_thread(step)
 
-    def _may_run(self) -> None:
-        if self.effect != "execute":
+    def _may_run(self, *effects: Effect) -> None:
+        if self.effect not in effects:
             raise PermissionDenied(
                 f"{self._open_call.tool} is registered with effect {self.effect} "
                 "and tried to run a command",
@@ -305,41 +350,26 @@ class ToolContext:
             )
         return self.runner
 
-    def _path(self, path: str) -> str:
-        below = path if not self.cwd or path.startswith("/") else f"{self.cwd}/{path}"
-        return self._disk.relative(below)
+    def _place(self, path: str) -> tuple[Place, str]:
+        """Where a path leads, and the path there."""
+        if not path.startswith(SCRATCH):
+            return Place(self._disk, cwd=self.cwd), path
+        if self.recorder is None or self.recorder.scratch is None:
+            raise InvalidPath(
+                "This call has no scratch directory", hint="Name a path in the workspace."
+            )
+        return Place(self.recorder.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
 
-    def _directory(self, path: str) -> str:
-        target = self._disk.resolve(self._path(path))
-        if target:
-            stamp = self._disk.stamp(target)
-            if stamp is None:
-                raise FileNotFound(f"File not found: {path}")
-            if not stat.S_ISDIR(stamp.mode):
-                raise InvalidPath(
-                    f"{path} is not a directory", hint="Name the directory that holds it."
-                )
-        return target
-
-    def _stat(self, path: str) -> Entry:
-        target = self._disk.resolve(self._path(path))
-        stamp = self._disk.stamp(target)
-        if stamp is None:
-            raise FileNotFound(f"File not found: {path}")
-        return self._entry(target, stamp)
-
-    def _list(self, directory: str) -> Iterator[Entry]:
-        for name, stamp in self._disk.list(directory):
-            try:
-                yield self._entry(f"{directory}/{name}" if directory else name, stamp)
-            except FileNotFound:
-                continue  # gone since it was listed
-
-    def _entry(self, path: str, stamp: Stamp) -> Entry:
-        kind = type_of(stamp.mode)
-        if kind == "directory":  # a directory's stamp holds no times
-            return Entry(path, kind, 0, self._disk.mtime(path))
-        return Entry(path, kind, stamp.size, datetime.fromtimestamp(stamp.mtime_ns / 1e9, UTC))
+    def _beside(self) -> None:
+        """Put the call on record before it changes what is not of the workspace."""
+        call = self._open_call
+        if self.effect == "read":
+            raise PermissionDenied(
+                f"{call.tool} is registered with effect read and tried to write",
+                hint="Register the tool with effect write.",
+            )
+        call.coverage = call.coverage.without("outside the workspace: scratch")
+        call.announce()
 
     def _fits(self, path: str, size: int) -> None:
         limit = self._open_call.recorder.at.scope.max_file_bytes

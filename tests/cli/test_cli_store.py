@@ -68,7 +68,15 @@ def test_doctor_finds_nothing_wrong_with_a_fresh_store(audited: Shell) -> None:
     checks = audited.records("doctor")
     assert [check for check in checks if check["verdict"] == "problem"] == []
     names = {check["name"] for check in checks}
-    assert {"sqlite", "sandbox", "space", "store", "store journal", "store triggers"} <= names
+    assert {
+        "sqlite",
+        "sandbox",
+        "sandbox landlock",
+        "space",
+        "store",
+        "store journal",
+        "store triggers",
+    } <= names
 
 
 @contextmanager
