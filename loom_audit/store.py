@@ -16,7 +16,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
-from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES
+from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import confining_runner
 from loom_audit.sql.clock import SystemClock
@@ -60,7 +60,7 @@ class Store:
         path = Path(os.path.realpath(text))
         for entry in entries:
             root = Path(entry.root)
-            if path == root or root in path.parents:
+            if path == root or (root in path.parents and os.path.lexists(text)):
                 return entry
         raise NoWorkspace(
             f"{text} is in no workspace under audit",
@@ -86,6 +86,8 @@ class Store:
             )
             if ignore is None:
                 ignore = _read_ignore(root)
+            else:
+                check_rules(ignore)
             fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
             id = self.database.create_log()
             self.database.event_log(id).append([Draft(fact, "", "outside")])
@@ -126,6 +128,18 @@ class Store:
             raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
         target.mkdir(parents=True, exist_ok=True)
         return DiskWorkspace(str(target))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Workspace]:
+        """A new directory of the system's temporary ones, deleted at the end of the block."""
+        with tempfile.TemporaryDirectory(
+            prefix="loom-audit-scratch-", ignore_cleanup_errors=True
+        ) as folder:
+            made = DiskWorkspace(folder)
+            try:
+                yield made
+            finally:
+                made.close()
 
     def keep_head(self, head: TreeHead) -> None:
         """Append a tree head to the log's file outside the store, durably."""

@@ -16,7 +16,15 @@ import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.output import Output, open_output
-from loom_audit.errors import AuditError, InvalidArguments, InvalidPath, NoWorkspace
+from loom_audit.errors import (
+    AuditError,
+    FileNotFound,
+    InvalidArguments,
+    InvalidPath,
+    NoWorkspace,
+    PermissionDenied,
+    StorageFailed,
+)
 
 if TYPE_CHECKING:
     from loom_audit.session import AuditedWorkspace, AuditStore
@@ -197,8 +205,9 @@ def carry_out(
         output.note("interrupted")
         code = exits.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost edge: nobody above could tell it
-        code = exits.FAILED if failure is None else failure
-        _report(output, _unexpected(error))
+        shown = _unexpected(error)
+        code = exits.exit_code(shown.code) if failure is None else failure
+        _report(output, shown)
     return code
 
 
@@ -211,7 +220,12 @@ def _report(output: Output, error: AuditError) -> None:
 def _unexpected(error: Exception) -> AuditError:
     if isinstance(error, OSError) and error.strerror:
         name = f": {os.fsdecode(error.filename)}" if error.filename else ""
-        return AuditError(f"{error.strerror}{name}")
+        hint = "Name another, or change what is there."
+        if isinstance(error, FileNotFoundError):
+            return FileNotFound(f"{error.strerror}{name}", hint="See that it is spelled right.")
+        if isinstance(error, PermissionError):
+            return PermissionDenied(f"{error.strerror}{name}", hint=hint)
+        return StorageFailed(f"{error.strerror}{name}", hint=hint)
     return AuditError(
         f"internal error: {type(error).__name__}: {error}",
         hint="Run it again with LOOM_AUDIT_DEBUG=1 and report what it prints.",
@@ -311,6 +325,8 @@ def usage_error(error: Exception, arguments: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if message.startswith("Usage: "):  # a group of commands named alone says its whole help
+        message = f"{path} needs a command"
     output = replace(open_output(json=wants_json(arguments)), stdout=sys.stdout)
     output.error(InvalidArguments(message, hint=f"See `{path} --help`."))
     is_run = path.split()[-1:] == ["run"]

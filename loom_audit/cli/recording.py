@@ -100,7 +100,7 @@ def init(
     from loom_audit.config import read_settings
     from loom_audit.disk.roots import check_root
 
-    rules = None if ignore is None else Path(ignore).read_text("utf-8")
+    rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
     # Before a store is made, which would else stand in the folder that is then refused.
     check_root(folder(path), store_dir=read_settings(at.shared.store).home, others=())
     with at.store(create=True) as store:

@@ -7,6 +7,8 @@ from functools import cached_property
 
 from pathspec import GitIgnoreSpec
 
+from loom_audit.errors import InvalidArguments
+
 NEVER = frozenset({".git"})
 HEAVY = frozenset(
     {
@@ -44,6 +46,15 @@ def bad_lines(ignore: str) -> list[str]:
         except (ValueError, re.error):
             bad.append(line)
     return bad
+
+
+def check_rules(ignore: str) -> None:
+    """InvalidArguments where a line of a text in gitignore syntax is no pattern."""
+    if bad := bad_lines(ignore):
+        raise InvalidArguments(
+            f"the rules have a line that is no pattern: {bad[0][:100]}",
+            hint=f"Correct it in {IGNORE_FILE}; what was accepted before holds until then.",
+        )
 
 
 @dataclass(frozen=True)

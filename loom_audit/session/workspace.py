@@ -32,7 +32,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
-from loom_audit.model.scope import IGNORE_FILE, bad_lines
+from loom_audit.model.scope import IGNORE_FILE, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.session.gates import default_gate
 from loom_audit.session.run import Session
@@ -92,6 +92,8 @@ class AuditedWorkspace:
         Without a gate that of `approvals.toml` stands before its calls, if there is that file.
         """
         chosen = gate or self.default_gate()
+        if not agent.strip():
+            raise InvalidArguments("the agent has no name", hint="Name who acts in this session.")
         return Session(self, agent, actor or f"agent:{agent}", title, registry, chosen)
 
     def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
@@ -114,11 +116,7 @@ class AuditedWorkspace:
         text = ""
         if self.at.workspace.stamp(IGNORE_FILE) is not None:
             text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
-        if bad := bad_lines(text):
-            raise InvalidArguments(
-                f"{IGNORE_FILE} has a line that is no pattern: {bad[0][:100]}",
-                hint="Correct it; what was accepted before holds until then.",
-            )
+        check_rules(text)
         accept_scope(self.at, ScopeAccepted(text), actor=person())
         return text
 

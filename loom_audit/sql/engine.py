@@ -21,7 +21,14 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from loom_audit.errors import AuditError, AuditUnavailable, Conflict, Corrupt, StorageFailed
+from loom_audit.errors import (
+    AuditError,
+    AuditUnavailable,
+    Conflict,
+    Corrupt,
+    NotFound,
+    StorageFailed,
+)
 from loom_audit.ports import Lock
 from loom_audit.sql.statements import Prepared, Row
 
@@ -193,6 +200,10 @@ class Connections:
                 yield connection
         except (DBAPIError, driver().Error) as error:
             raise unreadable(error) from error
+        except OverflowError as error:
+            raise NotFound(
+                "no event has so large a number", hint="`loom-audit log --events` lists them."
+            ) from error
 
     def rows(self, statement: Prepared, /, **values: Any) -> list[Row]:
         """All rows that one statement finds now, with nothing else that must fit to them.

@@ -127,3 +127,40 @@ def test_wrong_usage_of_run_exits_as_its_help_says(shell: Shell, tmp_path: Path)
     shell("run", code=125, cwd=tmp_path)
     assert "\n    2  " not in shell("run", "--help").text
     assert "also for wrong usage" in " ".join(shell("run", "--help").text.split())
+
+
+@pytest.mark.parametrize("number", ["9" * 19, "9" * 30])
+def test_a_number_beyond_any_event_is_not_found(audited: Shell, number: str) -> None:
+    for command in (("show", number), ("revert", number), ("diff", "--call", number)):
+        refused = audited(*command, code=4)
+        assert "hint: " in refused.errors and "internal" not in refused.errors
+    for command in (("log", "--from", number), ("diff", number), ("rollback", number)):
+        audited(*command, code=4)
+
+
+def test_a_file_of_rules_that_is_not_there_or_no_rules_makes_no_workspace(shell: Shell) -> None:
+    refused = shell("init", "--ignore", "nowhere", code=4)
+    assert "hint: " in refused.errors
+    (shell.workspace / "rules").write_bytes(b"\xff\xfe\n!\n")
+    assert "no pattern" in shell("init", "--ignore", "rules", code=2).errors
+    assert shell.records("db", "path") and shell("status", code=4).errors
+    shell("init")
+
+
+def test_a_folder_that_is_not_there_is_in_no_workspace(audited: Shell) -> None:
+    assert "hint: " in audited("--workspace", "typo", "log", code=4).errors
+    audited("--workspace", "src", "log")
+
+
+def test_an_agent_without_a_name_is_refused(audited: Shell) -> None:
+    audited("call", "read_file", '{"path": "a.txt"}', "--agent", "", code=2)
+    audited("run", "--agent", " ", "--", "true", code=125)
+    assert audited.records("session") == []
+
+
+def test_a_group_named_alone_asks_for_a_command(shell: Shell) -> None:
+    refused = shell("db", code=2)
+    assert (
+        refused.errors
+        == "error: loom-audit db needs a command\nhint: See `loom-audit db --help`.\n"
+    )

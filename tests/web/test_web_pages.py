@@ -335,3 +335,21 @@ def test_status_names_what_differs_on_disk(recorded, client: TestClient) -> None
     text = client.get(f"{recorded.url}/status").text
     assert "notes.txt" in text
     assert "1 path differs" in text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "/c/{}",
+        "/calls?before={}",
+        "/?before={}",
+        "/history/notes.txt?before={}",
+        "/at/{}/",
+        "/compare/{}..head",
+        "/plan?verb=revert&target={}",
+        "/plan?verb=rollback&target={}",
+    ],
+)
+def test_a_number_beyond_any_event_is_not_found(standing, reader: TestClient, page: str) -> None:
+    answer = reader.get(standing.url + page.format("9" * 25))
+    assert answer.status_code in (400, 404) and "Traceback" not in answer.text
