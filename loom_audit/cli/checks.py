@@ -43,7 +43,7 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     here = now or datetime.now(UTC)
     yield _python()
     yield _sqlite()
-    yield _sandbox()
+    yield from _sandboxes()
     yield from _folders(settings)
     yield _room(settings)
     file = store_file(settings.url)
@@ -76,16 +76,28 @@ def _sqlite() -> Check:
     return Check("sqlite", "ok", text)
 
 
-def _sandbox() -> Check:
-    from loom_audit.sandbox import open_runner, probe
+def _sandboxes() -> Iterator[Check]:
+    """Whether commands can run, and which backends confine them: see docs/confinement.md."""
+    from loom_audit.sandbox import confining_runner, open_runner, probe
 
-    runner = open_runner()
     try:
-        probe(runner)
+        probe(open_runner())
     except AuditError as error:
-        return Check("sandbox", "problem", f"{runner.name}: {error.message}", "No command can run.")
-    unconfined = " (commands are not confined)" if runner.name == "plain" else ""
-    return Check("sandbox", "ok", f"{runner.name} works{unconfined}")
+        yield Check("commands", "problem", f"none can run: {error.message}", error.hint)
+        return
+    found = confining_runner().found()
+    for one in found:
+        name = f"sandbox {one.runner.name}"
+        if one.flaw:
+            yield Check(name, "warning", f"does not work: {one.flaw}", one.hint)
+        else:
+            yield Check(name, "ok", "works")
+    chosen = next((one.runner.name for one in found if not one.flaw), "")
+    if chosen:
+        yield Check("sandbox", "ok", f"commands are confined by {chosen}")
+    else:
+        hint = "Install bubblewrap; run_code refuses to run until a sandbox works."
+        yield Check("sandbox", "warning", "commands cannot be confined here", hint)
 
 
 def _folders(settings: Settings) -> Iterator[Check]:

@@ -16,6 +16,7 @@ class Probed:
 
     runner: Runner
     flaw: str
+    hint: str = ""
 
 
 class ConfiningRunner:
@@ -83,7 +84,9 @@ def probe(runner: Runner) -> None:
 def _probed(runner: Runner) -> Probed:
     try:
         probe(runner)
-    except (AuditError, OSError) as error:
+    except AuditError as error:
+        return Probed(runner, str(error), error.hint)
+    except OSError as error:
         return Probed(runner, str(error))
     return Probed(runner, "")
 
