@@ -129,18 +129,6 @@ class Store:
         target.mkdir(parents=True, exist_ok=True)
         return DiskWorkspace(str(target))
 
-    @contextmanager
-    def scratch(self) -> Iterator[Workspace]:
-        """A new directory of the system's temporary ones, deleted at the end of the block."""
-        with tempfile.TemporaryDirectory(
-            prefix="loom-audit-scratch-", ignore_cleanup_errors=True
-        ) as folder:
-            made = DiskWorkspace(folder)
-            try:
-                yield made
-            finally:
-                made.close()
-
     def keep_head(self, head: TreeHead) -> None:
         """Append a tree head to the log's file outside the store, durably."""
         append_head(self.settings.heads, head)
