@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ToolTimeout,
         UnknownTool,
     )
+    from loom_audit.history.approvals import ApprovalRequest
     from loom_audit.history.integrity import Verification
     from loom_audit.history.undo import UndoResult
     from loom_audit.model.events import Call, Checkpoint, Coverage, Event, TreeHead
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         builtin_registry,
         open_store,
     )
+    from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision, DenyAll
+    from loom_audit.tools.asking import AskingGate
     from loom_audit.tools.function import tool
     from loom_audit.tools.registry import ToolRegistry
     from loom_audit.tools.tool import Tool, ToolResult
@@ -47,6 +50,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AllowAll": "tools.approval",
+    "ApprovalGate": "tools.approval",
+    "ApprovalRequest": "history.approvals",
+    "AskingGate": "tools.asking",
+    "Decision": "tools.approval",
+    "DenyAll": "tools.approval",
     "ApprovalDenied": "errors",
     "AuditError": "errors",
     "AuditStore": "session",
@@ -88,7 +97,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "AllowAll",
     "ApprovalDenied",
+    "ApprovalGate",
+    "ApprovalRequest",
+    "AskingGate",
     "AuditError",
     "AuditStore",
     "AuditUnavailable",
@@ -99,6 +112,8 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "Coverage",
+    "Decision",
+    "DenyAll",
     "Event",
     "ExecutionFailed",
     "FileChange",

@@ -14,7 +14,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.approvals import ApprovalRequest, answered, ask, settle
 from loom_audit.history.questions import lasting
 from loom_audit.model.events import ApprovalRequested, CallDecided
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileState, parents
 from loom_audit.tools.approval import Decision
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.policy import Policy, Rule, Subject, command_in, paths_in
@@ -89,7 +89,7 @@ class AskingGate:
                 states = tool.preview(args, ctx).states or {}
             except AuditError:
                 states = {}  # it cannot work as it is; what it names is known all the same
-            found += [frozenset({path}) for path in states]
+            found += [frozenset({path}) for path in _touched(states)]
         agent = ctx.recorder.actor if ctx.recorder is not None else ""
         command = command_in(arguments)
         return self.policy.rule_for(Subject(tool.name, tool.effect, agent, found, command))
@@ -171,25 +171,34 @@ class AskingGate:
     async def _answer(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
         """The first answer that is on record."""
         found: list[CallDecided] = []
-        with anyio.move_on_after(self._timeout):
-            async with anyio.create_task_group() as sources:
-
-                async def first(source: Callable[[], Awaitable[CallDecided | None]]) -> None:
-                    said = await source()
-                    if said is not None:
-                        found.append(said)
-                        sources.cancel_scope.cancel()
-
-                if ctx.recorder is not None and self._wait:
-                    sources.start_soon(first, partial(_watch, request, ctx))
-                if self._ask is not None:
-                    sources.start_soon(first, partial(self._called_back, request, ctx))
+        try:
+            with anyio.move_on_after(self._timeout):
+                await self._first(request, ctx, found)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         if found:
             return found[0]
         by, why = "gate:timeout", f"nobody answered within {self._timeout:g} seconds"
         if not self._wait:
             by, why = "gate:nobody", "nobody could be asked"
         return await _settled(request, ctx, Decision("denied", by, f"{request.reason}; {why}"))
+
+    async def _first(
+        self, request: ApprovalRequest, ctx: ToolContext, found: list[CallDecided]
+    ) -> None:
+        """Ask all there are at once, until one has answered or none is left."""
+        async with anyio.create_task_group() as sources:
+
+            async def ask(source: Callable[[], Awaitable[CallDecided | None]]) -> None:
+                said = await source()
+                if said is not None:
+                    found.append(said)
+                    sources.cancel_scope.cancel()
+
+            if ctx.recorder is not None and self._wait:
+                sources.start_soon(ask, partial(_watch, request, ctx))
+            if self._ask is not None:
+                sources.start_soon(ask, partial(self._called_back, request, ctx))
 
     async def _called_back(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided | None:
         assert self._ask is not None
@@ -285,6 +294,12 @@ async def _settled(request: ApprovalRequest, ctx: ToolContext, said: Decision) -
     if ctx.recorder is None:
         return fact
     return await in_thread(partial(settle, ctx.recorder.at, request, fact))
+
+
+def _touched(states: Mapping[str, FileState | None]) -> list[str]:
+    """The paths a call would change, without the folders that are only made for others."""
+    above = {folder for path in states for folder in parents(path)}
+    return [path for path, state in states.items() if state is not None or path not in above]
 
 
 def _unseen(

@@ -399,6 +399,21 @@ def test_a_path_is_denied_however_it_is_reached(bench, call):
     assert result.error.code == "APPROVAL_DENIED", result
 
 
+def test_folders_that_are_only_made_do_not_stand_in_the_way_of_an_allowed_path(bench):
+    rules = [{"path": "new/**/*.txt", "action": "allow"}, {"action": "deny"}]
+    gate = AskingGate(read_policy({"rule": rules}))
+    assert bench.call("write_file", {"path": "new/a/b.txt", "content": ""}, gate=gate).success
+    assert not bench.call("write_file", {"path": "new/a/b.py", "content": ""}, gate=gate).success
+
+
+def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench):
+    person = Person(Decision("allowed", "p", "", {"path": "x", "content": object()}))
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person))
+    assert result.error.code == "APPROVAL_DENIED" and "not a JSON value" in result.output
+    assert approvals.pending(bench.session.recorder.at) == []
+    bench.assert_every_call_has_one_finish()
+
+
 def test_the_default_of_the_policy_stands_where_no_rule_matches(bench):
     for default, code in (("deny", "APPROVAL_DENIED"), ("ask", "APPROVAL_DENIED"), ("allow", None)):
         gate = AskingGate(read_policy({"default": default}), wait=False)
