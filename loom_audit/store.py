@@ -2,7 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,6 +130,18 @@ class Store:
             raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
         target.mkdir(parents=True, exist_ok=True)
         return DiskWorkspace(str(target))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Workspace]:
+        """A new directory of the system's temporary ones, deleted at the end of the block."""
+        with tempfile.TemporaryDirectory(
+            prefix="loom-audit-scratch-", ignore_cleanup_errors=True
+        ) as folder:
+            made = DiskWorkspace(folder)
+            try:
+                yield made
+            finally:
+                made.close()
 
     def keep_head(self, head: TreeHead) -> None:
         """Append a tree head to the log's file outside the store, durably."""

@@ -25,13 +25,25 @@ __all__ = ["OpenCall", "Recorder"]
 
 
 class Recorder:
-    """Records what one session does in one workspace. Safe to use from several threads."""
+    """Records what one session does in one workspace. Safe to use from several threads.
 
-    def __init__(self, at: Attachment, *, session: str, actor: str, source: str = "") -> None:
+    `scratch` is the session's scratch directory, whose files are not on record.
+    """
+
+    def __init__(
+        self,
+        at: Attachment,
+        *,
+        session: str,
+        actor: str,
+        source: str = "",
+        scratch: Workspace | None = None,
+    ) -> None:
         self.at = at
         self.session = session
         self.actor = actor
         self.source = source
+        self.scratch = scratch
         self.given_up: set[str] = set()
 
     @contextmanager

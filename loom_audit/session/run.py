@@ -69,6 +69,7 @@ class Session:
                     raise awaits_decision(one.call)
         self._closing.callback(at.lock.keep(session_lock(self.id)))
         try:
+            self.recorder.scratch = self._closing.enter_context(self.workspace._parts.scratch())
             self.recorder.note(SessionStarted(self.agent, self.title))
         except BaseException:
             self._closing.close()

@@ -78,7 +78,6 @@ async def call_tool(
     *,
     call_id: str | None = None,
     environment: Mapping[str, str] | None = None,
-    scratch_dir: Path | None = None,
     runner: Runner | None = None,
     settings: ToolSettings | None = None,
 ) -> ToolResult:
@@ -100,13 +99,14 @@ async def call_tool(
             )
         except AuditError as error:
             return ToolResult.failure(error)
+    scratch = recorder.scratch if recorder else None
     ctx = ToolContext(
         workspace=Path(recorder.workspace.root) if recorder else None,
-        scratch_dir=scratch_dir,
+        scratch_dir=Path(scratch.root) if scratch else None,
         session=recorder.session if recorder else "",
         call_id=request.call_id,
         effect=request.effect,
-        environment=dict(environment or {}),
+        environment={**({"SCRATCH_DIR": scratch.root} if scratch else {}), **(environment or {})},
         settings=settings or ToolSettings(),
         confinement=request.tool.confinement if request.tool else "off",
         recorder=recorder,

@@ -303,14 +303,11 @@ class ToolContext:
         stop = threading.Event()
 
         def step() -> Completed:
+            place, rest = self._place(cwd)
             command = Command(
-                argv=argv,
-                cwd=Place(self._disk, cwd=self.cwd).directory(cwd),
-                stdin=stdin,
-                timeout=timeout,
-                limit=limit,
+                argv=argv, cwd=place.directory(rest), stdin=stdin, timeout=timeout, limit=limit
             )
-            return self._commands.run(self._disk.root, command, cancelled=stop.is_set)
+            return self._commands.run(place.disk.root, command, cancelled=stop.is_set)
 
         return await in_thread(step, stop=stop)
 

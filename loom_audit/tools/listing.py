@@ -69,7 +69,7 @@ class ListDirectory(Tool):
         entries = [entry for entry in found if shown(entry)]
         cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
         del entries[MAX_ENTRIES:]
-        below = len(top) + 1 if top else 0
+        below = len(top) + (not top.endswith("/")) if top else 0
         named = [(entry.path[below:], entry) for entry in entries]
         lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
         if cut:

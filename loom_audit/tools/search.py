@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.place import SCRATCH
 from loom_audit.tools.text import decode
 from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
@@ -62,9 +63,10 @@ class SearchFiles(Tool):
                 f"{args.path} is neither a file nor a directory",
                 hint="Name a file or a directory.",
             )
+        beside = SCRATCH if top.path.startswith(SCRATCH) else ""
         request = {
             "pattern": args.pattern,
-            "path": top.path,
+            "path": top.path.removeprefix(SCRATCH),
             "glob": args.file_pattern,
             "skip": sorted(HEAVY | {".git"}),
             "max_matches": MAX_MATCHES,
@@ -80,9 +82,12 @@ class SearchFiles(Tool):
             _PROGRAM.read_text("utf-8"),
             stdin=json.dumps(request).encode(),
             timeout=seconds,
+            cwd=beside,
             limit=4 * 1024 * 1024,
         )
         matches, end = _parse(done.stdout)
+        for match in matches:
+            match["path"] = beside + match["path"]
         data: dict[str, Any] = {"matches": matches, "count": len(matches), **end}
         text = "\n".join(f"{m['path']}:{m['line']}: {m['text']}" for m in matches)
         if done.timed_out:

@@ -1,0 +1,69 @@
+"""Where paths lead: the workspace, or the session's scratch directory as `scratch://…`."""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from loom_audit.errors import FileNotFound, InvalidPath
+from loom_audit.ports import Stamp, Workspace
+from loom_audit.tools.entries import Entry, type_of
+
+SCRATCH = "scratch://"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory whose paths a call may name; `prefix` stands before those handed back.
+
+    `cwd` is where relative paths begin. Methods take and give paths as `path` makes them.
+    """
+
+    disk: Workspace
+    prefix: str = ""
+    cwd: str = ""
+
+    def path(self, text: str) -> str:
+        """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
+        return self.disk.relative(text if not self.cwd or text[:1] == "/" else f"{self.cwd}/{text}")
+
+    def directory(self, text: str) -> str:
+        """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""
+        target = self.disk.resolve(self.path(text))
+        if target:
+            stamp = self.disk.stamp(target)
+            if stamp is None:
+                raise FileNotFound(f"File not found: {self.prefix}{text}")
+            if not stat.S_ISDIR(stamp.mode):
+                raise InvalidPath(
+                    f"{self.prefix}{text} is not a directory",
+                    hint="Name the directory that holds it.",
+                )
+        return target
+
+    def stat(self, text: str) -> Entry:
+        """The file or directory behind a path, symlinks followed. FileNotFound."""
+        target = self.disk.resolve(self.path(text))
+        stamp = self.disk.stamp(target)
+        if stamp is None:
+            raise FileNotFound(f"File not found: {self.prefix}{text}")
+        return self._entry(target, stamp)
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """A directory's entries, sorted by name, symlinks not followed."""
+        for name, stamp in self.disk.list(directory):
+            try:
+                yield self._entry(f"{directory}/{name}" if directory else name, stamp)
+            except FileNotFound:
+                continue  # gone since it was listed
+
+    def below(self, entry: Entry) -> str:
+        """The path of an entry of this place."""
+        return entry.path.removeprefix(self.prefix)
+
+    def _entry(self, path: str, stamp: Stamp) -> Entry:
+        kind = type_of(stamp.mode)
+        shown = self.prefix + path
+        if kind == "directory":  # a directory's stamp holds no times
+            return Entry(shown, kind, 0, self.disk.mtime(path))
+        return Entry(shown, kind, stamp.size, datetime.fromtimestamp(stamp.mtime_ns / 1e9, UTC))

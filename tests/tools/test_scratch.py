@@ -1,0 +1,157 @@
+"""scratch://: a directory of the session's own, outside the workspace and out of its log."""
+
+from pathlib import Path
+
+import pytest
+
+from loom_audit.model.events import CallRequested
+from loom_audit.tools.tool import Tool, ToolResult
+
+MISSING = "FILE_NOT_FOUND"
+
+
+def scratch_of(bench):
+    return Path(bench.session.recorder.scratch.root)
+
+
+def test_every_file_tool_takes_scratch_paths(bench):
+    before = bench.tree()
+    made = bench.call("write_file", {"path": "scratch://a/note.txt", "content": "one\ntwo\n"})
+    assert made.success and made.data["path"] == "scratch://a/note.txt" and made.data["created"]
+    assert (scratch_of(bench) / "a" / "note.txt").read_text() == "one\ntwo\n"
+    read = bench.call("read_file", {"path": "scratch://a/note.txt", "line_range": [2, 2]})
+    assert read.data["content"] == "two\n" and read.data["path"] == "scratch://a/note.txt"
+    edit = {"path": "scratch://a/note.txt", "old_str": "two", "new_str": "three"}
+    assert bench.call("edit_file", edit).data["new_bytes"] == 10
+    found = bench.call("search_files", {"pattern": "thr", "path": "scratch://"})
+    assert found.output == "scratch://a/note.txt:2: three"
+    listed = bench.call("list_files", {"path": "scratch://", "recursive": True})
+    assert [f["path"] for f in listed.data["files"]] == ["scratch://a", "scratch://a/note.txt"]
+    tree = bench.call("list_directory", {"path": "scratch://", "recursive": True})
+    assert [entry["name"] for entry in tree.data["entries"]] == ["a", "a/note.txt"]
+    moved = {"from": "scratch://a/note.txt", "to": "scratch://b/n.txt"}
+    assert bench.call("move_file", moved).success
+    assert not (scratch_of(bench) / "a" / "note.txt").exists()
+    gone = bench.call("delete_file", {"path": "scratch://b", "recursive": True})
+    assert gone.data["deleted"] == ["scratch://b", "scratch://b/n.txt"]
+    assert bench.tree() == before
+
+
+def test_scratch_changes_are_calls_on_record_with_their_gap_named(bench):
+    head = bench.workspace.log.head()
+    bench.call("write_file", {"path": "scratch://x", "content": "secret"})
+    last = bench.last()
+    assert last.tool == "write_file" and last.status == "ok"
+    assert "outside the workspace: scratch" in last.coverage.reasons
+    assert [fact.arguments for fact in bench.requested()][-1]["content"] == "secret"
+    assert bench.workspace.log.head() > head and not bench.workspace.timeline.diff(
+        head, bench.workspace.log.head()
+    )
+    assert bench.call("write_file", {"path": "scratch://x", "content": "b"}).files_changed == []
+
+
+def test_commands_can_write_the_scratch_directory_and_are_told_where_it_is(bench):
+    result = bench.call("bash", {"command": 'echo hi > "$SCRATCH_DIR/out"; cat "$SCRATCH_DIR/out"'})
+    assert result.data["stdout"] == "hi\n" and result.files_changed == []
+    assert bench.call("read_file", {"path": "scratch://out"}).data["content"] == "hi\n"
+
+
+def test_each_session_has_its_own_and_it_ends_with_the_session(bench):
+    with bench.workspace.session("other") as other:
+        first, second = scratch_of(bench), Path(other.recorder.scratch.root)
+        assert first != second and second.is_dir()
+        assert second.stat().st_mode & 0o777 == 0o700
+        (second / "left").write_text("x")
+    assert not second.exists() and first.is_dir()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "scratch://../x",
+        "scratch://a/../../x",
+        "scratch://..",
+        "scratch:///../../etc/passwd",
+        "scratch://a\0b",
+        "scratch://" + "n" * 300,
+    ],
+)
+def test_a_scratch_path_cannot_leave_it(bench, path):
+    for tool, more in (("read_file", {}), ("write_file", {"content": "x"}), ("delete_file", {})):
+        result = bench.call(tool, {"path": path, **more})
+        assert result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND"), (tool, path)
+
+
+def test_a_link_in_the_scratch_directory_leads_nowhere(bench, tmp_path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("keep")
+    (scratch_of(bench) / "link").symlink_to(outside)
+    assert bench.call("read_file", {"path": "scratch://link"}).error.code == "INVALID_PATH"
+    written = bench.call("write_file", {"path": "scratch://link", "content": "x"})
+    assert written.error.code == "INVALID_PATH"
+    (scratch_of(bench) / "folder").symlink_to(tmp_path)
+    made = bench.call("write_file", {"path": "scratch://folder/new.txt", "content": "x"})
+    assert not made.success
+    assert outside.read_text() == "keep" and not (tmp_path / "new.txt").exists()
+
+
+def test_nothing_is_moved_between_workspace_and_scratch(bench):
+    result = bench.call("move_file", {"from": "notes.txt", "to": "scratch://notes.txt"})
+    assert result.error.code == "INVALID_PATH" and (bench.root / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("read_file", {"path": "scratch://no"}, "FILE_NOT_FOUND"),
+        ("delete_file", {"path": "scratch://"}, "INVALID_PATH"),
+        ("delete_file", {"path": "scratch://no"}, "FILE_NOT_FOUND"),
+        ("delete_file", {"path": "scratch://d"}, "INVALID_PATH"),
+        ("write_file", {"path": "scratch://d", "content": ""}, "INVALID_PATH"),
+        ("write_file", {"path": "scratch://d/f/x", "content": ""}, "INVALID_PATH"),
+        ("write_file", {"path": "scratch://n/x", "content": "", "createDirs": False}, MISSING),
+        ("move_file", {"from": "scratch://no", "to": "scratch://x"}, "FILE_NOT_FOUND"),
+        ("move_file", {"from": "scratch://d", "to": "scratch://x"}, "INVALID_PATH"),
+        ("move_file", {"from": "scratch://d/f", "to": "scratch://g"}, "CONFLICT"),
+        ("edit_file", {"path": "scratch://g", "old_str": "no", "new_str": ""}, "INVALID_ARGUMENTS"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_a_clear_error_and_changes_nothing(bench, tool, arguments, code):
+    folder = scratch_of(bench)
+    (folder / "d").mkdir()
+    (folder / "d" / "f").write_text("f")
+    (folder / "g").write_text("g")
+    before = sorted(path.name for path in folder.rglob("*"))
+    assert bench.call(tool, arguments).error.code == code
+    assert sorted(path.name for path in folder.rglob("*")) == before
+    assert (folder / "g").read_text() == "g"
+
+
+def test_the_request_is_on_record_before_the_scratch_directory_changes(bench, monkeypatch):
+    seen = []
+
+    class Peeking(Tool):
+        name, description, effect = "peeking", "Writes and looks.", "write"
+
+        async def execute(self, args, ctx):
+            await ctx.write("scratch://p", b"x")
+            facts = [event.fact for event in bench.events("call.requested")]
+            seen.extend(f.tool for f in facts if isinstance(f, CallRequested))
+            return ToolResult(True)
+
+    bench.registry.register(Peeking())
+    bench.call("peeking", {})
+    assert "peeking" in seen
+
+
+def test_a_tool_that_only_reads_cannot_write_there(bench):
+    class Sly(Tool):
+        name, description = "sly", "Says it reads."
+
+        async def execute(self, args, ctx):
+            await ctx.write("scratch://p", b"x")
+            return ToolResult(True)
+
+    bench.registry.register(Sly())
+    assert bench.call("sly", {}).error.code == "PERMISSION_DENIED"
+    assert not (scratch_of(bench) / "p").exists()
