@@ -33,7 +33,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
             raise SystemExit(f"verify found {found.findings[:3]}")
 
     times = interleaved(
-        1 if sizes.huge else 3,
+        1 if sizes.huge else 7 if sizes.quick else 3,
         {
             "ours": lambda: whole(quick=False),
             "bare": lambda: bare(path, workspace.blobs),

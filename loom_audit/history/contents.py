@@ -71,7 +71,9 @@ class Contents:
         One step for all events, then the next: that is quicker than all steps for each.
         """
         whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
-        read = self._each(self._check_envelope, [item for item in whole if item[0].leaf])
+        read = self._each(
+            self._check_envelope, [item for item in whole if item[0].leaf is not None]
+        )
         if calls:
             self._each(self._check_call, read)
         followed = self._each(self._look_inside, self._each(self._check_payloads, read))

@@ -526,6 +526,13 @@ def test_tampering_is_found_and_located(store, attack):
         assert without.unanchored == without.size
 
 
+@pytest.mark.parametrize("leaf", [b"", b"{}", b"[]", b"\xff"])
+def test_a_leaf_that_is_no_envelope_is_malformed(store, leaf):
+    with connect(store) as raw:
+        put_leaf(unguarded(raw), WHERE, leaf)
+    assert {("event.malformed", WHERE)} <= codes(store.verify())
+
+
 def test_an_old_copy_put_back_is_too_short_for_the_heads(master, store, tmp_path):
     old = store.copy(tmp_path / "old")
     with closing(store.open()) as database:
