@@ -188,8 +188,10 @@ def _runs(command: str | None, pattern: str, *, sure: bool) -> bool:
     wanted = shlex.split(pattern)
     if sure:
         return _runs_only(command, wanted)
+    most = len(wanted) + 1  # so many words tell whether there are as many as are wanted
     return any(
-        _fits(words[start:], wanted) or _fits([_base(words[start]), *words[start + 1 :]], wanted)
+        _fits(words[start : start + most], wanted)
+        or _fits([_base(words[start]), *words[start + 1 : start + most]], wanted)
         for words in _commands(command, depth=0)
         for start in range(len(words))
     )

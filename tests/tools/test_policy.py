@@ -1,6 +1,8 @@
 """The rules of approvals.toml: what they match, and what is no rule."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.policy import Policy, Subject, command_in, paths_in, read_policy
@@ -94,6 +96,21 @@ def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
 )
 def test_every_command_of_a_line_must_match_to_be_allowed(command, pattern, allowed):
     assert matches(subject(command=command), "allow", command=pattern) == allowed
+
+
+@given(
+    st.text(st.sampled_from("rm x;|&()<>\n\\'\"`$#*{}\t\u00e9\udcff"), max_size=60),
+    st.sampled_from(["rm *", "x", "* x", "rm x"]),
+)
+def test_any_text_is_read_and_what_is_allowed_would_be_denied_too(command, pattern):
+    one = subject(command=command)
+    if matches(one, "allow", command=pattern):
+        assert matches(one, "deny", command=pattern)
+
+
+def test_a_very_long_command_is_read_in_time_that_grows_with_it():
+    for command in ("x " * 100_000, "'" + "x; " * 50_000 + "'", "x;" * 100_000, "(" * 100_000):
+        assert not matches(subject(command=command), "deny", command="rm *")
 
 
 @pytest.mark.parametrize(

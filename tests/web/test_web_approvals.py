@@ -23,6 +23,7 @@ from loom_audit.history import approvals
 from loom_audit.tools.asking import AskingGate
 from loom_audit.web.approvals import lines_of, to_type
 from tests.web.conftest import Recorded
+from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.web_pages import HOSTILE
 
 ROOT = Path(__file__).parents[2]
@@ -244,6 +245,8 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
         assert "overwrites notes.txt" in page.inner_text("main")
         if scripted:
             assert page.evaluate("window.hacked") is None
+            page.evaluate(AXE)
+            assert page.evaluate(RUN_AXE, {}) == []
         page.get_by_text("Change the arguments").click()
         typed = page.get_by_label("As JSON").input_value()
         assert json.loads(typed) == {"path": "notes.txt", "content": hostile}

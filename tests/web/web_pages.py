@@ -35,6 +35,7 @@ def pages(recorded: Any) -> dict[str, str]:
         "plan": f"{url}/plan?verb=revert&target={numbers['notes']}",
         "blocked plan": f"{url}/plan?verb=revert&target={numbers['first']}",
         "rollback plan": f"{url}/plan?verb=rollback&target={numbers['read']}",
+        "approvals": f"{url}/approvals",
         "status": f"{url}/status",
         "verify": f"{url}/verify",
     }
