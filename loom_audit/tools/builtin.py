@@ -13,6 +13,8 @@ from loom_audit.tools.files import (
     ReadFile,
     WriteFile,
 )
+from loom_audit.tools.git import GitDiff, GitLog, GitStatus
+from loom_audit.tools.git_changes import GitCommit, GitPush
 from loom_audit.tools.listing import ListDirectory, ListFiles
 from loom_audit.tools.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.search import SearchFiles
@@ -43,6 +45,11 @@ def builtin_tools() -> list[Tool]:
         ShellExecute(),
         Bash(),
         RunCode(),
+        GitStatus(),
+        GitDiff(),
+        GitLog(),
+        GitCommit(),
+        GitPush(),
         WebFetch(),
         WebSearch(),
         WebSearchToolGoogle(),

@@ -1,0 +1,100 @@
+"""What git prints for programs, as plain values: git-status(1), git-diff(1), git-log(1)."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+KINDS = {
+    "M": "modified", "T": "type changed", "A": "added", "D": "deleted", "R": "renamed",
+    "C": "copied", "U": "unmerged", ".": "", "?": "untracked",
+}  # fmt: skip
+LOG_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%cI%x00%D%x00%s%x00%b"
+_LOG_FIELDS = LOG_FORMAT.count("%x00") + 1
+
+
+def status_of(raw: bytes) -> dict[str, Any]:
+    """`git status --porcelain=v2 --branch -z`. Paths keep bytes that are no UTF-8 as surrogates."""
+    found: dict[str, Any] = {
+        "branch": None, "commit": None, "upstream": None, "ahead": None, "behind": None,
+    }  # fmt: skip
+    entries: list[dict[str, Any]] = []
+    records = iter(raw.split(b"\0"))
+    for record in records:
+        mark, _, rest = record.partition(b" ")
+        if mark == b"#":
+            _header(found, rest.decode("utf-8", "surrogateescape"))
+        elif mark == b"?":
+            entries.append(_entry("?", "?", rest))
+        elif mark in (b"1", b"2", b"u"):
+            states, *_ = rest.split(b" ", 1)
+            index, worktree = states[:1].decode(), states[1:].decode()
+            path = rest.split(b" ", {b"1": 7, b"2": 8, b"u": 9}[mark])[-1]
+            entry = _entry(index, worktree, path, unmerged=mark == b"u")
+            if mark == b"2":
+                entry["from"] = os.fsdecode(next(records))
+            entries.append(entry)
+    return {**found, "entries": entries, "clean": not entries}
+
+
+def _header(found: dict[str, Any], line: str) -> None:
+    name, _, value = line.partition(" ")
+    if name == "branch.oid":
+        found["commit"] = None if value == "(initial)" else value
+    elif name == "branch.head":
+        found["branch"] = None if value == "(detached)" else value
+    elif name == "branch.upstream":
+        found["upstream"] = value
+    elif name == "branch.ab":
+        ahead, behind = value.split(" ")
+        found["ahead"], found["behind"] = int(ahead), -int(behind)
+
+
+def _entry(index: str, worktree: str, path: bytes, *, unmerged: bool = False) -> dict[str, Any]:
+    if unmerged:
+        kinds = ("unmerged", "unmerged")
+    else:
+        kinds = ("" if index == "?" else KINDS.get(index, index), KINDS.get(worktree, worktree))
+    return {"path": os.fsdecode(path), "from": None, "staged": kinds[0], "unstaged": kinds[1]}
+
+
+def changes_of(raw: bytes) -> list[dict[str, Any]]:
+    """`git diff --raw --numstat -z`; the counts of a binary file are None."""
+    files: dict[str, dict[str, Any]] = {}
+    parts = iter(raw.split(b"\0"))
+    for part in parts:
+        if part.startswith(b":"):
+            letter = part.split(b" ")[-1][:1].decode()
+            name = os.fsdecode(next(parts))
+            old = None
+            if letter in "RC":
+                old, name = name, os.fsdecode(next(parts))
+            kind = KINDS.get(letter, letter)
+            files[name] = {"path": name, "from": old, "kind": kind, "added": 0, "removed": 0}
+        elif part.count(b"\t") >= 2:
+            added, removed, path = part.split(b"\t", 2)
+            if not path:
+                next(parts)
+                path = next(parts)
+            file = files.get(os.fsdecode(path))
+            if file is not None:
+                file["added"] = None if added == b"-" else int(added)
+                file["removed"] = None if removed == b"-" else int(removed)
+    return list(files.values())
+
+
+def commits_of(raw: bytes) -> Iterator[dict[str, Any]]:
+    """`git log -z --format=tformat:LOG_FORMAT`."""
+    fields = [part.decode("utf-8", "replace") for part in raw.split(b"\0")]
+    for n in range(0, len(fields) - _LOG_FIELDS + 1, _LOG_FIELDS):
+        commit, parents, name, mail, made, by, at, names, subject, body = fields[n : n + 10]
+        yield {
+            "commit": commit,
+            "parents": parents.split(),
+            "author": f"{name} <{mail}>",
+            "authored": made,
+            "committer": by,
+            "committed": at,
+            "names": [part for part in names.split(", ") if part],
+            "subject": subject,
+            "body": body.rstrip("\n"),
+        }

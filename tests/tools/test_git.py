@@ -1,0 +1,346 @@
+"""The workspace's repository looked at, committed to and pushed, with real git."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def person(tmp_path, monkeypatch):
+    """A person's own git configuration, and none of this machine's."""
+    config = tmp_path / "gitconfig"
+    config.write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n"
+                      "\tdefaultBranch = main\n")  # fmt: skip
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return config
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=True)
+    return os.fsdecode(done.stdout).strip()
+
+
+@pytest.fixture
+def repo(bench):
+    git(bench.root, "init", "--quiet")
+    git(bench.root, "add", "--all")
+    git(bench.root, "commit", "--quiet", "--message=first\n\nthe body")
+    return bench.root
+
+
+def test_a_status_names_branch_and_what_changed_where(bench, repo):
+    (repo / "notes.txt").write_text("changed")
+    (repo / "new file").write_text("1")
+    git(repo, "mv", "src/main.py", "src/moved.py")
+    result = bench.call("git_status", {})
+    assert result.success and not result.files_changed
+    assert result.data == {
+        "branch": "main",
+        "commit": git(repo, "rev-parse", "HEAD"),
+        "upstream": None, "ahead": None, "behind": None, "clean": False, "truncated": False,
+        "entries": [
+            {"path": "notes.txt", "from": None, "staged": "", "unstaged": "modified"},
+            {"path": "src/moved.py", "from": "src/main.py", "staged": "renamed", "unstaged": ""},
+            {"path": "new file", "from": None, "staged": "", "unstaged": "untracked"},
+        ],
+    }  # fmt: skip
+    assert "renamed (staged): src/moved.py from src/main.py" in result.output
+    assert bench.last().status == "ok"
+
+
+def test_a_clean_repository_and_one_without_commits(bench, repo):
+    assert bench.call("git_status", {}).output.endswith("clean")
+    git(repo, "checkout", "--quiet", "--orphan", "empty")
+    git(repo, "rm", "--quiet", "-r", "--cached", ".")
+    result = bench.call("git_status", {})
+    assert result.data["commit"] is None and result.data["branch"] == "empty"
+    assert bench.call("git_log", {}).data == {"commits": [], "truncated": False}
+
+
+def test_reading_changes_nothing_in_the_repository(bench, repo):
+    os.utime(repo / "notes.txt", ns=(1, 1))
+    before = (repo / ".git/index").read_bytes()
+    for name in ("git_status", "git_log"):
+        assert bench.call(name, {}).success
+    assert (repo / ".git/index").read_bytes() == before
+
+
+def test_a_difference_is_given_as_files_and_patch(bench, repo):
+    (repo / "notes.txt").write_bytes(b"first\r\nsecond\r\nfourth\n")
+    (repo / "bin").write_bytes(b"\0\1")
+    git(repo, "add", "bin")
+    result = bench.call("git_diff", {})
+    assert result.data["files"] == [
+        {"path": "notes.txt", "from": None, "kind": "modified", "added": 1, "removed": 1}
+    ]
+    assert "-third\n" in result.data["patch"] and "+fourth\n" in result.data["patch"]
+    staged = bench.call("git_diff", {"staged": True}).data
+    assert staged["files"] == [
+        {"path": "bin", "from": None, "kind": "added", "added": None, "removed": None}
+    ]
+    assert bench.call("git_diff", {"from": "HEAD"}).data["files"][0]["path"] == "bin"
+    assert bench.call("git_diff", {"paths": ["src"]}).output == "[no difference]"
+
+
+def test_two_revisions_are_compared_and_a_rename_is_one_file(bench, repo):
+    git(repo, "mv", "src/main.py", "src/moved.py")
+    git(repo, "commit", "--quiet", "--message=second")
+    result = bench.call("git_diff", {"from": "HEAD~1", "to": "HEAD"})
+    assert result.data["files"] == [
+        {"path": "src/moved.py", "from": "src/main.py", "kind": "renamed", "added": 0, "removed": 0}
+    ]
+
+
+def test_a_large_patch_is_cut_and_says_so(bench, repo):
+    (repo / "notes.txt").write_text("".join(f"line {n}\n" for n in range(60_000)))
+    result = bench.call("git_diff", {})
+    assert result.data["truncated"] is True and result.data["files"][0]["added"] == 60_000
+    assert len(result.data["patch"]) < 300_000
+
+
+def test_a_log_gives_newest_first_and_says_when_there_are_more(bench, repo):
+    (repo / "src/main.py").write_text("2")
+    git(repo, "commit", "--quiet", "--all", "--message=second")
+    result = bench.call("git_log", {"max_count": 1})
+    [commit] = result.data["commits"]
+    assert commit["subject"] == "second" and result.data["truncated"] is True
+    assert commit["author"] == "Ann <ann@example.org>" and commit["names"] == ["HEAD -> main"]
+    [first] = bench.call("git_log", {"paths": ["notes.txt"]}).data["commits"]
+    assert (first["subject"], first["body"], first["parents"]) == ("first", "the body", [])
+    [same] = bench.call("git_log", {"ref": "HEAD~1"}).data["commits"]
+    assert same == first
+
+
+@pytest.mark.parametrize("bad", [{"max_count": 0}, {"max_count": 201}, {"ref": ""}, {"x": 1}])
+def test_arguments_of_a_log_that_are_none(bench, repo, bad):
+    assert bench.call("git_log", bad).error.code == "INVALID_ARGUMENTS"
+
+
+@pytest.mark.parametrize("name", ["--output=marker", "-p", "a\nb", "a\0b"])
+def test_a_revision_is_never_an_option(bench, repo, name):
+    for tool, arguments in (
+        ("git_log", {"ref": name}),
+        ("git_diff", {"from": name}),
+        ("git_diff", {"from": "HEAD", "to": name}),
+        ("git_push", {"ref": name}),
+        ("git_push", {"remote": name}),
+    ):
+        if tool == "git_push":
+            git(repo, "config", "remote.origin.url", str(repo))
+        result = bench.call(tool, arguments)
+        assert result.error.code == "INVALID_ARGUMENTS", (tool, result.output)
+    assert not (repo / "marker").exists()
+    assert bench.call("git_log", {"ref": "nowhere"}).error.code == "NOT_FOUND"
+
+
+def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench, repo):
+    odd = os.fsdecode(b"caf\xe9 \t*.py")
+    for name in (odd, "*", ":(top)x", "-n"):
+        (repo / name).write_text("1")
+    found = bench.call("git_status", {}).data["entries"]
+    assert sorted(e["path"] for e in found) == sorted([odd, "*", ":(top)x", "-n"])
+    committed = bench.call("git_commit", {"message": "odd", "paths": [odd, "*"]})
+    assert sorted(f["path"] for f in committed.data["files"]) == ["*", odd]
+    (repo / odd).write_text("2")
+    assert [f["path"] for f in bench.call("git_diff", {"paths": [odd]}).data["files"]] == [odd]
+    assert bench.call("git_diff", {"paths": ["*.py"]}).output == "[no difference]"
+    rest = bench.call("git_commit", {"message": "rest", "paths": ["-n", ":(top)x"]})
+    assert sorted(f["path"] for f in rest.data["files"]) == ["-n", ":(top)x"]
+
+
+def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench, repo):
+    (repo / "notes.txt").write_text("2")
+    (repo / "src/new.py").write_text("1")
+    (repo / "src/main.py").unlink()
+    (repo / "other").write_text("1")
+    git(repo, "add", "other")
+    result = bench.call("git_commit", {"message": "sub\n\n# text", "paths": ["src", "gone"]})
+    assert [(f["path"], f["kind"]) for f in result.data["files"]] == [
+        ("src/main.py", "deleted"),
+        ("src/new.py", "added"),
+    ]
+    assert result.data["left_out"] == ["gone"] and result.data["branch"] == "main"
+    assert git(repo, "log", "-1", "--format=%B") == "sub\n\n# text"
+    assert git(repo, "status", "--porcelain").split() == ["M", "notes.txt", "A", "other"]
+    assert not result.files_changed
+
+
+def test_a_commit_of_what_is_staged_and_of_all(bench, repo):
+    (repo / "notes.txt").write_text("2")
+    assert bench.call("git_commit", {"message": "x"}).error.code == "NOT_FOUND"
+    git(repo, "add", "notes.txt")
+    (repo / "notes.txt").write_text("3")
+    assert bench.call("git_commit", {"message": "staged"}).success
+    assert git(repo, "show", "HEAD:notes.txt") == "2"
+    (repo / "untracked").write_text("1")
+    result = bench.call("git_commit", {"message": "all", "all": True})
+    assert [f["path"] for f in result.data["files"]] == ["notes.txt"]
+    assert bench.call("git_commit", {"message": "x", "all": True}).error.code == "NOT_FOUND"
+    assert bench.call("git_commit", {"message": "x", "paths": ["."]}).data["files"][0]["path"] == (
+        "untracked"
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"message": " \n"}, {"message": "a\0b"}, {"message": "x" * 70_000}, {},
+        {"message": "x", "paths": []}, {"message": "x", "paths": ["a"], "all": True},
+        {"message": "\ud800"},
+    ],
+)  # fmt: skip
+def test_a_commit_that_is_none_changes_nothing(bench, repo, bad):
+    (repo / "a").write_text("1")
+    head = git(repo, "rev-parse", "HEAD")
+    assert bench.call("git_commit", bad).error.code == "INVALID_ARGUMENTS"
+    assert git(repo, "rev-parse", "HEAD") == head
+    assert (
+        bench.call("git_commit", {"message": "x", "paths": ["../x"]}).error.code == "INVALID_PATH"
+    )
+
+
+def test_ignored_files_are_not_committed(bench, repo):
+    (repo / ".gitignore").write_text("*.log\n")
+    (repo / "a.log").write_text("1")
+    result = bench.call("git_commit", {"message": "x", "paths": ["a.log", ".gitignore"]})
+    assert result.data["left_out"] == ["a.log"]
+    assert [f["path"] for f in result.data["files"]] == [".gitignore"]
+
+
+def test_without_an_identity_the_commit_says_what_to_do(bench, repo, person):
+    person.write_text("[user]\n\tuseConfigOnly = true\n")
+    (repo / "notes.txt").write_text("2")
+    result = bench.call("git_commit", {"message": "x", "all": True})
+    assert result.error.code == "EXECUTION_ERROR" and "git config --global" in result.error.hint
+
+
+def test_a_directory_that_is_no_repository(bench):
+    for tool, arguments in (
+        ("git_status", {}), ("git_diff", {}), ("git_log", {}), ("git_push", {}),
+        ("git_commit", {"message": "x"}),
+    ):  # fmt: skip
+        result = bench.call(tool, arguments)
+        assert result.error.code == "NOT_FOUND" and "git init" in result.error.hint
+
+
+def test_a_repository_above_the_workspace_is_not_touched(bench):
+    git(bench.root.parent, "init", "--quiet")
+    (bench.root / "x").write_text("1")
+    for tool, arguments in (("git_status", {}), ("git_commit", {"message": "x", "paths": ["x"]})):
+        assert bench.call(tool, arguments).error.code == "NOT_FOUND"
+
+
+def test_variables_of_ours_lead_to_no_other_repository(bench, repo, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    (repo / "x").write_text("1")
+    assert bench.call("git_commit", {"message": "x", "paths": ["x"]}, environment={
+        "GIT_OBJECT_DIRECTORY": str(other / ".git/objects"),
+    }).success  # fmt: skip
+    for name in ("GIT_DIR", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name)
+    assert git(repo, "log", "--format=%s").split() == ["x", "first"]
+
+
+def test_a_worktree_linked_to_a_repository_elsewhere_is_used(bench, repo, tmp_path, new_bench):
+    git(repo, "worktree", "add", "--quiet", str(tmp_path / "second" / "tree"))
+    # the fixture makes `work`; move the worktree there
+    with new_bench(tmp_path / "second") as other:
+        for path in (tmp_path / "second" / "tree").iterdir():
+            path.rename(other.root / path.name) if path.name == ".git" else None
+        git(other.root, "worktree", "repair")
+        assert other.call("git_status", {}).success
+        assert other.call("git_commit", {"message": "there", "all": True}).error.code == "NOT_FOUND"
+        (other.root / "notes.txt").write_text("there")
+        assert other.call("git_commit", {"message": "there", "all": True}).data["branch"] == "tree"
+
+
+def test_data_outside_the_workspace_is_refused(bench, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    (bench.root / ".git").write_text(f"gitdir: {other}/.git\n")
+    assert bench.call("git_status", {}).error.code == "PERMISSION_DENIED"
+    (bench.root / ".git").unlink()
+    (bench.root / ".git").symlink_to(other / ".git")
+    assert bench.call("git_log", {}).error.code == "PERMISSION_DENIED"
+    (bench.root / ".git").unlink()
+    git(bench.root, "init", "--quiet")
+    assert bench.call("git_status", {}).success
+    (bench.root / ".git/objects/info/alternates").write_text(f"{other}/.git/objects\n")
+    assert bench.call("git_status", {}).error.code == "PERMISSION_DENIED"
+
+
+def test_a_work_tree_set_to_elsewhere_is_not_read(bench, repo, tmp_path):
+    secret = tmp_path / "elsewhere"
+    secret.mkdir()
+    (secret / "notes.txt").write_text("secret")
+    git(repo, "config", "core.worktree", str(secret))
+    result = bench.call("git_diff", {})
+    assert result.success and "secret" not in result.output
+    assert bench.call("git_status", {}).data["clean"]
+
+
+@pytest.fixture
+def remote(repo, tmp_path):
+    place = tmp_path / "remote.git"
+    git(tmp_path, "init", "--quiet", "--bare", str(place))
+    git(repo, "remote", "add", "origin", str(place))
+    return place
+
+
+def test_a_push_is_announced_recorded_as_network_and_never_forced(bench, repo, remote):
+    result = bench.call("git_push", {"set_upstream": True})
+    assert result.success and result.data["status"] == "[new branch]"
+    assert result.data["ref"] == "refs/heads/main" and result.data["url"] == str(remote)
+    assert git(remote, "rev-parse", "main") == git(repo, "rev-parse", "main")
+    assert bench.last().coverage.reasons == ("outside the workspace: network",)
+    assert bench.call("git_status", {}).data["ahead"] == 0
+    git(repo, "commit", "--quiet", "--amend", "--message=other")
+    refused = bench.call("git_push", {})
+    assert refused.error.code == "EXECUTION_ERROR" and "rejected" in str(refused.error)
+    for ref in ("+main", ":main", "main:other", "nothing"):
+        assert bench.call("git_push", {"ref": ref}).error.code == "NOT_FOUND"
+    git(repo, "config", "remote.origin.push", "+refs/heads/main:refs/heads/main")
+    git(repo, "config", "remote.origin.mirror", "true")
+    assert not bench.call("git_push", {}).success
+    assert git(remote, "log", "-1", "--format=%s", "main") == "first"
+    bench.assert_every_call_has_one_finish()
+
+
+def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench, repo, remote):
+    git(repo, "tag", "v1")
+    assert bench.call("git_push", {"ref": "v1"}).data["ref"] == "refs/tags/v1"
+    assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/tags/v1"
+    result = bench.call("git_push", {"remote": "elsewhere"})
+    assert result.error.code == "NOT_FOUND" and "origin" in result.error.hint
+
+
+def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
+    class Asked:
+        def __init__(self):
+            self.seen = []
+
+        async def decide(self, tool, args, ctx, *, asked=""):
+            from loom_audit.tools.approval import Decision
+
+            preview = tool.preview(args, ctx)
+            self.seen.append((tool.name, asked, preview.text))
+            return Decision("denied" if asked else "allowed", "gate:test", "no")
+
+    gate = Asked()
+    assert bench.call("git_push", {}, gate=gate).error.code == "APPROVAL_DENIED"
+    assert gate.seen[0][1] == "pushes the current branch to origin"
+    assert str(remote) in gate.seen[0][2]
+    (repo / "notes.txt").write_text("2")
+    commit = {"message": "x", "all": True}
+    assert bench.call("git_commit", {**commit, "hooks": True}, gate=gate).error.code == (
+        "APPROVAL_DENIED"
+    )
+    assert bench.call("git_commit", commit, gate=gate).success
