@@ -1,11 +1,12 @@
-"""Which gate stands before calls when the program names none."""
+"""Which gate stands before calls, and what holds for tools, when the program names neither."""
 
 import os
 
-from loom_audit.config import Settings, read_approvals
+from loom_audit.config import Settings, read_approvals, read_tool_settings
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.asking import Asked, AskingGate
+from loom_audit.tools.settings import ToolSettings
 
 
 def default_gate(
@@ -19,10 +20,23 @@ def default_gate(
     policy = read_approvals(settings)
     if policy is None:
         return AllowAll()
+    if root is not None:
+        _check_outside(settings, root)
+    return AskingGate(policy, ask=ask)
+
+
+def default_settings(settings: Settings, root: str) -> ToolSettings:
+    """What `tools.toml` says. InvalidArguments as `default_gate`."""
+    chosen = read_tool_settings(settings)
+    if chosen != ToolSettings():
+        _check_outside(settings, root)
+    return chosen
+
+
+def _check_outside(settings: Settings, root: str) -> None:
     folder = os.path.realpath(settings.configuration)
-    if root is not None and (folder + os.sep).startswith(os.path.realpath(root) + os.sep):
+    if (folder + os.sep).startswith(os.path.realpath(root) + os.sep):
         raise InvalidArguments(
             f"{settings.configuration} lies in the workspace {root}",
             hint="Move the configuration folder, or attach another directory.",
         )
-    return AskingGate(policy, ask=ask)

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-from loom_audit.config import read_tool_settings
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
@@ -17,6 +16,7 @@ from loom_audit.model.events import (
     SessionEnded,
     SessionStarted,
 )
+from loom_audit.session.gates import default_settings
 from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.builtin import builtin_registry
@@ -51,7 +51,7 @@ class Session:
         self.workspace = workspace
         self._registry = registry
         self.gate: ApprovalGate = gate or AllowAll()
-        self.settings = read_tool_settings(workspace._parts.settings)
+        self.settings = default_settings(workspace._parts.settings, workspace.root)
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
         self._closing = ExitStack()
 

@@ -392,3 +392,38 @@ def test_many_at_once_do_not_disturb_each_other(confined: Confined) -> None:
     for thread in threads:
         thread.join()
     assert sorted(said) == [f"{n}\n" for n in range(6)]
+
+
+def test_what_is_where_is_seen_under_landlock_only(confined: Confined) -> None:
+    """Landlock closes contents and lists, not stat; and shares the machine's processes."""
+    marker = f"loom-audit-{os.getpid()}-argument"
+    sleeper = subprocess.Popen(["/usr/bin/python3", "-c", "input()", marker], stdin=subprocess.PIPE)
+    try:
+        text = f"stat -c %s {confined.outside}/secret; cat /proc/*/cmdline | tr '\\0' '\\n'"
+        done = confined.shell(text)
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
+    seen = (done.stdout.startswith("10\n"), marker in done.stdout)
+    assert seen == ((True, True) if confined.backend == "landlock" else (False, False))
+
+
+def test_temporary_and_shared_memory_are_its_own_in_bubblewrap(confined: Confined) -> None:
+    name = f"loom-audit-test-{os.getpid()}"
+    text = f"echo x > /tmp/{name}; echo x > /dev/shm/{name}; cat /tmp/{name} /dev/shm/{name}"
+    done = confined.shell(text)
+    assert done.stdout == ("x\nx\n" if confined.backend == "bubblewrap" else "")
+    assert not Path("/tmp", name).exists() and not Path("/dev/shm", name).exists()
+
+
+def test_files_of_other_users_are_read_and_not_changed(confined: Confined) -> None:
+    """Without capabilities root is a user like others: docs/confinement.md."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make files of other users")
+    theirs = confined.root / "theirs"
+    theirs.write_text("theirs")
+    os.chown(theirs, SOMEBODY + 1, SOMEBODY + 1)
+    theirs.chmod(0o644)
+    done = confined.shell("cat theirs; echo x > theirs")
+    assert done.stdout == "theirs" and done.code != 0
+    assert theirs.read_text() == "theirs"

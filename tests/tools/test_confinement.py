@@ -9,7 +9,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
-from loom_audit.session import open_store
+from loom_audit.session import Connections, builtin_registry, open_store
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.tool import Arguments, Tool, ToolResult
 
@@ -111,6 +111,31 @@ def test_a_session_does_not_begin_with_settings_that_are_malformed(tmp_path: Pat
         workspace = store.attach(tmp_path / "work")
         with pytest.raises(InvalidArguments):
             workspace.session("agent")
+
+
+def test_settings_that_an_agent_could_write_are_refused(tmp_path: Path, home: Path):
+    (tmp_path / "work").mkdir()
+    home.mkdir()
+    (home / "config").symlink_to(tmp_path / "work", target_is_directory=True)
+    with open_store() as store:
+        workspace = store.attach(tmp_path / "work")
+        workspace.session("agent")
+        (tmp_path / "work" / "tools.toml").write_text('confinement = "off"\n')
+        with pytest.raises(InvalidArguments, match="lies in the workspace"):
+            workspace.session("agent")
+
+
+def test_a_registry_takes_the_settings_of_the_default_store(tmp_path: Path, home: Path):
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "tools.toml").write_text('confinement = "off"\n')
+    (tmp_path / "work").mkdir()
+
+    async def one() -> ToolResult:
+        return await builtin_registry(Connections()).execute(
+            "shell_execute", {"command": "true"}, tmp_path / "work"
+        )
+
+    assert anyio.run(one).data["sandbox"] == "plain"
 
 
 def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home, monkeypatch):
