@@ -11,6 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_store
 from loom_audit.sql.ballast import BALLAST_BYTES
+from loom_audit.tools.settings import ToolSettings
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.trees import tree_of
 
@@ -130,6 +131,7 @@ def test_the_outcome_of_a_running_command_still_fits_on_a_full_disk(
     with open_store() as store:
         workspace = store.attach(root)
         with workspace.session("filler") as session:
+            session.settings = ToolSettings(confinement="off")  # it fills the store's disk
             assert ballast.stat().st_size == 16 << 20
             fill = f"cat /dev/zero > {home}/filler 2>/dev/null"
             text = f"{fill}; head -c 50000 /dev/urandom | od > big.txt; rm a.txt"
@@ -200,6 +202,7 @@ def test_a_content_without_room_is_named_after_a_command_and_stops_one_before_it
     with open_store() as store:
         workspace = store.attach(root)
         with workspace.session("filler") as session:
+            session.settings = ToolSettings(confinement="off")  # it fills the store's disk
             fill = f"cat /dev/zero > {home}/filler 2>/dev/null"
             text = f"{fill}; head -c 600000 /dev/urandom > huge; echo x > a.txt"
             result = call(session, "shell_execute", command=text)

@@ -13,6 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.ports import CallFilter
+from loom_audit.tools.settings import ToolSettings
 from tests.trees import Entry, differences, tree_of
 
 RELEASES = sorted((Path(__file__).parent.parent / "data" / "itsdangerous").glob("*.tar.gz"))
@@ -89,6 +90,7 @@ def test_a_projects_releases_are_replayed_undone_and_rolled_back_exactly(
     workspace = store.attach(root)
     points: list[tuple[int, Snapshot]] = [(workspace.log.head(), tree_of(root))]
     with workspace.session("tape") as session:
+        session.settings = ToolSettings(readable=(str(releases[0].parent), str(tmp_path)))
         for n, release in enumerate(releases[1:]):
             (apply_with_shell if n % 2 else apply_with_tools)(session, root, release)
             assert tree_of(root) == tree_of(release), differences(tree_of(root), tree_of(release))
