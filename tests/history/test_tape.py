@@ -76,7 +76,7 @@ def apply_with_tools(session: Session, root: Path, release: Path) -> None:
 
 def apply_with_shell(session: Session, root: Path, release: Path) -> None:
     """The same by one command that replaces everything."""
-    command = f"rm -rf ./* ./.[!.]*; cp -a '{release}'/. ."
+    command = f"rm -rf ./* ./.[!.]*; cp -a --no-preserve=ownership '{release}'/. ."
     result = anyio.run(lambda: session.call("shell_execute", {"command": command}))
     assert result.success, result.error
 
