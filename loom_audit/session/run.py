@@ -21,6 +21,7 @@ from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.call import call_tool
+from loom_audit.tools.commit_hook import AutoCommit
 from loom_audit.tools.messages import ToolCall, tool_calls_of
 from loom_audit.tools.registry import ToolRegistry
 from loom_audit.tools.tool import ToolResult
@@ -100,8 +101,11 @@ class Session:
     def batch(self, answer: Any, *, hooks: Sequence[PostToolsHook] = ()) -> ToolBatch:
         """The calls in a model's answer, to be `run` together, each recorded under its own id.
 
+        With `auto_commit` in the settings, what they changed is committed first of all hooks.
         InvalidArguments when the answer is none.
         """
+        if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
+            hooks = [AutoCommit(self.workspace.head), *hooks]
 
         async def execute(call: ToolCall) -> ToolResult:
             return await self.call(call.name, call.arguments, call_id=call.id)

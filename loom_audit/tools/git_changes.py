@@ -24,7 +24,7 @@ class CommitInput(Arguments):
         Field(
             description="Commit these files or directories as they are; else what is staged",
             min_length=1,
-            max_length=10_000,
+            max_length=100_000,
         ),
     ] = None
     all: Annotated[bool, Field(description="Commit every changed file git already tracks")] = False

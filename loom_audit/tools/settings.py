@@ -21,7 +21,8 @@ class ToolSettings:
     command may read. `network` gives confined commands the network. `cpu_seconds`, `memory_mib`,
     `processes` and `file_mib` limit each process of one; 0 is no limit. `allowed_hosts` are fetched
     from without asking and `private_hosts` may have addresses that are not public (`*.` in
-    front for all below a name). `proxy_url` is where `loom-audit proxy` listens.
+    front for all below a name). `proxy_url` is where `loom-audit proxy` listens. With
+    `auto_commit` a session's batches end with a git commit of what they changed.
     """
 
     confinement: Confinement | None = None
@@ -34,6 +35,7 @@ class ToolSettings:
     allowed_hosts: tuple[str, ...] = ()
     private_hosts: tuple[str, ...] = ()
     proxy_url: str = ""
+    auto_commit: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -54,7 +56,7 @@ def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolS
             raise _invalid(source, key, f"is not known; known are {', '.join(sorted(known))}")
         if key == "confinement" and value not in CONFINEMENTS:
             raise _invalid(source, key, f"must be one of {', '.join(CONFINEMENTS)}")
-        if key == "network" and not isinstance(value, bool):
+        if key in ("network", "auto_commit") and not isinstance(value, bool):
             raise _invalid(source, key, "must be true or false")
         if key == "proxy_url" and not isinstance(value, str):
             raise _invalid(source, key, "must be a text")

@@ -1,0 +1,127 @@
+"""A batch that changed files ends with a commit of them, when somebody wants that."""
+
+from dataclasses import replace
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from loom_audit.model.events import TreeHead
+from loom_audit.tools.batch import BatchOutcome
+from loom_audit.tools.commit_hook import AutoCommit, message_of
+from loom_audit.tools.messages import ToolCall
+from loom_audit.tools.settings import tool_settings
+from loom_audit.tools.tool import ToolResult
+from tests.tools.test_git import git, person, repo
+
+__all__ = ["person", "repo"]
+
+
+def answer(*calls):
+    return [
+        {"type": "tool_use", "id": uuid4().hex, "name": name, "input": arguments}
+        for name, arguments in calls
+    ]
+
+
+def run(bench, *calls, hooks=None):
+    hooks = [AutoCommit(bench.workspace.head)] if hooks is None else hooks
+
+    async def main():
+        return await bench.session.batch(answer(*calls), hooks=hooks).run()
+
+    return anyio.run(main)
+
+
+def write(path, content="1"):
+    return "write_file", {"path": path, "content": content}
+
+
+def test_exactly_what_the_batch_changed_is_committed(bench, repo):
+    (repo / "mine").write_text("a person's own")
+    (repo / "staged").write_text("a person's own")
+    git(repo, "add", "staged")
+    outcome = run(
+        bench,
+        write("src/new.py"),
+        ("read_file", {"path": "gone"}),
+        ("shell_execute", {"command": "echo 2 > made; rm notes.txt"}),
+    )
+    [said] = outcome.hooks
+    assert said.ok and said.name == "auto-commit" and said.text.startswith("committed ")
+    assert git(repo, "show", "--name-only", "--format=", "HEAD").split() == [
+        "made", "notes.txt", "src/new.py",
+    ]  # fmt: skip
+    assert git(repo, "status", "--porcelain").split() == ["A", "staged", "??", "mine"]
+    assert git(repo, "log", "-1", "--format=%s%n%b").splitlines()[:5] == [
+        "write_file, shell_execute: 3 files",
+        "- write_file src/new.py",
+        "- read_file (FILE_NOT_FOUND)",
+        "- shell_execute made, notes.txt",
+        "",
+    ]
+    assert bench.requested()[-1].tool == "git_commit"
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_the_trailer_names_the_tree_head_before_the_commit(bench, repo):
+    seen = []
+
+    def head():
+        seen.append(bench.workspace.head())
+        return seen[-1]
+
+    run(bench, write("new"), hooks=[AutoCommit(head)])
+    trailer = git(repo, "log", "-1", "--format=%(trailers:key=Loom-Audit-Head,valueonly)")
+    assert trailer == f"{seen[0].size}:{seen[0].root.hex()}"
+    assert bench.workspace.verify(against=seen[0]).ok
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([("shell_execute", {"command": "true"})], "no file changed"),
+        ([("shell_execute", {"command": "echo > a.log"})], "there is nothing to commit"),
+        ([write("scratch://x")], "no file changed"),
+    ],
+)
+def test_a_batch_that_changed_nothing_git_keeps_is_not_committed(bench, repo, calls, said):
+    (repo / ".git/info/exclude").write_text("*.log\n")
+    outcome = run(bench, *calls)
+    assert [(hook.ok, said in hook.text) for hook in outcome.hooks] == [(True, True)]
+    assert git(repo, "log", "--format=%s") == "first"
+
+
+def test_without_a_repository_or_without_git_the_batch_is_as_it_was(bench, monkeypatch, tmp_path):
+    [said] = run(bench, write("x")).hooks
+    assert said.ok and "not a git repository" in said.text
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/env").symlink_to("/usr/bin/env")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    outcome = run(bench, write("y"))
+    [said] = outcome.hooks
+    assert not said.ok and "git is not installed" in said.text
+    assert outcome.results[0].success
+
+
+def test_it_is_off_until_the_settings_say_so(bench, repo):
+    assert run(bench, write("x"), hooks=[]).hooks == ()
+    bench.session.settings = replace(bench.session.settings, auto_commit=True)
+    [said] = run(bench, write("y"), hooks=[]).hooks
+    assert said.ok and git(repo, "show", "--name-only", "--format=", "HEAD") == "y"
+    assert len(run(bench, write("z")).hooks) == 1
+    assert tool_settings({"auto_commit": True}).auto_commit
+    assert not tool_settings({}).auto_commit
+
+
+def test_names_of_any_kind_make_a_message_of_lines(bench):
+    odd = "a\nb\udcff" + "x" * 200
+    results = tuple(ToolResult(True, files_changed=[odd]) for _ in range(150))
+    calls = tuple(ToolCall(f"{n}", "bad\nname", {}) for n in range(150))
+    message = message_of(BatchOutcome(calls, results, True), [odd], TreeHead("l", 7, b"\1" * 32))
+    lines = message.splitlines()
+    assert all(len(line) <= 100 for line in lines) and len(lines[0]) <= 72
+    assert lines[1] == "" and len(lines) == 2 + 101 + 2 and "50 calls more" in message
+    assert lines[-1] == "Loom-Audit-Head: 7:" + "01" * 32
+    message.encode()
