@@ -3,7 +3,7 @@
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
@@ -29,7 +29,7 @@ class ConfiningRunner:
     def __init__(self, plain: Runner, confining: Sequence[Runner]) -> None:
         self._plain = plain
         self._confining = confining
-        self._found: Sequence[Probed] | None = None
+        self._found: dict[str, Probed] = {}
         self._probing = threading.Lock()
 
     @property
@@ -37,12 +37,13 @@ class ConfiningRunner:
         """The backend of a command that is preferably confined."""
         return next((one.runner.name for one in self.found() if not one.flaw), self._plain.name)
 
-    def found(self) -> Sequence[Probed]:
-        """The confining backends, as far as they work here."""
-        with self._probing:
-            if self._found is None:
-                self._found = [_probed(runner) for runner in self._confining]
-            return self._found
+    def found(self) -> Iterator[Probed]:
+        """The confining backends, as far as they work here, each probed when it is its turn."""
+        for runner in self._confining:
+            with self._probing:
+                if runner.name not in self._found:
+                    self._found[runner.name] = _probed(runner)
+            yield self._found[runner.name]
 
     def run(
         self,

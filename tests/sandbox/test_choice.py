@@ -38,6 +38,7 @@ def test_the_first_backend_that_works_is_taken(tmp_path: Path, confinement: Conf
     bad, good, other = Pretended("a", "broken"), Pretended("b"), Pretended("c")
     runner = ConfiningRunner(PlainRunner(), [bad, good, other])
     assert run(runner, confinement, tmp_path).sandbox == "b" == runner.name
+    assert other.asked == 0
     assert not (tmp_path / "ran").exists()
 
 
@@ -97,7 +98,7 @@ def test_not_confined_is_not_probed(tmp_path: Path) -> None:
 
 def test_the_probe_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert len(confining_runner().found()) == 2
+    assert len([*confining_runner().found()]) == 2
     assert list(tmp_path.iterdir()) == []
 
 

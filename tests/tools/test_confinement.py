@@ -73,7 +73,7 @@ def test_a_tool_that_is_not_confined_does_not_probe(bench):
     bench.registry.register(Marking())
     runner = nowhere()
     assert bench.call("marking", {}, runner=runner).output == "plain"
-    assert runner._found is None
+    assert not runner._found
 
 
 def test_the_settings_replace_what_tools_say(bench):
@@ -89,6 +89,18 @@ def test_limits_of_the_settings_hold_in_a_confined_command(bench):
     if result.data["sandbox"] == "plain":
         pytest.skip(f"no confining backend works here: {result.output}")
     assert len(bench.tree()["big"]) == 1024 * 1024
+
+
+def test_the_scratch_folder_is_there_for_a_confined_command(tmp_path: Path, home: Path):
+    (tmp_path / "work").mkdir()
+    with open_store() as store, store.attach(tmp_path / "work").session("agent") as session:
+
+        async def one() -> ToolResult:
+            command = 'echo x > "$SCRATCH_DIR/note"'
+            await session.call("shell_execute", {"command": command})
+            return await session.call("read_file", {"path": "scratch://note"})
+
+        assert anyio.run(one).data["content"] == "x\n"
 
 
 def test_a_session_takes_the_settings_of_its_store(tmp_path: Path, home: Path):
