@@ -26,6 +26,7 @@ BENCHMARKS = (
     "verify",
     "memory",
     "confinement",
+    "tools",
 )
 
 

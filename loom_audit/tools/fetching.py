@@ -37,10 +37,10 @@ class Answer:
 
 
 @asynccontextmanager
-async def client(tls: ssl.SSLContext | None) -> AsyncIterator[httpx.AsyncClient]:
+async def client(tls: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]:
     """A client that asks no proxy of the environment and follows nothing by itself."""
     async with httpx.AsyncClient(
-        verify=tls or httpx.create_ssl_context(),
+        verify=tls,
         trust_env=False,
         follow_redirects=False,
         timeout=None,

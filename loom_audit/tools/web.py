@@ -2,9 +2,11 @@
 
 import base64
 import ssl
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import anyio
+import httpx
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
@@ -71,7 +73,12 @@ class WebFetch(Tool):
     needs_workspace = False
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+        self._given = tls
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Made once: reading the authorities takes longer than many a fetch."""
+        return self._given or httpx.create_ssl_context()
 
     def requires_approval(self, args: FetchInput, ctx: ToolContext) -> bool | str:
         try:
