@@ -15,6 +15,7 @@ from loom_audit.model.display import size_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 from loom_audit.tools.context import ToolContext, no_workspace
+from loom_audit.tools.place import SCRATCH
 from loom_audit.tools.tool import Preview, cut
 
 MAX_PREVIEW = 64 * 1024
@@ -27,6 +28,8 @@ def preview_write(
     ctx: ToolContext, path: str, new: Transform | bytes, *, parents: bool = True
 ) -> Preview:
     """What putting a content at a path would change."""
+    if path.startswith(SCRATCH):
+        return _in_scratch(f"write {path}")
     changes, old, made = rehearsal.written(_at(ctx), _below(ctx, path), new, create=parents)
     change = changes[-1]
     text = _difference(change, change.path, old, made)
@@ -35,6 +38,8 @@ def preview_write(
 
 def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> Preview:
     """What deleting a path would take away."""
+    if path.startswith(SCRATCH):
+        return _in_scratch(f"delete {path}")
     at = _at(ctx)
     changes = rehearsal.deleted(at, _below(ctx, path), recursive=recursive)
     return _preview(changes, _deletions(at, changes))
@@ -42,6 +47,8 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
 
 def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool = False) -> Preview:
     """What moving a path would change."""
+    if source.startswith(SCRATCH) or target.startswith(SCRATCH):
+        return _in_scratch(f"move {source} to {target}")
     at = _at(ctx)
     changes, moves = rehearsal.moved(
         at, _below(ctx, source), _below(ctx, target), overwrite=overwrite
@@ -60,6 +67,11 @@ def binding(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -
     body = {"tool": tool, "arguments": arguments, "states": shown}
     text = dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return sha256(text.encode("ascii")).hexdigest()
+
+
+def _in_scratch(what: str) -> Preview:
+    """Nothing of the workspace may change then."""
+    return Preview(f"{what}, in the session's scratch directory\n", {})
 
 
 def _at(ctx: ToolContext) -> Attachment:

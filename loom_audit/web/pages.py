@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from loom_audit.errors import AuditError
 from loom_audit.history.questions import waits
 from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
+from loom_audit.model.events import Call
 from loom_audit.session import AuditedWorkspace
 from loom_audit.web.assets import assets, fingerprints
 from loom_audit.web.urls import address, encoded, quoted
@@ -59,6 +60,7 @@ class Pages:
             encoded=encoded,
             quoted=quoted,
             waiting=waiting,
+            waits=waits_here,
         )
         self._environment.filters.update(
             when=when,
@@ -141,6 +143,11 @@ def _harmless(value: Any) -> Any:
 def waiting(workspace: AuditedWorkspace) -> int:
     """How many calls wait for an answer, for the navigation."""
     return sum(waits(workspace.log, call) for call in workspace.timeline.open_calls())
+
+
+def waits_here(workspace: AuditedWorkspace, call: Call) -> bool:
+    """Whether a call waits for an answer."""
+    return call.seq is None and waits(workspace.log, call)
 
 
 def plain(text: str) -> bool:

@@ -317,6 +317,16 @@ def test_overwriting_by_moving_asks_with_what_would_be_lost(bench):
     assert asked.arguments == move
 
 
+def test_the_scratch_directory_is_named_and_the_workspace_stays(bench):
+    write = {"path": "scratch://a.txt", "content": "one"}
+    assert bench.call("write_file", write, gate=AskingGate(wait=False)).success
+    gate = AskingGate(ask=Person(YES, YES))
+    assert bench.call("write_file", write | {"content": "two"}, gate=gate).success
+    assert bench.call("delete_file", {"path": "scratch://a.txt"}, gate=gate).success
+    assert all("scratch directory" in fact.preview for fact in questions(bench))
+    bench.assert_log_agrees_with_disk()
+
+
 def test_a_call_that_cannot_work_asks_nobody(bench):
     result = bench.call("delete_file", {"path": "none"}, gate=AskingGate(ask=Person()))
     assert result.error.code == "FILE_NOT_FOUND"

@@ -102,6 +102,8 @@ def test_the_page_of_one_shows_what_would_change_and_nothing_changes(
         assert "<ins>+changed</ins>" in text and "<del>-one</del>" in text
         assert "write_file" in text and "agent:asking" in text
         assert waiting.pending() and not waiting.results
+        call = client.get(f"{recorded.url}/c/{waiting.request.requested}").text
+        assert "waits for an answer" in call and waiting.url in call
 
 
 def test_allowing_and_denying_are_on_record_with_their_reason(
