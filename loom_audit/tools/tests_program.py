@@ -1,0 +1,184 @@
+"""What `run_tests` runs with the project's own Python: standard library and pytest only.
+
+Reads nothing of ours. Takes a request as JSON in its argument, runs the tests in the working
+directory and prints, after everything they print, one line: the request's mark and a report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import unittest
+from types import TracebackType
+from typing import Any
+
+MAX_FAILURES = 200
+MAX_TEXT = 1000
+
+
+class Report:
+    """How many tests ended how, and what is known of those that did not pass."""
+
+    def __init__(self, framework: str) -> None:
+        self.framework = framework
+        self.counts = {"passed": 0, "failed": 0, "errors": 0, "skipped": 0}
+        self.failures: list[dict[str, Any]] = []
+        self.left_out = 0
+
+    def add(
+        self,
+        outcome: str,
+        name: str = "",
+        file: str | None = None,
+        line: int | None = None,
+        message: str = "",
+    ) -> None:
+        self.counts[outcome] += 1
+        if outcome in ("failed", "errors"):
+            if len(self.failures) == MAX_FAILURES:
+                self.left_out += 1
+                return
+            if file is not None:
+                file = os.path.relpath(file) if os.path.isabs(file) else file
+            text = message if len(message) <= MAX_TEXT else message[:MAX_TEXT] + "…"
+            self.failures.append(
+                {"name": name[:MAX_TEXT], "file": file, "line": line, "message": text}
+            )
+
+    def say(self, mark: str) -> None:
+        body = {"framework": self.framework, "failures": self.failures, "left_out": self.left_out}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(1, f"\n{mark} {json.dumps({**body, **self.counts})}\n".encode())
+
+
+class PytestPlugin:
+    """Hears of every phase of every test: `pytest_runtest_logreport` in pytest's reference."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed("failed" if report.when == "call" else "errors", report)
+        elif report.skipped:
+            self.report.add("skipped")
+        elif report.when == "call":
+            self.report.add("passed")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed("errors", report)
+        elif report.skipped:
+            self.report.add("skipped")
+
+    def _failed(self, outcome: str, report: Any) -> None:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        location = getattr(report, "location", None) or (report.nodeid.split("::")[0], None, "")
+        file, line = location[0], None if location[1] is None else location[1] + 1
+        message = str(report.longrepr)[-MAX_TEXT:]
+        if crash is not None:
+            message = crash.message
+            if os.path.basename(str(crash.path)) == os.path.basename(str(file)):
+                line = crash.lineno
+        self.report.add(outcome, report.nodeid, file, line, message)
+
+
+class UnittestResult(unittest.TextTestResult):
+    """unittest's own result, which also keeps ours."""
+
+    report: Report
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        super().addSuccess(test)
+        self.report.add("passed")
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self._add("failed", test, err)
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self._add("errors", test, err)
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            failed = issubclass(err[0], test.failureException)
+            self._add("failed" if failed else "errors", subtest, err)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self.report.add("skipped")
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addExpectedFailure(test, err)
+        self.report.add("skipped")
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        super().addUnexpectedSuccess(test)
+        self.report.add("failed", test.id(), None, None, "unexpected success")
+
+    def _add(self, outcome: str, test: unittest.TestCase, err: Any) -> None:
+        file: str | None = None
+        line: int | None = None
+        step: TracebackType | None = err[2]
+        while step is not None:
+            name = step.tb_frame.f_code.co_filename
+            if f"{os.sep}unittest{os.sep}" not in name and os.path.isabs(name):
+                file, line = name, step.tb_lineno
+                if os.path.basename(name).startswith("test"):
+                    break
+            step = step.tb_next
+        self.report.add(outcome, test.id(), file, line, f"{err[0].__name__}: {err[1]}")
+
+
+def run_pytest(request: dict[str, Any]) -> int:
+    import pytest
+
+    report = Report("pytest")
+    options = ["-p", "no:cacheprovider", "--color=no", "--tb=short", "-q"]
+    if request["pattern"]:
+        options += ["-k", request["pattern"]]
+    code = pytest.main([*options, *request["paths"]], plugins=[PytestPlugin(report)])
+    report.say(request["mark"])
+    return int(code)
+
+
+def run_unittest(request: dict[str, Any]) -> int:
+    report = Report("unittest")
+    UnittestResult.report = report
+    kept: Any = UnittestResult
+    suite = unittest.TestSuite()
+    for path in request["paths"] or ["."]:
+        folder, name = (path, "test*.py") if os.path.isdir(path) else os.path.split(path)
+        top = folder = os.path.abspath(folder)
+        while os.path.exists(os.path.join(top, "__init__.py")):
+            top = os.path.dirname(top)
+        loader = unittest.TestLoader()  # a new one, as it remembers the top of the last
+        if request["pattern"]:
+            loader.testNamePatterns = [f"*{request['pattern']}*"]
+        suite.addTests(loader.discover(folder, name, top))
+    runner = unittest.TextTestRunner(resultclass=kept, stream=sys.stdout)
+    done = runner.run(suite)
+    report.say(request["mark"])
+    return 5 if not sum(report.counts.values()) else int(not done.wasSuccessful())
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    sys.argv = ["tests"]
+    framework = request["framework"]
+    if framework == "auto":
+        try:
+            import pytest  # noqa: F401
+
+            framework = "pytest"
+        except ImportError:
+            framework = "unittest"
+    sys.exit(run_pytest(request) if framework == "pytest" else run_unittest(request))
+
+
+if __name__ == "__main__":
+    main()

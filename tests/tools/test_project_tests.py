@@ -1,0 +1,228 @@
+"""The project's own tests, run by pytest, unittest and npm."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from loom_audit.tools.project_tests import _npm_report
+
+FAILING = """
+import os, sys, unittest
+import pytest
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no fixture")
+
+def test_good(): print("said")
+@pytest.mark.parametrize("n", [1, 2])
+def test_many(n):
+    assert n == 1, "n is\\n<two> & more"
+def test_error(broken): pass
+@pytest.mark.skip(reason="why")
+def test_skipped(): pass
+@pytest.mark.xfail
+def test_expected(): assert 0
+"""
+
+UNIT = """
+import unittest
+
+class Cases(unittest.TestCase):
+    def test_good(self): pass
+    def test_bad(self):
+        self.assertEqual(1, 2, "not so")
+    def test_error(self):
+        raise ValueError("boom")
+    def test_parts(self):
+        for n in range(3):
+            with self.subTest(n=n):
+                self.assertNotEqual(n, 1)
+    @unittest.skip("why")
+    def test_skipped(self): pass
+    @unittest.expectedFailure
+    def test_surprise(self): pass
+"""
+
+
+def run(bench, arguments):
+    """Without the plugins that happen to be installed here, which take a second to load."""
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return bench.call("run_tests", arguments, environment=alone)
+
+
+def counts(data):
+    return tuple(data[key] for key in ("passed", "failed", "errors", "skipped"))
+
+
+def test_pytest_s_results_are_counted_and_failures_located(bench):
+    (bench.root / "test_it.py").write_text(FAILING)
+    result = run(bench, {"framework": "pytest"})
+    assert not result.success and str(result.error) == "2 of 6 tests did not pass"
+    assert counts(result.data) == (2, 1, 1, 2) and result.data["framework"] == "pytest"
+    bad, error = sorted(result.data["failures"], key=lambda f: f["name"], reverse=True)
+    assert (bad["name"], bad["file"], bad["line"]) == ("test_it.py::test_many[2]", "test_it.py", 12)
+    assert bad["message"].startswith("AssertionError: n is\n  <two> & more")
+    assert error["name"] == "test_it.py::test_error" and "no fixture" in error["message"]
+    assert "- test_it.py::test_many[2] (test_it.py:12): AssertionError: n is" in result.output
+    assert result.files_changed == [] and "report-" not in result.data["stdout"]
+    bench.assert_log_agrees_with_disk()
+
+
+def test_tests_that_pass_are_a_success_and_may_change_files(bench):
+    (bench.root / "tests").mkdir()
+    (bench.root / "tests/test_it.py").write_text(
+        "def test_a():\n    open('made', 'w').write('1')\ndef test_b(): pass\n"
+    )
+    result = run(bench, {"paths": ["tests/test_it.py::test_a"]})
+    assert result.success and result.output.startswith("pytest: 1 passed")
+    assert result.files_changed == ["made"]
+    assert run(bench, {}).output.startswith("pytest: 2 passed")
+    assert run(bench, {"pattern": "b"}).output.startswith("pytest: 1 passed")
+    assert bench.last().sandbox == result.data["sandbox"]
+
+
+def test_a_module_that_cannot_be_imported_is_an_error(bench):
+    (bench.root / "test_it.py").write_text("import nothing_of_this_name\n")
+    for framework in ("pytest", "unittest"):
+        result = run(bench, {"framework": framework})
+        assert counts(result.data) == (0, 0, 1, 0)
+        assert "nothing_of_this_name" in json.dumps(result.data["failures"])
+
+
+def test_unittest_s_results_are_counted_and_failures_located(bench):
+    (bench.root / "deep").mkdir()
+    (bench.root / "deep/__init__.py").write_text("")
+    (bench.root / "deep/test_unit.py").write_text(UNIT)
+    result = run(bench, {"framework": "unittest", "paths": ["deep"]})
+    assert counts(result.data) == (1, 3, 1, 1)
+    found = {f["name"]: f for f in result.data["failures"]}
+    bad = found["deep.test_unit.Cases.test_bad"]
+    assert (bad["file"], bad["line"]) == ("deep/test_unit.py", 7)
+    assert bad["message"] == "AssertionError: 1 != 2 : not so"
+    assert "deep.test_unit.Cases.test_parts (n=1)" in found
+    one = run(
+        bench,
+        {"framework": "unittest", "paths": ["deep/test_unit.py"], "pattern": "test_good"},
+    )
+    assert one.success and counts(one.data) == (1, 0, 0, 0)
+
+
+def test_without_tests_it_says_so(bench):
+    assert run(bench, {}).error.code == "NOT_FOUND"
+    for framework in ("pytest", "unittest"):
+        result = run(bench, {"framework": framework})
+        assert result.error.code == "NOT_FOUND" and not result.success
+
+
+def test_tests_that_leave_the_process_are_no_success(bench):
+    (bench.root / "test_it.py").write_text("import os\ndef test_a(): os._exit(0)\n")
+    for framework in ("pytest", "unittest"):
+        (bench.root / "test_it.py").write_text(
+            "import os, unittest\nclass A(unittest.TestCase):\n    def test_a(self): os._exit(0)\n"
+        )
+        result = run(bench, {"framework": framework})
+        assert result.error.code == "EXECUTION_ERROR" and "without a report" in str(result.error)
+        assert result.data["passed"] is None
+
+
+def test_a_report_that_tests_print_themselves_is_not_taken(bench):
+    lines = ["report-x {}", '{"framework": "pytest"}', "\nreport-" + "0" * 32 + ' {"passed": 9}']
+    (bench.root / "test_it.py").write_text(
+        f"import sys\ndef test_a():\n    sys.__stdout__.write({chr(10).join(lines)!r}); assert 0\n"
+    )
+    assert counts(run(bench, {"framework": "pytest"}).data) == (0, 1, 0, 0)
+
+
+def test_more_failures_than_are_shown_are_counted(bench):
+    (bench.root / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(300))\n"
+        "def test_a(n):\n    assert False, 'x' * 5000\n"
+    )
+    data = run(bench, {"framework": "pytest"}).data
+    assert data["failed"] == 300 and len(data["failures"]) == 200 and data["left_out"] == 100
+
+
+def test_tests_without_end_are_stopped(bench):
+    (bench.root / "test_it.py").write_text("def test_a():\n    while True: pass\n")
+    result = run(bench, {"framework": "pytest", "timeout": 1})
+    assert result.error.code == "TIMEOUT" and result.data["timed_out"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        ({"timeout": 301}, "INVALID_ARGUMENTS"),
+        ({"framework": "make"}, "INVALID_ARGUMENTS"),
+        ({"paths": ["--pdb"]}, "INVALID_ARGUMENTS"),
+        ({"paths": ["../x"]}, "INVALID_PATH"),
+        ({"paths": ["nowhere.py"]}, "FILE_NOT_FOUND"),
+        ({"framework": "npm", "pattern": "x"}, "INVALID_ARGUMENTS"),
+    ],
+)
+def test_arguments_that_are_none(bench, bad, code):
+    assert run(bench, bad).error.code == code
+
+
+def test_the_workspace_s_own_python_is_used(bench):
+    folder = bench.root / ".venv/bin"
+    folder.mkdir(parents=True)
+    own = folder / "python"
+    own.write_text(f'#!/bin/sh\necho own python; exec {sys.executable} "$@"\n')
+    own.chmod(0o755)
+    (bench.root / "test_it.py").write_text("def test_a(): pass\n")
+    result = run(bench, {})
+    assert result.success and result.data["stdout"].startswith("own python")
+
+
+@pytest.fixture
+def npm(bench):
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("npm is not installed")
+    (bench.root / "package.json").write_text(
+        json.dumps({"name": "x", "version": "1.0.0", "scripts": {"test": "node --test"}})
+    )
+    return bench
+
+
+def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm):
+    (npm.root / "a.test.js").write_text(
+        "const test = require('node:test'); const assert = require('assert');\n"
+        "test('good', () => {});\n"
+        "test('bad', () => { assert.equal(1, 2, 'not so') });\n"
+        "test('skipped', { skip: true }, () => {});\n"
+    )
+    result = run(npm, {})
+    assert not result.success and result.data["framework"] == "npm"
+    assert counts(result.data) == (1, 1, 0, 1), result.data["stdout"]
+    [bad] = result.data["failures"]
+    assert bad["name"] == "bad" and "not so" in bad["message"]
+    (npm.root / "a.test.js").write_text("require('node:test')('good', () => {});\n")
+    assert run(npm, {}).success
+    assert run(npm, {"paths": ["a.test.js"]}).success
+
+
+def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm):
+    script = {"name": "x", "version": "1.0.0", "scripts": {"test": "echo all well"}}
+    (npm.root / "package.json").write_text(json.dumps(script))
+    result = run(npm, {})
+    assert result.success and counts(result.data) == (None,) * 4 and "all well" in result.output
+    script["scripts"]["test"] = "exit 3"
+    (npm.root / "package.json").write_text(json.dumps(script))
+    result = run(npm, {})
+    assert result.error.code == "EXECUTION_ERROR" and result.data["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\nTests:       1 failed, 1 skipped, 2 passed, 4 total\n", (2, 1, 0, 1)),
+        ("  3 passing (5ms)\n  1 pending\n  2 failing\n", (3, 2, 0, 1)),
+        ("ℹ tests 3\nℹ pass 2\nℹ fail 0\nℹ cancelled 1\nℹ skipped 0\nℹ todo 0\n", (2, 0, 1, 0)),
+    ],
+)
+def test_summaries_of_other_runners(text, expected):
+    assert counts(_npm_report(text)) == expected
+    assert _npm_report("nothing of the kind") == {}
