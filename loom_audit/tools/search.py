@@ -1,7 +1,9 @@
 """Search by regular expression, in a process of its own: a pattern may run for ever."""
 
 import json
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +19,20 @@ from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 MAX_MATCHES = 1_000
 MAX_TEXT = 300
 MAX_FILE = 16 * 1024 * 1024
-_PROGRAM = Path(__file__).with_name("search_program.py")
+MAX_SECONDS = 10
+"""How long one file may take: then the pattern is one that would run for ever."""
+
+PROGRAMS = ("rg", "grep")
+"""What leaves out files without a match, in order of choice; results do not depend on it."""
+
+NARROW_FROM = 1024 * 1024
+"""Bytes of a batch of files from which starting such a program is worth its while."""
+
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]); import search_narrow, search_program; "
+    "search_program.main(search_narrow.narrower)"
+)
+_FOLDER = str(Path(__file__).parent)
 
 
 class SearchInput(Arguments):
@@ -48,9 +63,9 @@ class SearchOutput(BaseModel):
 class SearchFiles(Tool):
     name = "search_files"
     description = (
-        "Search files line by line for a regular expression; gives `path:line: text`, sorted. "
-        "Skips binary files, files over 16 MiB, symlinks and folders like .git, node_modules "
-        "and .venv."
+        "Search files line by line for a regular expression, as of Python's re; gives "
+        "`path:line: text`, sorted, at most 1000. Skips binary files, files over 16 MiB, "
+        "symlinks and folders like .git, node_modules and .venv."
     )
     input = SearchInput
     output = SearchOutput
@@ -72,6 +87,9 @@ class SearchFiles(Tool):
             "max_matches": MAX_MATCHES,
             "max_text": MAX_TEXT,
             "max_file": MAX_FILE,
+            "seconds": MAX_SECONDS,
+            "program": installed([str(p) for p in (ctx.workspace, ctx.scratch_dir) if p]),
+            "narrow_from": NARROW_FROM,
         }
         seconds = max(1.0, self.timeout_seconds - 5)
         done = await ctx.compute(
@@ -79,7 +97,8 @@ class SearchFiles(Tool):
             "-I",
             "-S",
             "-c",
-            _PROGRAM.read_text("utf-8"),
+            _PROGRAM,
+            _FOLDER,
             stdin=json.dumps(request).encode(),
             timeout=seconds,
             cwd=beside,
@@ -88,11 +107,15 @@ class SearchFiles(Tool):
         matches, end = _parse(done.stdout)
         for match in matches:
             match["path"] = beside + match["path"]
-        data: dict[str, Any] = {"matches": matches, "count": len(matches), **end}
+        counted: dict[str, Any] = {
+            key: end[key] for key in ("files", "skipped", "truncated") if key in end
+        }
+        data: dict[str, Any] = {"matches": matches, "count": len(matches), **counted}
         text = "\n".join(f"{m['path']}:{m['line']}: {m['text']}" for m in matches)
-        if done.timed_out:
+        if done.timed_out or "stuck" in end:
+            stuck = f"{MAX_SECONDS} seconds in {beside}{end['stuck']}" if "stuck" in end else ""
             error = ToolTimeout(
-                f"The search was stopped after {seconds:g} seconds",
+                f"The search was stopped after {stuck or f'{seconds:g} seconds'}",
                 hint="Use a simpler pattern, or search a smaller directory.",
             )
             return ToolResult.failure(error, output=text, data={**data, "truncated": True})
@@ -109,6 +132,20 @@ class SearchFiles(Tool):
         if end["truncated"]:
             text += f"\n[more than {MAX_MATCHES} matches: the rest is left out]"
         return ToolResult(True, text or "[no matches]", data)
+
+
+def installed(avoid: Sequence[str]) -> str | None:
+    """The path of the first of PROGRAMS there is, but none in directories an agent may write."""
+    homes = [os.path.realpath(one) for one in avoid]
+    for name in PROGRAMS:
+        for folder in os.get_exec_path():
+            path = os.path.realpath(os.path.join(folder, name))
+            ours = any(os.path.commonpath((home, path)) == home for home in homes)
+            if ours or not os.path.isabs(folder) or os.path.basename(path) != name:
+                continue  # of another name: one program that plays many, and knows fewer options
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+    return None
 
 
 def _parse(stdout: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -7,51 +7,133 @@ ever following a symlink, and prints one line of JSON for each match and one at 
 import json
 import os
 import re
+import resource
+import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from types import FrameType
 from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_BATCH = 512
+_HEAD = 8192
+_CHUNK = 256 * 1024
+
+Narrow = Callable[[list[int]], "set[int] | None"]
 
 
-def main() -> None:
-    """Answer one request. A pattern that is none is answered with `invalid`."""
+def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
+    """Answer one request. A pattern that is none is answered with `invalid`.
+
+    `narrower` makes of the pattern and the request's `program` what tells from some
+    descriptors which of the files may hold a match.
+    """
     request = json.load(sys.stdin)
     try:
         pattern = re.compile(request["pattern"])
     except (re.error, OverflowError, RecursionError) as error:
         say({"invalid": str(error)})
         return
+    program = request["program"]
+    search = Search(request, pattern, narrower(pattern, program) if program else None)
     wanted = matcher(request["glob"])
-    matches = files = skipped = 0
-    truncated = False
-    for path, descriptor in walk(request["path"], frozenset(request["skip"]), wanted):
-        with os.fdopen(descriptor, "rb") as stream:
-            try:
-                raw = stream.read(request["max_file"] + 1)
-            except OSError:
-                raw = b"\0"
-        if len(raw) > request["max_file"] or b"\0" in raw[:8192]:
-            skipped += 1
-            continue
-        files += 1
-        before = matches
-        for number, line in enumerate(BytesIO(raw), 1):
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-            if pattern.search(text):
-                if matches == request["max_matches"]:
-                    truncated = True
-                    break
-                matches += 1
-                say({"path": path, "line": number, "text": text[: request["max_text"]]})
-        if matches > before:
-            sys.stdout.flush()
-        if truncated:
-            break
-    say({"files": files, "skipped": skipped, "truncated": truncated})
+    at_once = min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    batch: list[tuple[str, int]] = []
+    for found in walk(request["path"], frozenset(request["skip"]), wanted):
+        batch.append(found)
+        if len(batch) >= at_once:
+            if not search.batch(batch):
+                break
+            batch = []
+    else:
+        search.batch(batch)
+    say(search.end)
+
+
+class Search:
+    """Prints the matches of one file after the other, and counts in `end`."""
+
+    def __init__(
+        self, request: dict[str, Any], pattern: re.Pattern[str], narrow: Narrow | None
+    ) -> None:
+        self._request, self._pattern, self._narrow = request, pattern, narrow
+        self._matches = 0
+        self.end: dict[str, Any] = {"files": 0, "skipped": 0, "truncated": False, "left_out": 0}
+        signal.signal(signal.SIGALRM, too_long)
+
+    def batch(self, found: list[tuple[str, int]]) -> bool:
+        """Search these files and close them. False when the search is to end."""
+        try:
+            fit = [(path, one) for path, one in found if self._fits(one)]
+            self.end["skipped"] += len(found) - len(fit)
+            kept = None
+            size = sum(os.fstat(one).st_size for _, one in fit)
+            if self._narrow and size >= self._request["narrow_from"]:
+                kept = self._narrow([one for _, one in fit])
+            for path, descriptor in fit:
+                self.end["files"] += 1
+                if kept is not None and descriptor not in kept:
+                    self.end["left_out"] += 1
+                elif not self._file(path, descriptor):
+                    return False
+            return True
+        finally:
+            for _, descriptor in found:
+                os.close(descriptor)
+
+    def _fits(self, descriptor: int) -> bool:
+        """Whether the file is text and not too large."""
+        try:
+            head = os.pread(descriptor, _HEAD, 0)
+        except OSError:
+            return False
+        return b"\0" not in head and os.fstat(descriptor).st_size <= self._request["max_file"]
+
+    def _file(self, path: str, descriptor: int) -> bool:
+        """Print a file's matches. False when there are too many, or one line takes too long."""
+        before, number = self._matches, 0
+        try:
+            signal.alarm(self._request["seconds"])
+            for number, line in enumerate(lines(descriptor, self._request["max_file"]), 1):
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+                if self._pattern.search(text):
+                    if self._matches == self._request["max_matches"]:
+                        self.end["truncated"] = True
+                        return False
+                    self._matches += 1
+                    cut = text[: self._request["max_text"]]
+                    say({"path": path, "line": number, "text": cut})
+        except TooLong:
+            self.end["stuck"] = f"{path}:{number}"
+            return False
+        finally:
+            signal.alarm(0)
+            if self._matches > before:
+                sys.stdout.flush()
+        return True
+
+
+class TooLong(Exception):
+    pass
+
+
+def too_long(number: int, frame: FrameType | None) -> None:
+    raise TooLong
+
+
+def lines(descriptor: int, limit: int) -> BytesIO:
+    """The lines of a file, what it is in the moment; none when it cannot be read."""
+    parts, position = [], 0
+    try:
+        while position < limit and (part := os.pread(descriptor, _CHUNK, position)):
+            parts.append(part)
+            position += len(part)
+    except OSError:
+        return BytesIO()
+    return BytesIO(b"".join(parts))
 
 
 def say(item: dict[str, Any]) -> None:
@@ -149,7 +231,3 @@ def translated(glob: str) -> str:
         else:
             out.append(re.escape(part))
     return "(?s:" + "".join(out) + ")"
-
-
-if __name__ == "__main__":
-    main()
