@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision, DenyAll
     from loom_audit.tools.asking import AskingGate
+    from loom_audit.tools.context import ToolContext
     from loom_audit.tools.function import tool
     from loom_audit.tools.registry import ToolRegistry
     from loom_audit.tools.tool import Tool, ToolResult
@@ -84,6 +85,7 @@ _HOMES = {
     "StorageFailed": "errors",
     "TooLarge": "errors",
     "Tool": "tools.tool",
+    "ToolContext": "tools.context",
     "ToolRegistry": "tools.registry",
     "ToolResult": "tools.tool",
     "ToolTimeout": "errors",
@@ -131,6 +133,7 @@ __all__ = [
     "StorageFailed",
     "TooLarge",
     "Tool",
+    "ToolContext",
     "ToolRegistry",
     "ToolResult",
     "ToolTimeout",

@@ -253,8 +253,8 @@ async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
         return _Outcome("timeout", ToolResult.failure(error))
     if not isinstance(result, ToolResult):
         raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
-    if result.success and tool.output is not None:
-        tool.output.model_validate(result.data)
+    if result.success:
+        tool.check_output(result.data)
     if result.error is not None and result.error.code == ToolTimeout.code:
         return _Outcome("timeout", result)
     return _Outcome("ok" if result.success else "error", result)

@@ -72,7 +72,7 @@ class ToolRegistry:
             )
         if name in self._tools:
             raise Conflict(f"a tool named {name} is registered already")
-        tool.check_parameters()
+        tool.check_schemas()
         self._tools[name] = tool
 
     def get(self, name: str) -> Tool | None:

@@ -13,7 +13,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
-from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
@@ -168,7 +168,8 @@ class Tool(ABC):
     """Something an agent can call. Subclasses set the class attributes and write `execute`.
 
     The input is a pydantic model in `input`, or a JSON Schema in `parameters`; `execute` gets
-    an instance of the model, or the plain dict. `effect` bounds what the context allows:
+    an instance of the model, or the plain dict. The `data` of a success must fit the model in
+    `output`, or the JSON Schema in `output_schema`. `effect` bounds what the context allows:
     `read` refuses writes, and commands need `execute`. `announced` puts the request on record
     before `execute` starts, for effects that do not go through the context; a tool of effect
     `network` is always announced. `confinement` says whether the commands it runs are confined,
@@ -180,6 +181,7 @@ class Tool(ABC):
     input: type[BaseModel] | None = None
     parameters: Mapping[str, Any] = _NOTHING
     output: type[BaseModel] | None = None
+    output_schema: Mapping[str, Any] | None = None
     effect: Effect = "read"
     timeout_seconds: float = 30
     needs_workspace: bool = True
@@ -194,6 +196,9 @@ class Tool(ABC):
         model = cls.__dict__.get("input")
         if isinstance(model, type) and "parameters" not in cls.__dict__:
             cls.parameters = parameters_of(model)
+        made = cls.__dict__.get("output")
+        if isinstance(made, type) and "output_schema" not in cls.__dict__:
+            cls.output_schema = parameters_of(made, mode="serialization")
 
     @abstractmethod
     async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
@@ -214,16 +219,19 @@ class Tool(ABC):
     def _checker(self) -> Draft202012Validator:
         return Draft202012Validator(dict(self.parameters))
 
-    def check_parameters(self) -> None:
-        """InvalidArguments when `parameters` is no JSON Schema of an object."""
-        try:
-            Draft202012Validator.check_schema(dict(self.parameters))
-        except SchemaError as error:
-            raise InvalidArguments(
-                f"the parameters of {self.name} are no JSON Schema: {error.message}"
-            ) from error
-        if self.parameters.get("type") != "object":
-            raise InvalidArguments(f"the parameters of {self.name} are not of type object")
+    def check_schemas(self) -> None:
+        """InvalidArguments when one of both schemas is no JSON Schema of an object."""
+        for what, schema in (("parameters", self.parameters), ("output", self.output_schema)):
+            if schema is None:
+                continue
+            try:
+                Draft202012Validator.check_schema(dict(schema))
+            except SchemaError as error:
+                raise InvalidArguments(
+                    f"{what} of {self.name}: no JSON Schema: {error.message}"
+                ) from error
+            if schema.get("type") != "object":
+                raise InvalidArguments(f"{what} of {self.name}: not of type object")
 
     def parse(self, arguments: Any) -> Any:
         """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
@@ -247,6 +255,24 @@ class Tool(ABC):
             )
         return arguments
 
+    def check_output(self, data: Any) -> None:
+        """ExecutionFailed when the data of a success is not what the tool says it gives."""
+        flaws: list[str] = []
+        if self.output is not None:
+            try:
+                self.output.model_validate(data)
+            except ModelError as error:
+                flaws = [*_model_flaws(error)]
+        elif self.output_schema is not None:
+            checker = Draft202012Validator(dict(self.output_schema))
+            flaws = [*_schema_flaws(checker.iter_errors(data))]
+        if flaws:
+            raise ExecutionFailed(
+                f"The result of {self.name} is not what it says it gives: " + "; ".join(flaws[:5]),
+                hint="This is a flaw of the tool; what it did is on record.",
+                details={"flaws": flaws[:20]},
+            )
+
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
         """The tool as a model API wants it: OpenAI (nested or flat), Anthropic or MCP."""
         parameters = deepcopy(dict(self.parameters))
@@ -260,8 +286,8 @@ class Tool(ABC):
         if dialect != "mcp":
             raise InvalidArguments(f"no dialect {dialect!r}")
         body: dict[str, Any] = {**named, "inputSchema": parameters}
-        if self.output is not None:
-            body["outputSchema"] = parameters_of(self.output, mode="serialization")
+        if self.output_schema is not None:
+            body["outputSchema"] = deepcopy(dict(self.output_schema))
         body["annotations"] = {
             "readOnlyHint": self.effect == "read",
             "destructiveHint": self.effect in ("write", "execute"),

@@ -1,0 +1,91 @@
+"""docs/writing-tools.md runs as it stands, from an installed package of its own."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import anyio
+import pytest
+from jsonschema import Draft202012Validator
+
+from loom_audit.session import builtin_registry
+
+TEXT = (Path(__file__).parents[2] / "docs" / "writing-tools.md").read_text("utf-8")
+PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+(PROJECT,) = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+NAMES = ["stamp", "count_words", "shout"]
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry after a package with exactly that text was installed."""
+    site = tmp_path / "site-packages"
+    info = site / "my_tools-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "my_tools.py").write_text("\n\n".join(PYTHON))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-tools\nVersion: 1.0\n")
+    groups = tomllib.loads(PROJECT)["project"]["entry-points"]
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(str(site))
+    yield builtin_registry()
+    sys.modules.pop("my_tools", None)
+
+
+def test_each_way_takes_at_most_twenty_lines_of_code():
+    assert len(PYTHON) == 4
+    for block in PYTHON:
+        lines = [line for line in block.splitlines() if line and "import " not in line]
+        assert len(lines) <= 20
+
+
+def test_tools_of_another_package_are_called_and_recorded(bench, registry):
+    async def work(session):
+        stamped = await session.call("stamp", {"path": "s.txt", "text": "two words"})
+        assert stamped.data == {"path": "s.txt"} and stamped.files_changed == ["s.txt"]
+        counted = await session.call("count_words", {"path": "s.txt"})
+        assert counted.output == "2 words" and counted.data == {"words": 2}
+        assert (await session.call("shout", {"text": "hello"})).output == "HELLO"
+        for name, arguments in (
+            ("stamp", {}),
+            ("count_words", {"path": "s.txt", "more": 1}),
+            ("shout", {"text": "x" * 81}),
+        ):
+            refused = await session.call(name, arguments)
+            assert refused.error.code == "INVALID_ARGUMENTS"
+
+    with bench.workspace.session("maker", registry=registry) as session:
+        anyio.run(work, session)
+    calls = [*reversed(bench.workspace.timeline.calls())]
+    assert [call.tool for call in calls] == NAMES * 2
+    assert (bench.root / "s.txt").read_text() == "two words"
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "key"),
+    [
+        ("openai", "parameters"),
+        ("openai-flat", "parameters"),
+        ("anthropic", "input_schema"),
+        ("mcp", "inputSchema"),
+    ],
+)
+def test_their_schemas_are_valid_in_every_dialect(registry, dialect, key):
+    schemas = registry.all_schemas(dialect)[-len(NAMES) :]
+    inner = [schema["function"] if dialect == "openai" else schema for schema in schemas]
+    assert [schema["name"] for schema in inner] == NAMES
+    for schema in inner:
+        assert schema["description"]
+        Draft202012Validator.check_schema(schema[key])
+        assert schema[key]["additionalProperties"] is False
+    assert [*inner[0][key]["properties"]] == ["path", "text"]
+    if dialect == "mcp":
+        assert inner[1]["outputSchema"]["properties"] == {"words": {"type": "integer"}}
+        assert inner[2]["outputSchema"]["properties"] == {"text": {"type": "string"}}
