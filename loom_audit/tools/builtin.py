@@ -16,6 +16,7 @@ from loom_audit.tools.files import (
 from loom_audit.tools.git import GitDiff, GitLog, GitStatus
 from loom_audit.tools.git_changes import GitCommit, GitPush
 from loom_audit.tools.listing import ListDirectory, ListFiles
+from loom_audit.tools.packages import InstallPackage
 from loom_audit.tools.project_tests import RunTests
 from loom_audit.tools.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.search import SearchFiles
@@ -52,6 +53,7 @@ def builtin_tools() -> list[Tool]:
         GitCommit(),
         GitPush(),
         RunTests(),
+        InstallPackage(),
         WebFetch(),
         WebSearch(),
         WebSearchToolGoogle(),
