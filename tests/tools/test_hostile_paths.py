@@ -1,0 +1,193 @@
+"""Every file tool against every hostile path: nothing outside is read, listed, made or changed."""
+
+import os
+import secrets
+import shutil
+import socket
+import stat
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.tools.hostile_paths import WHOLE, corpus
+
+CLEAR = {"INVALID_PATH", "FILE_NOT_FOUND", "INVALID_ARGUMENTS", "CONFLICT", "PERMISSION_DENIED"}
+NEVER = [
+    "/tmp/loom-hostile-new", "/dev/shm/loom-hostile-new", "/loom-hostile-new",
+    "/etc/loom-hostile-new",
+]  # fmt: skip
+
+# how each tool is given the path; whether it follows a link there, and whether it changes things
+TOOLS = {
+    "read_file": (lambda p: {"path": p}, "follows"),
+    "read_file in base64": (lambda p: {"path": p, "encoding": "base64"}, "follows"),
+    "write_file": (lambda p: {"path": p, "content": "new"}, "follows changes"),
+    "edit_file": (lambda p: {"path": p, "old_str": "", "new_str": "more"}, "follows changes"),
+    "edit_file in place": (
+        lambda p: {"path": p, "old_str": "e", "new_str": "E"}, "follows changes"
+    ),
+    "delete_file": (lambda p: {"path": p, "recursive": True}, "changes"),
+    "move_file from": (lambda p: {"from": p, "to": "moved/here"}, "changes"),
+    "move_file to": (lambda p: {"from": "mover", "to": p, "overwrite": True}, "changes"),
+    "list_directory": (lambda p: {"path": p}, "follows lists"),
+    "list_directory below": (
+        lambda p: {"path": p, "recursive": True, "includeHidden": True}, "follows lists"
+    ),
+    "list_files": (lambda p: {"path": p, "recursive": True}, "follows lists"),
+    "search_files": (lambda p: {"pattern": ".", "path": p}, "follows lists"),
+    "shell_execute": (lambda p: {"command": "pwd -P", "cwd": p}, "follows lists"),
+}  # fmt: skip
+
+SYMLINKS = {
+    "out": "../outside", "outfile": "../outside/known.txt", "absolute": "{outside}", "up": "..",
+    "chain1": "chain2", "chain2": "./out", "dir/up": "../..", "dir/out": "../../outside",
+    "etc": "/etc", "slash": "/", "process": "/proc/self", "working": "/proc/self/cwd",
+    "descriptors": "/proc/self/fd", "dangling-out": "../outside/new.txt",
+    "dangling-tmp": "/tmp/loom-hostile-new", "dangling": "nowhere", "loop1": "loop2",
+    "loop2": "loop1", "itself": "itself", "in": "dir", "infile": "dir/file", "link-to-git": ".git",
+    "linked-fifo": "fifo",
+}  # fmt: skip
+FILES = {
+    "inside.txt": b"inside: one\n", "dir/file": b"inside: two\n", "mover": b"inside: three\n",
+    ".git/config": b"[core]\n", "sub/.git/config": b"[core]\n", ".hidden": b"inside\n",
+}  # fmt: skip
+
+
+class Trap:
+    """A workspace full of ways out, and beside it what must not be reached."""
+
+    def __init__(self, bench):
+        self.root, self.outside = bench.root, bench.root.parent / "outside"
+        self.secret = f"canary{secrets.token_hex(12)}"
+        (self.outside / "dir").mkdir(parents=True)
+        for name in ("known.txt", "dir/deep.txt", f"{self.secret}.txt", ".hidden"):
+            (self.outside / name).write_text(f"{self.secret} e\n")
+        (self.outside / "hard").write_text("inside by another name\n")
+        shutil.rmtree(self.root / "src")
+        self.build()
+        self.before = self.beside()
+
+    def build(self):
+        """Put back what a call took away."""
+        for name, content in FILES.items():
+            self.make(name, lambda p, c=content: p.is_file() and p.read_bytes() == c,
+                      lambda p, c=content: p.write_bytes(c))  # fmt: skip
+        for name, text in SYMLINKS.items():
+            target = text.format(outside=self.outside)
+            self.make(name, lambda p, t=target: p.is_symlink() and os.readlink(p) == t,
+                      lambda p, t=target: p.symlink_to(t))  # fmt: skip
+        for name in ("hard", "dir/hard"):
+            self.make(name, lambda p: p.exists() and p.samefile(self.outside / "hard"),
+                      lambda p: os.link(self.outside / "hard", p))  # fmt: skip
+        self.make("fifo", lambda p: p.is_fifo(), os.mkfifo)
+        self.make("socket", lambda p: p.is_socket(), bind)
+        self.make("device", lambda p: p.is_char_device() or p.is_fifo(), device)
+
+    def make(self, name, there, make):
+        path = self.root / name
+        if path.is_symlink() or not there(path):
+            if path.is_symlink() and there(path):
+                return
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif os.path.lexists(path):
+                path.unlink()
+            for above in (path.parent.parent, path.parent):
+                if above.is_symlink() or (above.exists() and not above.is_dir()):
+                    above.unlink()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make(path)
+
+    def beside(self):
+        """All there is beside the workspace: content, mode, time and inode."""
+        seen = {}
+        for folder, folders, files in os.walk(self.root.parent):
+            if Path(folder) == self.root.parent:
+                folders[:] = [name for name in folders if name != self.root.name]
+            for name in (*folders, *files):
+                path = Path(folder, name)
+                found = path.lstat()
+                content = path.read_bytes() if stat.S_ISREG(found.st_mode) else None
+                seen[str(path)] = (content, found.st_mode, found.st_mtime_ns, found.st_ino)
+        return seen
+
+
+def bind(path):
+    here = Path.cwd()
+    os.chdir(path.parent)  # a socket's address is at most 108 bytes long
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def device(path):
+    """A device where we may make one, else something else that is no file."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    except OSError:
+        os.mkfifo(path)
+
+
+def wrong(kind, traits, whole, result):
+    """What is wrong with a result for a path of this kind; empty when nothing is."""
+    code = None if result.success else result.error.code
+    if code is not None and (code not in CLEAR or not result.error.message):
+        return f"an unclear refusal: {code} {result.error}"
+    if whole and "lists" in traits:
+        return "" if result.success else f"the workspace itself is refused: {code}"
+    refused = {
+        "out": {"INVALID_PATH"},
+        "none": CLEAR,
+        "link": CLEAR if "follows" in traits else None,
+        "kept": CLEAR if "changes" in traits else None,
+        "odd": None,
+    }[kind]
+    if refused is not None and code not in refused:
+        return f"came to {code or 'a success'}"
+    return ""
+
+
+def test_the_corpus_is_large_and_has_every_kind():
+    rows = corpus()
+    assert len(rows) >= 400 and len({path for path, _ in rows}) == len(rows)
+    for kind, least in (("out", 150), ("link", 20), ("none", 50), ("kept", 15), ("odd", 140)):
+        assert sum(1 for _, one in rows if one == kind) >= least
+
+
+@pytest.mark.parametrize("how", TOOLS)
+def test_no_path_leads_out(bench, how):
+    arguments, traits = TOOLS[how]
+    tool = how.split()[0]
+    trap = Trap(bench)
+    rows = corpus()
+    leaks, mistakes = [], []
+
+    async def all_of_them():
+        for text, kind in rows:
+            path = text.format(root=trap.root, outside=trap.outside, name=trap.root.name)
+            result = await bench.acall(tool, arguments(path))
+            said = str(result.to_dict())
+            if trap.secret in said or "root:x:0:" in said or "PATH=" in said:
+                leaks.append((text, "said", said[:300]))
+            if "lists" in traits and result.success and tool == "shell_execute":
+                inside = Path(result.data["stdout"].removesuffix("\n"))
+                if inside != trap.root and trap.root not in inside.parents:
+                    leaks.append((text, "ran in", str(inside)))
+            if trap.beside() != trap.before or any(map(os.path.lexists, NEVER)):
+                leaks.append((text, "changed", set(trap.beside()) ^ set(trap.before)))
+            if tool == "shell_execute" and text.startswith("scratch://"):
+                kind = "odd"  # a folder of that name: commands run in the workspace only
+            problem = wrong(kind, traits, text in WHOLE or text == "", result)
+            if problem:
+                mistakes.append((text[:80], kind, problem))
+            if "changes" in traits:
+                trap.build()
+
+    anyio.run(all_of_them)
+    assert leaks == []
+    assert mistakes == []
+    bench.assert_every_call_has_one_finish()
+    assert len(bench.finished()) == len(rows)
