@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import socket
+import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -129,6 +130,35 @@ def test_every_tool_says_what_it_takes_and_what_it_gives():
             assert schema["type"] == "object"
         for argument in tool.parameters.get("properties", {}).values():
             assert argument["description"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", {"path": "notes.txt"}),
+        ("write_file", {"path": "new.txt", "content": ""}),
+        ("delete_file", {"path": "notes.txt"}),
+        ("move_file", {"from": "notes.txt", "to": "new.txt"}),
+        ("list_directory", {}),
+        ("list_files", {}),
+        ("search_files", {"pattern": "x"}),
+        ("shell_execute", {"command": "true"}),
+        ("bash", {"command": "true"}),
+        ("run_code", {"language": "bash", "code": "true"}),
+        ("web_fetch", {"url": "http://nobody.invalid/"}),
+        ("web_search", {"query": "x"}),
+        ("oracle", {"question": "x"}),
+    ],
+)
+def test_arguments_the_documents_need_are_needed_and_no_others(bench, name, arguments):
+    before = bench.tree()
+    for left_out in arguments:
+        some = {key: value for key, value in arguments.items() if key != left_out}
+        result = bench.call(name, some)
+        assert result.error.code == "INVALID_ARGUMENTS" and left_out in result.error.message
+    assert bench.tree() == before
+    result = bench.call(name, arguments)
+    assert result.success or result.error.code == "EXECUTION_ERROR"  # nobody to ask in the web
 
 
 def test_results_of_the_file_tools_fit_their_output_schemas(bench):
@@ -430,16 +460,22 @@ def test_run_code_gives_streams_exit_code_and_milliseconds(bench):
     assert 200 <= data["duration"] < 60_000
 
 
-def test_code_has_the_network_when_a_person_enables_it(bench):
+@pytest.mark.parametrize("tool", ["run_code", "bash", "shell_execute"])
+def test_commands_and_code_have_the_network_only_when_a_person_enables_it(bench, tool):
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = (
             "import socket\n"
             f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)\n"
             "print('reached')"
         )
-        arguments = {"language": "python", "code": code}
-        assert not bench.call("run_code", arguments).success
-        enabled = bench.call("run_code", arguments, settings=ToolSettings(network=True))
+        (bench.root / "reach.py").write_text(code)
+        shell = {"command": f"{sys.executable} reach.py"}
+        arguments = {"language": "python", "code": code} if tool == "run_code" else shell
+        closed = bench.call(tool, arguments)
+        if closed.data and closed.data["sandbox"] == "plain":
+            pytest.skip(f"no confining backend works here: {closed.output}")
+        assert not closed.success and "reached" not in closed.data["stdout"]
+        enabled = bench.call(tool, arguments, settings=ToolSettings(network=True))
         assert enabled.data["stdout"] == "reached\n"
 
 
