@@ -13,6 +13,7 @@ from loom_audit.tools.files import (
     ReadFile,
     WriteFile,
 )
+from loom_audit.tools.formatting import FormatCode
 from loom_audit.tools.git import GitDiff, GitLog, GitStatus
 from loom_audit.tools.git_changes import GitCommit, GitPush
 from loom_audit.tools.listing import ListDirectory, ListFiles
@@ -53,6 +54,7 @@ def builtin_tools() -> list[Tool]:
         GitCommit(),
         GitPush(),
         RunTests(),
+        FormatCode(),
         InstallPackage(),
         WebFetch(),
         WebSearch(),

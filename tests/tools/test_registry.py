@@ -45,6 +45,7 @@ def test_the_builtin_tools_are_those_of_the_specification():
         "git_commit": ("execute", 660),
         "git_push": ("network", 720),
         "run_tests": ("execute", 120),
+        "format_code": ("execute", 720),
         "install_package": ("execute", 900),
         "web_fetch": ("network", 30),
         "web_search": ("network", 60),
