@@ -85,12 +85,14 @@ def test_an_edit_made_in_between_is_never_lost(tmp_path: Path) -> None:
     workspace = DiskWorkspace(str(tmp_path))
     chance = random.Random(5)
     both_ways = set()
-    for n in range(80):
+    for n in range(2000):
+        if n >= 80 and both_ways == {True, False}:
+            break
         first, ours, theirs = (f"{who} {n}".encode() for who in ("first", "ours", "theirs"))
         (tmp_path / "f").write_bytes(first)
         (tmp_path / "new").write_bytes(theirs)
         started = threading.Event()
-        pause = chance.random() * 0.002
+        pause = chance.random() * 0.002 * (1 + n / 100)
 
         def other(pause: float = pause, started: threading.Event = started) -> None:
             started.wait()
