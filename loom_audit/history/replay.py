@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from loom_audit.errors import Conflict, TooLarge
-from loom_audit.history.steps import opener
+from loom_audit.history.ahead import Ahead
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import BlobStore, Progress, Replacement, Report, Workspace
 
@@ -20,8 +20,9 @@ def replay(
     """
     if target.list():
         raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")
-    missing = [path for path, state in tree.items() if state.blob and state.blob not in blobs]
-    if missing:
+    gone = blobs.missing({state.blob for state in tree.values() if state.blob})
+    if gone:
+        missing = [path for path, state in tree.items() if state.blob in gone]
         raise TooLarge(
             f"{missing[0]} was recorded by hash only and cannot be written",
             details={"paths": missing[:100]},
@@ -30,10 +31,11 @@ def replay(
     open_mode = FileState("directory", None, 0o700, 0)
     target.replace_all([Replacement(FileChange(path, None, open_mode)) for path in folders])
     rest = [(path, state) for path, state in sorted(tree.items()) if state.kind != "directory"]
+    ahead = Ahead(blobs, (state for _, state in rest))
     for n in range(0, len(rest), CHUNK):
         part = rest[n : n + CHUNK]
         for displaced in target.replace_all(
-            [Replacement(FileChange(p, None, state), opener(blobs, state)) for p, state in part]
+            [Replacement(FileChange(p, None, state), ahead.opener(state)) for p, state in part]
         ):
             displaced.discard()
         if report:

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from io import BytesIO
-from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
+from loom_audit.history.ahead import Ahead
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import IN_MEMORY, catch_up, observe, recorded_states
+from loom_audit.history.capture import catch_up, observe, recorded_states
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
-from loom_audit.ports import BlobStore, Displaced, IndexEntry, Replacement
+from loom_audit.ports import Displaced, IndexEntry, Replacement
 
 FEW = 8
 """Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
@@ -73,10 +71,10 @@ class Footing:
         self._put[blob] = content
         return blob
 
-    def opener(self, state: FileState | None) -> Callable[[], BinaryIO] | None:
-        """As the function: what was put here need not be read back from the store."""
-        content = self._put.get(state.blob) if state and state.blob else None
-        return opener(self.at.blobs, state) if content is None else partial(BytesIO, content)
+    def replacements(self, changes: Sequence[FileChange]) -> list[Replacement]:
+        """The changes with their contents; what was put here is not read back from the store."""
+        ahead = Ahead(self.at.blobs, (change.after for change in changes), self._put)
+        return [Replacement(change, ahead.opener(change.after)) for change in changes]
 
     def records(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope, so that trees hold it."""
@@ -186,7 +184,7 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     Stops at the first path that somebody else wrote in between: their version is stored and
     put back. What is reported as changed has been read back and has the intended hash.
     """
-    steps = [Replacement(change, footing.opener(change.after)) for change in ordered(changes)]
+    steps = footing.replacements(ordered(changes))
     done = Done()
     if len(steps) <= FEW and not _moves_something(steps):
         _one_by_one(footing, steps, done)
@@ -219,16 +217,6 @@ def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:
 
 def _recorded(footing: Footing, change: FileChange) -> bool:
     return footing.records(change.path, change.after or change.before)
-
-
-def opener(blobs: BlobStore, state: FileState | None) -> Callable[[], BinaryIO] | None:
-    """Opens a state's content when it is written, not before; None when it has none."""
-    if state is None or state.blob is None:
-        return None
-    blob = state.blob
-    if state.size <= IN_MEMORY:
-        return lambda: BytesIO(blobs.get(blob))
-    return lambda: blobs.open(blob)
 
 
 def _one_by_one(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:

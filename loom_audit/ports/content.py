@@ -1,6 +1,6 @@
 """Content by its hash."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Protocol
 
 from loom_audit.model.files import BlobId
@@ -23,6 +23,13 @@ class BlobStore(Protocol):
 
     def get(self, blob: BlobId) -> bytes:
         """The whole content. NotFound when it is not here, Corrupt when it does not match."""
+        ...
+
+    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+        """Those of these contents that can be had in one go, checked against their hashes.
+
+        For some hundred small ones. `get` tells why another is not among them, or gets it.
+        """
         ...
 
     def open(self, blob: BlobId) -> BinaryIO:

@@ -2,8 +2,8 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from typing import BinaryIO
@@ -15,6 +15,7 @@ from loom_audit.model.files import BlobId, FileState
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.links import NO_LINKS, Entry, gather
 from loom_audit.sql.statements import prepare
 
 INLINE_BYTES = 256 * 1024
@@ -59,21 +60,6 @@ _PRESENT = prepare(
     f"SELECT sha256 FROM blob WHERE sha256 IN (:{', :'.join(_NAMES)}) AND encoding <> 'absent'"
 )
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """How one content is stored; `content` are its stored bytes while it is staged."""
-
-    sha256: bytes
-    size: int
-    stored: int
-    encoding: str
-    base: bytes | None = None
-    version: int = 0
-    large: bool = False
-    number: int | None = None
-    content: bytes | None = None
 
 
 def expect(connection: Connection, states: Sequence[FileState]) -> None:
@@ -125,6 +111,17 @@ class SqlBlobStore:
             with self._large.open(digest, entry.size) as stream:
                 return stream.read()
         return self._read(entry)
+
+    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+        """Those that lie in rows, durable and whole, by a few statements for all."""
+        links = gather(self._connections, [_digest(blob) for blob in blobs])
+        found = {}
+        for blob in blobs:
+            entry = links.get(bytes.fromhex(blob))
+            if entry is not None and not entry.large:
+                with suppress(Corrupt, NotFound):  # `get` says which
+                    found[blob] = self._read(entry, links)
+        return found
 
     def open(self, blob: BlobId) -> BinaryIO:
         """The content as a stream; large ones are checked when read to the end."""
@@ -259,10 +256,10 @@ class SqlBlobStore:
         number, size, stored, encoding, base, version, large = rows[0]
         return Entry(digest, size, stored, encoding, base, version, bool(large), number)
 
-    def _read(self, entry: Entry) -> bytes:
+    def _read(self, entry: Entry, links: Mapping[bytes, Entry] = NO_LINKS) -> bytes:
         """The content, checked; large ones whole. Corrupt names it."""
         try:
-            content = self._through_deltas(entry)
+            content = self._through_deltas(entry, links)
             if sha256(content).digest() != entry.sha256:
                 raise Corrupt("it does not match its hash")
         except Corrupt as error:
@@ -275,13 +272,14 @@ class SqlBlobStore:
         self._remember(entry.sha256, content)
         return content
 
-    def _through_deltas(self, entry: Entry) -> bytes:
+    def _through_deltas(self, entry: Entry, links: Mapping[bytes, Entry]) -> bytes:
         chain = [entry]
         content = self._cached(entry.sha256)
         while content is None and chain[-1].base is not None:
             if len(chain) > MAX_CHAIN:
                 raise Corrupt("its deltas go in a circle")
-            chain.append(self._entry(chain[-1].base))
+            base = chain[-1].base
+            chain.append(links.get(base) or self._entry(base))
             content = self._cached(chain[-1].sha256)
         if content is not None:
             chain.pop()

@@ -21,11 +21,12 @@ from loom_audit.model.merkle import EMPTY_ROOT, Frontier, Node, root_at
 from loom_audit.ports import Clock, EventFilter
 from loom_audit.sql import event_rows
 from loom_audit.sql.ballast import Ballast
-from loom_audit.sql.blobs import Entry, SqlBlobStore
+from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, onward
 from loom_audit.sql.folding import fold
+from loom_audit.sql.links import Entry
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from io import BytesIO
@@ -40,6 +41,13 @@ class MemoryBlobStore:
         if sha256(content).hexdigest() != blob:
             raise Corrupt(f"The content {blob} does not match its hash", details={"blob": blob})
         return content
+
+    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+        found = {}
+        for blob in blobs:
+            with suppress(NotFound, Corrupt):
+                found[blob] = self.get(blob)
+        return found
 
     def open(self, blob: BlobId) -> BinaryIO:
         return BytesIO(self.get(blob))

@@ -103,6 +103,27 @@ def test_of_many_contents_those_that_are_missing_are_named(opened: Opened) -> No
     assert opened.blobs.missing(kept) == opened.blobs.missing([]) == set()
 
 
+def test_several_contents_are_read_in_one_go(opened: Opened) -> None:
+    lines = words(300).split(b" ")
+    contents, previous = {}, None
+    for n in range(300):
+        lines[n] = b"line %d" % n
+        content = b" ".join(lines)
+        previous = opened.blobs.put(content, similar_to=previous)
+        contents[previous] = content
+    long = opened.blobs.put(noise(100_000, 1))
+    empty = opened.blobs.put(b"")
+    settle(opened)
+    contents |= {long: noise(100_000, 1), empty: b""}
+    waiting = opened.blobs.put(b"waiting")
+    found = opened.blobs.several([*contents, waiting, name(b"never")])
+    assert found.items() >= contents.items()
+    assert found.keys() - contents.keys() <= {waiting}
+    assert opened.blobs.several([]) == {}
+    with pytest.raises(InvalidArguments):
+        opened.blobs.several([BlobId("zz")])
+
+
 def test_what_waits_is_counted_until_the_next_append(opened: Opened) -> None:
     assert opened.blobs.pending_bytes() == 0
     opened.blobs.put(noise(1000, 1))
@@ -270,6 +291,7 @@ def test_each_kind_of_damage_is_corrupt(stored: Opened, tmp_path: Path, statemen
     settle(stored)
     fresh = again(stored, tmp_path)
     edit(fresh, statement)
+    assert fresh.blobs.several([blob]) == {}
     with pytest.raises(Corrupt):
         fresh.blobs.get(blob)
     assert fresh.database
