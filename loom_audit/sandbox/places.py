@@ -6,8 +6,9 @@ directory is never shown as a whole, only such folders in it.
 """
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from loom_audit.ports import Command
@@ -38,6 +39,8 @@ PASSED = (
 )  # fmt: skip
 """Variables a confined command gets of ours; keys, tokens and agents' sockets are not among."""
 
+_INTERPRETER = re.compile(r"(python|pypy|node)[0-9.]*")
+
 
 def environment(command: Command, home: str) -> dict[str, str]:
     """The whole environment of a confined command, whose home is `home`."""
@@ -60,10 +63,11 @@ def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
 
     What `command.readable` names in a hidden folder is left out.
     """
-    variables = os.environ if command.environment is None else command.environment
+    # not of command.variables, which a call's arguments may set
+    path = (os.environ if command.environment is None else command.environment).get("PATH", "")
     asked = [os.path.abspath(path) for path in command.readable]
     kept = [path for path in asked if not within(os.path.realpath(path), hidden)]
-    programs = _programs({**variables, **command.variables}, root)
+    programs = _programs(path, root)
     paths = {*kept, *programs, *SYSTEM, *configuration(), *interpreter()}
     return _outermost(path for path in paths if os.path.exists(path) and not within(path, [root]))
 
@@ -86,10 +90,11 @@ def interpreter() -> list[str]:
     return needed
 
 
-def _programs(variables: Mapping[str, str], root: str) -> Iterator[str]:
-    folders = [p for p in variables.get("PATH", "").split(":") if p.startswith("/")]
-    for folder in dict.fromkeys(map(os.path.normpath, folders)):
-        yield from _program_folder(folder)
+def _programs(path: str, root: str) -> Iterator[str]:
+    folders = [os.path.normpath(f) for f in path.split(":") if f.startswith("/")]
+    for folder in dict.fromkeys(folders):
+        if not _through(folder, root):
+            yield from _program_folder(folder)
         for name in ("python3", "python", "node"):
             yield from _behind(f"{folder}/{name}")
     for name in (".venv", "venv", "env"):
@@ -106,9 +111,21 @@ def _program_folder(folder: str) -> Iterator[str]:
 
 
 def _behind(program: str) -> Iterator[str]:
-    """The programs' folder that an interpreter is a link into."""
-    if os.path.islink(program):
-        yield from _program_folder(os.path.dirname(os.path.realpath(program)))
+    """The programs' folder that an interpreter is a link into.
+
+    The link may be an agent's: it shows nothing but where an interpreter is installed.
+    """
+    real = os.path.realpath(program)
+    folder, name = os.path.split(real)
+    installed = os.path.basename(folder) == "bin" and _INTERPRETER.fullmatch(name)
+    if os.path.islink(program) and installed and os.path.isfile(real) and os.access(real, os.X_OK):
+        yield from _program_folder(folder)
+
+
+def _through(path: str, root: str) -> bool:
+    """Whether it is in the workspace or reached through it, where an agent may put links."""
+    ways = (path, *map(str, Path(path).parents))
+    return any(within(os.path.realpath(way), [root]) for way in ways)
 
 
 def _too_much(path: str) -> bool:

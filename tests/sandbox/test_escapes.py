@@ -337,6 +337,41 @@ def test_programs_in_the_home_are_found_and_the_home_is_not(confined: Confined) 
     assert "kept-apart" not in confined.shell(f"cat {confined.home}/.ssh/key", ours=ours).said
 
 
+def test_a_call_cannot_show_itself_a_folder_by_its_own_path_variable(confined: Confined) -> None:
+    """What a model gives as `env` chooses nothing: PATH of ours does."""
+    folders = f"{confined.home}/.ssh:{confined.outside}:/usr/bin:/bin"
+    done = confined.shell(
+        f"/bin/cat {confined.home}/.ssh/key {confined.outside}/secret", variables={"PATH": folders}
+    )
+    assert done.code == 1 and "kept-apart" not in done.said
+
+
+@pytest.mark.parametrize("folder", [".venv/bin", "env/bin", "tools"])
+@pytest.mark.parametrize("name", ["python", "key"])
+def test_a_link_in_the_workspace_shows_no_folder_outside(
+    confined: Confined, folder: str, name: str
+) -> None:
+    """A workspace's own environment leads to its interpreter, and an agent can make such links."""
+    (confined.root / folder).mkdir(parents=True)
+    for link in ("python", "python3", "node"):
+        (confined.root / folder / link).symlink_to(confined.home / ".ssh" / name)
+    confined.own()
+    ours = {"PATH": f"{confined.root}/tools:/usr/bin:/bin"}
+    said = confined.shell(f"cat {confined.home}/.ssh/key; ls {confined.home}/.ssh", ours=ours).said
+    assert "kept-apart" not in said and "key\n" not in said
+
+
+def test_a_folder_of_path_reached_through_the_workspace_is_not_followed_out(
+    confined: Confined,
+) -> None:
+    """PATH names the workspace by another way, and the agent has put a link in its place."""
+    (confined.folder / "way").symlink_to(confined.root)
+    (confined.root / "bin").symlink_to(confined.home / ".ssh")
+    ours = {"PATH": f"{confined.folder}/way/bin:/usr/bin:/bin"}
+    said = confined.shell(f"cat {confined.folder}/way/bin/key", ours=ours).said
+    assert "kept-apart" not in said
+
+
 def test_what_the_settings_name_can_be_read_and_not_written(confined: Confined) -> None:
     secret = confined.outside / "secret"
     done = confined.shell(f"cat {secret}; echo x >> {secret}", readable=[str(confined.outside)])
