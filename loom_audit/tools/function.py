@@ -3,9 +3,10 @@
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from pydantic import create_model
+from pydantic import BaseModel, create_model
+from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from loom_audit.errors import InvalidArguments
@@ -24,6 +25,7 @@ class FunctionTool(Tool):
         self.description = description
         self._context, self.input = _input(function, name)
         self.parameters = parameters_of(self.input)
+        self.output_schema, self._named = _output(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -39,11 +41,16 @@ class FunctionTool(Tool):
             value = await self._called(named, ctx)
         if isinstance(value, ToolResult):
             return value
-        if isinstance(value, str):
+        if isinstance(value, str) and self.output_schema is None:
             return ToolResult(True, value)
+        if isinstance(value, BaseModel):
+            value = value.model_dump(mode="json", by_alias=True)
         plain = as_json(value, "result")
-        text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
-        return ToolResult(True, text, plain if isinstance(plain, dict) else {"result": plain})
+        shown = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+        whole = isinstance(plain, dict) and not self._named
+        return ToolResult(
+            True, "" if plain is None else shown, plain if whole else {"result": plain}
+        )
 
     async def _called(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         if inspect.iscoroutinefunction(self.function):
@@ -63,7 +70,8 @@ def tool(
     """Make a function a tool. A parameter annotated `ToolContext` is given the call's context.
 
     A plain `def` runs in a worker thread, and a timeout waits for its end. It may return a
-    ToolResult, a text, or any JSON value. With an effect other than read its request is on
+    ToolResult, a text, a pydantic model or any JSON value; what its hint says of it is the
+    output schema. With an effect other than read its request is on
     record before it starts. Effect write is for functions that change files by the context
     only; with effect execute every change in the workspace while it runs is recorded.
     `requires_approval` says whether, or by a function of arguments and context why, somebody
@@ -103,3 +111,23 @@ def _input(function: Callable[..., Any], name: str) -> tuple[str, type[Arguments
         fields[parameter.name] = (hint, FieldInfo() if empty else parameter.default)
     model: type[Arguments] = create_model(name, __base__=Arguments, **fields)  # type: ignore[call-overload]
     return context, model
+
+
+def _output(function: Callable[..., Any]) -> tuple[dict[str, Any] | None, bool]:
+    """The schema of what the function says it gives, and whether that stands in `result`.
+
+    None where it says nothing, gives text or a ToolResult, or what no schema can describe.
+    """
+    hint = get_type_hints(function, include_extras=True).get("return", Any)
+    if hint in (Any, str, type(None)) or ToolResult in (hint, *get_args(hint)):
+        return None, False
+    try:
+        model = create_model("result", result=(hint, ...))
+        named = parameters_of(model, mode="serialization")
+    except PydanticUserError:
+        return None, False
+    inner = named["properties"]["result"]
+    found = named.get("$defs", {}).get(str(inner.get("$ref", "")).rpartition("/")[2], inner)
+    if found.get("type") != "object":
+        return named, True
+    return {**found, **({"$defs": named["$defs"]} if "$defs" in named else {})}, False
