@@ -1,5 +1,6 @@
 """The directory an agent works in, on a real filesystem."""
 
+import errno
 import os
 import stat
 import sys
@@ -204,10 +205,12 @@ class DiskWorkspace:
         with in_our_words(path):
             folder = self._beneath.folder(parent, readable=False)
             try:
-                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-                if not stat.S_ISLNK(mode):
-                    raise InvalidPath(f"not a symlink but a {kind_of(mode)}: {shown(path)}")
                 return os.fsencode(os.readlink(name, dir_fd=folder))
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+                raise InvalidPath(f"not a symlink but a {kind_of(mode)}: {shown(path)}") from error
             finally:
                 os.close(folder)
 

@@ -125,6 +125,11 @@ class SearchFiles(Tool):
                 hint="Write a backslash before a special character that is meant as text.",
                 details={"pattern": args.pattern[:500]},
             )
+        if "moved" in end:
+            raise InvalidPath(
+                f"{args.path} was moved or replaced while it was opened: {end['moved']}",
+                hint="List it and search again.",
+            )
         if done.exit_code or "files" not in end:
             raise ExecutionFailed(
                 f"The search failed: {decode(done.stderr)[-500:].strip() or done.exit_code}"

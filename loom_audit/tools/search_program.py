@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ Narrow = Callable[[list[int]], "set[int] | None"]
 
 
 def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
-    """Answer one request. A pattern that is none is answered with `invalid`.
+    """Answer one request: with `invalid` a pattern that is none, with `moved` a path that is.
 
     `narrower` makes of the pattern and the request's `program` what tells from some
     descriptors which of the files may hold a match.
@@ -41,15 +42,13 @@ def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
     search = Search(request, pattern, narrower(pattern, program) if program else None)
     wanted = matcher(request["glob"])
     at_once = min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-    batch: list[tuple[str, int]] = []
-    for found in walk(request["path"], frozenset(request["skip"]), wanted):
-        batch.append(found)
-        if len(batch) >= at_once:
-            if not search.batch(batch):
-                break
-            batch = []
-    else:
-        search.batch(batch)
+    found = walk(request["path"], frozenset(request["skip"]), wanted)
+    try:
+        while (batch := [*islice(found, at_once)]) and search.batch(batch):
+            pass
+    except Moved as error:
+        say({"moved": str(error)})
+        return
     say(search.end)
 
 
@@ -117,7 +116,11 @@ class Search:
 
 
 class TooLong(Exception):
-    pass
+    """A file whose search takes longer than the request allows."""
+
+
+class Moved(Exception):
+    """The path of the request is not there any more, or is a link now."""
 
 
 def too_long(number: int, frame: FrameType | None) -> None:
@@ -145,15 +148,19 @@ def walk(
 ) -> Iterator[tuple[str, int]]:
     """Paths and descriptors of the regular files at or below the path, in order of names."""
     names = [name for name in path.split("/") if name]
-    current = os.open(".", _DIRECTORY)
-    for name in names[:-1]:
-        current = step(current, name)
-    if names:
-        descriptor = regular(names[-1], current)
-        if descriptor is not None:
-            yield path, descriptor
-            return
-        current = step(current, names[-1])
+    try:
+        current = os.open(".", _DIRECTORY)
+        for name in names[:-1]:
+            current = step(current, name)
+        if names:
+            descriptor = regular(names[-1], current)
+            if descriptor is not None:
+                os.close(current)
+                yield path, descriptor
+                return
+            current = step(current, names[-1])
+    except OSError as error:
+        raise Moved(error.strerror) from error
     yield from below(current, path + "/" if names else "", skip, wanted)
 
 

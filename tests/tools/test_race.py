@@ -1,0 +1,87 @@
+"""A link out trades places with a folder while every file tool runs: nothing leaks, as any user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.tools import racing
+
+SOMEBODY = 61234
+ROOT = racing.HERE.parents[2]
+TOOLS = {tool for tool, _ in [*racing.SHORT, *racing.LONG]}
+CLEAR = {"ok", "unconfined", "INVALID_PATH", "FILE_NOT_FOUND", "CONFLICT", "INVALID_ARGUMENTS"}
+
+
+def raced(folder, uid, seconds):
+    """What came of it; skips with the reason where that user cannot run these tests."""
+    python, packages = sys.executable, str(Path(anyio.__file__).parents[1])
+    if uid != os.geteuid():
+        os.chown(folder, uid, uid)
+        python = "/usr/bin/python3"  # ours may lie where nobody else can enter
+        asked = subprocess.run(
+            [python, "-c", f"import sys; sys.path[:0] = {[str(ROOT), packages]};"
+             f" assert sys.version_info[:2] == {sys.version_info[:2]}; import loom_audit.store"],
+            user=uid, group=uid, extra_groups=[], capture_output=True, text=True, cwd="/",
+        )  # fmt: skip
+        if asked.returncode:
+            pytest.skip(f"an ordinary user cannot run what these tests run: {asked.stderr[-300:]}")
+    order = {"folder": str(folder), "uid": uid, "seconds": seconds, "packages": packages}
+    done = subprocess.run(
+        [python, str(racing.HERE)],
+        input=json.dumps(order),
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def folder():
+    """One that an ordinary user can reach (pytest's own is for its owner only), in memory."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    made = Path(tempfile.mkdtemp(prefix="loom-race-", dir=memory))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def check(answer):
+    assert answer["leaks"] == []
+    calls, requested, finished = answer["finishes"]
+    assert calls == requested == finished
+    assert set(answer["calls"]) == TOOLS, answer["calls"]
+    codes = Counter()
+    for outcome, count in answer["outcomes"].items():
+        codes[outcome.split()[1]] += count
+    failed = codes.pop("EXECUTION_ERROR", 0)  # `cat` did not find what was there
+    assert failed == answer["outcomes"].get("shell_execute EXECUTION_ERROR", 0)
+    assert set(codes) <= CLEAR, answer["outcomes"]
+    assert codes["ok"] > 20 and codes["INVALID_PATH"] > 20, f"the race was never met: {codes}"
+    print(f"{calls} calls: {dict(codes)}")  # noqa: T201
+
+
+def users():
+    if os.geteuid() == 0:
+        return [pytest.param(0, id="root"), pytest.param(SOMEBODY, id="user")]
+    return [pytest.param(os.geteuid(), id="user")]
+
+
+@pytest.mark.parametrize("uid", users())
+def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder, uid):
+    check(raced(folder, uid, 4.0))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("uid", users())
+def test_nothing_leaks_in_a_long_race(folder, uid):
+    check(raced(folder, uid, 60.0))
