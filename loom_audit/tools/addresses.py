@@ -14,6 +14,9 @@ _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 _NAT64 = IPv6Network("64:ff9b::/96")
 """RFC 6052 §2.1: an IPv4 address in the last 32 bits."""
 
+_UNICAST = IPv6Network("2000::/3")
+"""RFC 4291 §2.4, all that IANA gives out. Beyond lie old forms that hold IPv4 addresses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -71,7 +74,8 @@ def check_address(host: str, text: str, *, private: bool) -> None:
     their credentials), multicast and unspecified ones never do.
     """
     address = _inner(ip_address(text.split("%", 1)[0]))
-    if address.is_global and not address.is_multicast:
+    known = isinstance(address, IPv4Address) or address in _UNICAST
+    if known and address.is_global and not address.is_multicast:
         return
     never = address.is_link_local or address.is_multicast or address.is_unspecified
     if private and not never:

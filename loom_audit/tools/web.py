@@ -130,27 +130,26 @@ class WebFetch(Tool):
     ) -> tuple[Target, Answer]:
         """The last answer and where it came from; every step is checked like the first."""
         first = where.host
-        async with client(self._tls) as opened:
-            while True:
-                private = named(where.host, settings.private_hosts)
-                addresses = await addresses_of(where, private=private)
+        while True:
+            private = named(where.host, settings.private_hosts)
+            addresses = await addresses_of(where, private=private)
+            # a new one: connections and cookies are kept by address, which hosts may share
+            async with client(self._tls) as opened:
                 answer = await exchange(opened, where, addresses, sent, MAX_BODY)
-                hops.append(
-                    {"url": str(where.url), "status": answer.status, "address": answer.address}
+            hops.append({"url": str(where.url), "status": answer.status, "address": answer.address})
+            onward = answer.headers.get("location")
+            if answer.status not in REDIRECTS or onward is None:
+                return where, answer
+            if len(hops) > MAX_REDIRECTS:
+                raise PermissionDenied(f"more than {MAX_REDIRECTS} redirects")
+            there = target(str(where.url.join(onward)))
+            if there.host != first and not named(there.host, settings.allowed_hosts):
+                raise PermissionDenied(
+                    f"redirected to another host: {there.url}",
+                    hint="Fetch that URL itself, or allow the host in tools.toml.",
+                    details={"url": str(there.url)},
                 )
-                onward = answer.headers.get("location")
-                if answer.status not in REDIRECTS or onward is None:
-                    return where, answer
-                if len(hops) > MAX_REDIRECTS:
-                    raise PermissionDenied(f"more than {MAX_REDIRECTS} redirects")
-                there = target(str(where.url.join(onward)))
-                if there.host != first and not named(there.host, settings.allowed_hosts):
-                    raise PermissionDenied(
-                        f"redirected to another host: {there.url}",
-                        hint="Fetch that URL itself, or allow the host in tools.toml.",
-                        details={"url": str(there.url)},
-                    )
-                where, sent = there, _onward(where, there, sent, answer.status)
+            where, sent = there, _onward(where, there, sent, answer.status)
 
 
 def _onward(where: Target, there: Target, sent: Sent, status: int) -> Sent:

@@ -143,6 +143,10 @@ def test_a_url_no_browser_would_write_is_refused_before_any_connection(fetch, ur
         "fd00:ec2::254",
         "ff02::1",
         "2001:db8::1",
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "64:ff9b:1::7f00:1",
+        "fec0::1",
     ],
 )
 def test_an_address_that_is_not_public_is_refused(address):
@@ -251,6 +255,14 @@ def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(fetch, ser
     assert result.error.code == "PERMISSION_DENIED" and len(server.seen) == 1
 
 
+def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch, server):
+    allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
+    there = server.url("/hello", "localhost")
+    assert fetch(server.url(f"/cookie?{there}"), allowed).success
+    _, second = (seen for _, _, seen in server.seen)
+    assert "Cookie" not in second
+
+
 def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server):
     settings = ToolSettings(
         private_hosts=("127.0.0.1", "localhost"), allowed_hosts=("127.0.0.1", "localhost")
@@ -329,6 +341,18 @@ def test_a_certificate_is_checked_against_the_name(fetch):
         assert fetch(server.url("/hello", "localhost", "https"), tls=ours).success
         wrong = fetch(server.url("/hello", "127.0.0.1", "https"), tls=ours)
     assert wrong.error.code == "EXECUTION_ERROR" and "certificate" in wrong.error.message
+
+
+def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch):
+    """Two hosts of one address: a connection made for one of them proves nothing of the other."""
+    ours, theirs = contexts("localhost")
+    allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
+    with serving(theirs) as server:
+        other = server.url("/hello", "127.0.0.1", "https")
+        url = server.url(f"/to?{other}", "localhost", "https")
+        result = fetch(url, allowed, tls=ours)
+    assert result.error and "certificate" in result.error.message
+    assert [path for _, path, _ in server.seen] == [f"/to?{other}"]
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(fetch):

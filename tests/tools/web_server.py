@@ -59,6 +59,10 @@ class Pages(BaseHTTPRequestHandler):
         where = self.path.partition("?")[2]
         self.say(b"", status=302, Location=where)
 
+    def page_cookie(self, body: bytes) -> None:
+        where = self.path.partition("?")[2]
+        self.say(b"", status=302, Location=where, Set_Cookie="session=secret; Path=/")
+
     def page_keep(self, body: bytes) -> None:
         self.say(b"", status=307, Location="/echo")
 
