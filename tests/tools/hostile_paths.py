@@ -29,7 +29,7 @@ ABSOLUTE = [
     "/", "//", "///", "/.", "/./", "//.", "/etc", "/etc/", "/etc/passwd", "//etc/passwd",
     "///etc///passwd", "/./etc/passwd", "/etc/./passwd", "/etc/../etc/passwd", "/etc/shadow",
     "/etc/hostname", "/tmp", "/tmp/", "/tmp/loom-hostile-new", "/tmp/../etc/passwd",
-    "/var/../etc/passwd", "/root/.ssh/id_rsa", "/root/.bashrc", "/home", "/dev/null", "/dev/zero",
+    "/var/../etc/passwd", "/" "root/.ssh/id_rsa", "/" "root/.bashrc", "/home", "/dev/null", "/dev/zero",
     "/dev/stdin", "/dev/stdout", "/dev/fd/0", "/dev/tty", "/dev/mem", "/dev/shm",
     "/dev/shm/loom-hostile-new", "/bin/sh", "/usr/bin/env", "/proc", "/proc/self",
     "/proc/self/root", "/proc/self/root/etc/passwd", "/proc/self/root{root}/inside.txt",
