@@ -631,6 +631,14 @@ CAUSES = {
     ("git_log", "NOT_FOUND"): {},
     ("git_commit", "NOT_FOUND"): {"message": "x"},
     ("git_push", "NOT_FOUND"): {},
+    ("run_tests", "NOT_FOUND"): {},
+    ("run_tests", "INVALID_PATH"): {"paths": ["../x"]},
+    ("run_tests", "FILE_NOT_FOUND"): {"paths": ["nowhere.py"]},
+    ("run_tests", "EXECUTION_ERROR"): {"framework": "unittest", "paths": ["failing.py"]},
+    ("run_tests", "TIMEOUT"): {"framework": "unittest", "paths": ["slow.py"], "timeout": 1},
+    ("format_code", "NOT_FOUND"): {"paths": ["notes.txt"]},
+    ("format_code", "INVALID_PATH"): {"paths": ["../x.py"]},
+    ("format_code", "FILE_NOT_FOUND"): {"paths": ["gone.py"]},
     ("web_fetch", "PERMISSION_DENIED"): {"url": LOCAL_SERVER},
     ("web_fetch", "EXECUTION_ERROR"): {"url": "http://nobody.invalid/"},
     ("web_fetch", "TIMEOUT"): {"url": "http://127.0.0.1:{silent}/", "timeout": 0.3},
@@ -656,6 +664,9 @@ def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
     given = ToolSettings()
     with (bench.root / "huge").open("wb") as file:
         file.truncate(2**30)
+    for name_of, body in (("failing", "assert 0"), ("slow", "__import__('time').sleep(60)")):
+        text = f"import unittest\nclass T(unittest.TestCase):\n    def test_it(self): {body}\n"
+        (bench.root / f"{name_of}.py").write_text(text)
     if cause == ("write_file", "TOO_LARGE"):
         object.__setattr__(bench.session.recorder.at.scope, "max_file_bytes", 1000)
     if cause == ("search_files", "TIMEOUT"):
