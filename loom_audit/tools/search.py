@@ -119,17 +119,7 @@ class SearchFiles(Tool):
                 hint="Use a simpler pattern, or search a smaller directory.",
             )
             return ToolResult.failure(error, output=text, data={**data, "truncated": True})
-        if "invalid" in end:
-            raise InvalidArguments(
-                f"Invalid regular expression: {end['invalid']}",
-                hint="Write a backslash before a special character that is meant as text.",
-                details={"pattern": args.pattern[:500]},
-            )
-        if "moved" in end:
-            raise InvalidPath(
-                f"{args.path} was moved or replaced while it was opened: {end['moved']}",
-                hint="List it and search again.",
-            )
+        _raise_for(end, args)
         if done.exit_code or "files" not in end:
             raise ExecutionFailed(
                 f"The search failed: {decode(done.stderr)[-500:].strip() or done.exit_code}"
@@ -151,6 +141,21 @@ def installed(avoid: Sequence[str]) -> str | None:
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 return path
     return None
+
+
+def _raise_for(end: dict[str, Any], args: SearchInput) -> None:
+    """Raise for what the program could not search."""
+    if "invalid" in end:
+        raise InvalidArguments(
+            f"Invalid regular expression: {end['invalid']}",
+            hint="Write a backslash before a special character that is meant as text.",
+            details={"pattern": args.pattern[:500]},
+        )
+    if "moved" in end:
+        raise InvalidPath(
+            f"{args.path} was moved or replaced while it was opened: {end['moved']}",
+            hint="List it and search again.",
+        )
 
 
 def _parse(stdout: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
