@@ -21,7 +21,7 @@ from loom_audit.model.display import size_text
 
 if TYPE_CHECKING:
     from loom_audit.history.recorder import OpenCall
-    from loom_audit.ports import Completed
+    from loom_audit.ports import Completed, Confinement
     from loom_audit.session import AuditedWorkspace, Session
     from loom_audit.tools.tool import ToolResult
 
@@ -136,6 +136,9 @@ def run(
     words: Annotated[list[str], typer.Argument(metavar="COMMAND")],
     agent: AgentOption = COMMAND_LINE,
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the session is about.")] = "",
+    sandbox: Annotated[
+        str, typer.Option(metavar="required|preferred|off", help="Whether it is confined.")
+    ] = "off",
 ) -> int:
     """Run a command and record what it changed.
 
@@ -147,10 +150,14 @@ def run(
         words = words[1:]
     if not words:
         raise InvalidArguments("no command given", hint="Write `loom-audit run -- COMMAND`.")
+    if sandbox not in ("required", "preferred", "off"):
+        raise InvalidArguments(
+            f"--sandbox {sandbox!r:.40} is none", hint="Use required, preferred or off."
+        )
     with at.workspace() as workspace:
         inside = _inside(workspace)
         with workspace.session(agent, actor=_actor(agent), title=title) as session:
-            return _run(at, session, words, inside)
+            return _run(at, session, words, inside, sandbox)  # type: ignore[arg-type]
 
 
 def _actor(agent: str) -> str:
@@ -166,10 +173,12 @@ def _inside(workspace: "AuditedWorkspace") -> str:
     return workspace_path(workspace.root, ".") if here.startswith(root) else ""
 
 
-def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> int:
+def _run(
+    at: Invocation, session: "Session", words: list[str], inside: str, sandbox: "Confinement"
+) -> int:
     from uuid import uuid4
 
-    from loom_audit.ports import Command
+    from loom_audit.ports import Command, Limits
     from loom_audit.tools.values import as_json
 
     runner = session.recorder.at.runner
@@ -177,7 +186,16 @@ def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> i
         raise AuditUnavailable("no commands can be run here")
     arguments = as_json({"command": shlex.join(words), "argv": words, "cwd": inside})
     opened = session.recorder.begin("run", arguments, "execute", call_id=uuid4().hex)
-    order = Command(tuple(words), cwd=inside, timeout=None, stdio="inherit")
+    order = Command(
+        tuple(words),
+        cwd=inside,
+        timeout=None,
+        stdio="inherit",
+        confinement=sandbox,
+        network=session.settings.network,
+        readable=session.settings.readable,
+        limits=Limits() if sandbox == "off" else session.settings.limits,
+    )
     try:
         completed = opened.run(runner, order, final=True)
     except ExecutionFailed as error:
@@ -190,6 +208,8 @@ def _run(at: Invocation, session: "Session", words: list[str], inside: str) -> i
     except BaseException as error:
         opened.finish("cancelled", _result(opened, error=ExecutionFailed(repr(error))))
         raise
+    if completed.unconfined:
+        at.output.note(f"[loom-audit] not confined: {completed.unconfined}")
     status = "ok" if completed.exit_code == 0 else "error"
     event = opened.finish(status, _result(opened, completed))  # type: ignore[arg-type]
     if at.output.json:
