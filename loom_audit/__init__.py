@@ -43,31 +43,38 @@ if TYPE_CHECKING:
     )
     from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision, DenyAll
     from loom_audit.tools.asking import AskingGate
+    from loom_audit.tools.batch import BatchOutcome, PostToolsHook, ToolBatch
+    from loom_audit.tools.commit_hook import AutoCommit
     from loom_audit.tools.context import ToolContext
     from loom_audit.tools.function import tool
+    from loom_audit.tools.messages import ToolCall
     from loom_audit.tools.registry import ToolRegistry
+    from loom_audit.tools.settings import ToolSettings
     from loom_audit.tools.tool import Tool, ToolResult
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AllowAll": "tools.approval",
+    "ApprovalDenied": "errors",
     "ApprovalGate": "tools.approval",
     "ApprovalRequest": "history.approvals",
     "AskingGate": "tools.asking",
-    "Decision": "tools.approval",
-    "DenyAll": "tools.approval",
-    "ApprovalDenied": "errors",
+    "AuditedWorkspace": "session",
     "AuditError": "errors",
     "AuditStore": "session",
     "AuditUnavailable": "errors",
-    "AuditedWorkspace": "session",
+    "AutoCommit": "tools.commit_hook",
+    "BatchOutcome": "tools.batch",
     "BlockedCommand": "errors",
+    "builtin_registry": "session",
     "Call": "model.events",
     "Checkpoint": "model.events",
     "Conflict": "errors",
     "Corrupt": "errors",
     "Coverage": "model.events",
+    "Decision": "tools.approval",
+    "DenyAll": "tools.approval",
     "Event": "model.events",
     "ExecutionFailed": "errors",
     "FileChange": "model.files",
@@ -75,27 +82,30 @@ _HOMES = {
     "FileState": "model.files",
     "InvalidArguments": "errors",
     "InvalidPath": "errors",
-    "NoWorkspace": "errors",
     "NotFound": "errors",
     "NotSerializable": "errors",
+    "NoWorkspace": "errors",
+    "open_store": "session",
     "PermissionDenied": "errors",
     "Plan": "model.planning",
+    "PostToolsHook": "tools.batch",
     "Session": "session",
     "Status": "session",
     "StorageFailed": "errors",
-    "TooLarge": "errors",
     "Tool": "tools.tool",
+    "tool": "tools.function",
+    "TooLarge": "errors",
+    "ToolBatch": "tools.batch",
+    "ToolCall": "tools.messages",
     "ToolContext": "tools.context",
     "ToolRegistry": "tools.registry",
     "ToolResult": "tools.tool",
+    "ToolSettings": "tools.settings",
     "ToolTimeout": "errors",
     "TreeHead": "model.events",
     "UndoResult": "history.undo",
     "UnknownTool": "errors",
     "Verification": "history.integrity",
-    "builtin_registry": "session",
-    "open_store": "session",
-    "tool": "tools.function",
 }
 
 __all__ = [
@@ -108,6 +118,8 @@ __all__ = [
     "AuditStore",
     "AuditUnavailable",
     "AuditedWorkspace",
+    "AutoCommit",
+    "BatchOutcome",
     "BlockedCommand",
     "Call",
     "Checkpoint",
@@ -128,14 +140,18 @@ __all__ = [
     "NotSerializable",
     "PermissionDenied",
     "Plan",
+    "PostToolsHook",
     "Session",
     "Status",
     "StorageFailed",
     "TooLarge",
     "Tool",
+    "ToolBatch",
+    "ToolCall",
     "ToolContext",
     "ToolRegistry",
     "ToolResult",
+    "ToolSettings",
     "ToolTimeout",
     "TreeHead",
     "UndoResult",
