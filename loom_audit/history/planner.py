@@ -4,21 +4,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
-from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.attachment import Attachment
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.capture import scan
+from loom_audit.history.newest import newest_undo, newest_undoable
 from loom_audit.history.nogc import nogc
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
-from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange
+from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.ports import CallFilter, EventFilter, IndexEntry
 
 ALL_STEPS = 20_000
 """Up to so many events after the first one taken back, the planner sees every change."""
-
-STEPPING = frozenset({"undo", "redo"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +29,6 @@ class Meant:
     events: tuple[int, ...] = ()
     since: int = 0
     rollback: bool = False
-
-
-def newest_undoable(at: Attachment, session: str | None) -> Call:
-    """The newest call with changes that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: not _is_step(call, *STEPPING), "undo")
-
-
-def newest_undo(at: Attachment, session: str | None) -> Call:
-    """The newest undo that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: _is_step(call, "undo"), "redo")
-
-
-def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
-    before: int | None = None
-    size = 10
-    while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
-        for call in page:
-            acted = call.changed > 0 or (
-                call.status == "ok" and call.reverts and _is_step(call, "undo")
-            )
-            if call.seq and acted and call.undone_by is None and wanted(call):
-                return call
-        before, size = page[-1].requested, min(2 * size, 500)
-    where = f"in session {session}" if session else "in any session"
-    raise NotFound(f"nothing to {verb} {where}")
-
-
-def _is_step(call: Call, *verbs: str) -> bool:
-    return is_undo(call) and call.tool in verbs
 
 
 class Planner:
@@ -74,6 +44,23 @@ class Planner:
         meant = self._meant(request)
         with self.at.looking():
             return self._plan(request, meant)
+
+    def again(self, plan: Plan) -> Plan:
+        """The plan for the same request now, once what disk has that the log has not is on record.
+
+        It is the same one when no event since could change it, and what no log knows of is
+        neither where it makes something nor in a folder that is to go.
+        """
+        with self.at.looking():
+            since = self.at.log.read(EventFilter(after=plan.head))
+            if (
+                not plan.drifted
+                and all(isinstance(event.fact, SessionStarted) for event in since)
+                and not self._hidden(plan)
+                and self._spare_folders(plan) is plan
+            ):
+                return plan
+        return self.plan(plan.request or Request(plan.verb))
 
     # --- what is meant --------------------------------------------------------------------
 
@@ -177,6 +164,7 @@ class Planner:
             calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
             irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
             kept=(*plan.kept, *shared),
+            drifted=bool(drift),
         )
         return self._spare_folders(self._in_scope(_blocking(plan, hidden)))
 

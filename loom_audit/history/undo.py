@@ -53,7 +53,7 @@ class Undo:
         try:
             self._refuse_while_busy()
             self._record_drift()
-            fresh = self.planner.plan(plan.request)
+            fresh = self.planner.again(plan)
             if not same_outcome(plan, fresh):
                 raise Conflict(
                     "the workspace changed since this plan was made",

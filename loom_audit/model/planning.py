@@ -62,6 +62,8 @@ class Plan:
     `already` are paths that need nothing; `kept` are left as they are (an edit from outside, a
     folder that is not empty); `blocked` need a choice; `irreversible` cannot be taken back at
     all. Nothing is written while `blocked` is not empty. `calls` were asked for by the verb.
+    `drifted` says that disk was not as the log had it, so that the plan ages as soon as that is
+    on record.
     """
 
     verb: Verb
@@ -78,6 +80,7 @@ class Plan:
     """What the changes need and the blob store does not hold yet: merged texts."""
     request: Request | None = None
     calls: tuple[int, ...] = ()
+    drifted: bool = False
 
 
 def plan_taking_back(
