@@ -22,6 +22,7 @@ from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import confining_runner
 from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 
@@ -115,6 +116,7 @@ class Store:
             clock=SystemClock(),
             room=self.room,
             runner=self.runner,
+            code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
         )
 
     def room(self) -> int:

@@ -12,6 +12,7 @@ from loom_audit.ports import (
     BlobStore,
     ChangeIndex,
     Clock,
+    CodeIndex,
     EventLog,
     Lock,
     Projections,
@@ -46,7 +47,8 @@ class Attachment:
     """One workspace with its log.
 
     Locks are taken in this order: undo, workspace, store. `room` tells the free bytes where
-    the store lives; `runner` is what tools run commands with, None where there are none.
+    the store lives; `runner` is what tools run commands with, None where there are none;
+    `code` is what they search in.
     """
 
     log: EventLog
@@ -59,6 +61,7 @@ class Attachment:
     room: Callable[[], int]
     known: Known = field(default_factory=Known)
     runner: Runner | None = None
+    code: CodeIndex | None = None
 
     @property
     def scope(self) -> Scope:

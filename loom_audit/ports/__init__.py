@@ -4,6 +4,7 @@ All ports are synchronous and raise the errors of `loom_audit.errors`. "Durable"
 after `kill -9` and after power loss. Doubles in `testing.py` pass the same contract tests.
 """
 
+from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import Evidence, NotedBlob, StoredEvent, StoredPart
 from loom_audit.ports.log import CallFilter, Clock, EventFilter, EventLog, Projections
@@ -32,6 +33,7 @@ __all__ = [
     "CallFilter",
     "ChangeIndex",
     "Clock",
+    "CodeIndex",
     "Command",
     "Completed",
     "Confinement",
@@ -39,12 +41,14 @@ __all__ = [
     "EventFilter",
     "EventLog",
     "Evidence",
+    "FoundCode",
     "IndexEntry",
     "Limits",
     "Lock",
     "NotedBlob",
     "Progress",
     "Projections",
+    "ReadCode",
     "Replacement",
     "Report",
     "Runner",

@@ -6,6 +6,7 @@ from loom_audit.errors import AuditError
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import ApprovalGate
 from loom_audit.tools.code import RunCode
+from loom_audit.tools.code_search import SearchCode
 from loom_audit.tools.files import (
     DeleteFile,
     EditFile,
@@ -48,6 +49,7 @@ def builtin_tools() -> list[Tool]:
         ShellExecute(),
         Bash(),
         RunCode(),
+        SearchCode(),
         GitStatus(),
         GitDiff(),
         GitLog(),

@@ -39,6 +39,7 @@ def test_the_builtin_tools_are_those_of_the_specification():
         "shell_execute": ("execute", 60),
         "bash": ("execute", 60),
         "run_code": ("execute", 60),
+        "search_code": ("read", 30),
         "git_status": ("read", 30),
         "git_diff": ("read", 30),
         "git_log": ("read", 30),

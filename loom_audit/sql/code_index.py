@@ -1,0 +1,226 @@
+"""The code index as one SQLite file with FTS5, beside the change index and never in the store."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loom_audit.errors import StorageFailed
+from loom_audit.model.code import language_of
+from loom_audit.model.files import BlobId
+from loom_audit.ports import FoundCode, ReadCode
+from loom_audit.sql.engine import connect, driver
+
+T = TypeVar("T")
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE head (seq INTEGER NOT NULL);
+CREATE TABLE file (path BLOB PRIMARY KEY, blob TEXT NOT NULL, language TEXT NOT NULL)
+    WITHOUT ROWID;
+CREATE INDEX file_content ON file (blob, language);
+CREATE TABLE content (id INTEGER PRIMARY KEY, blob TEXT NOT NULL, language TEXT NOT NULL,
+    UNIQUE (blob, language));
+CREATE TABLE symbol (content INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+    line INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE INDEX symbol_content ON symbol (content);
+CREATE TABLE chunk (id INTEGER PRIMARY KEY, content INTEGER NOT NULL, first INTEGER NOT NULL);
+CREATE INDEX chunk_content ON chunk (content);
+CREATE VIRTUAL TABLE words USING fts5 (text, parts, tokenize = 'unicode61');
+"""
+_UNREAD = """
+FROM (SELECT DISTINCT blob, language FROM file) AS listed
+WHERE NOT EXISTS (SELECT 1 FROM content
+    WHERE content.blob = listed.blob AND content.language = listed.language)
+"""
+_STALE = """
+SELECT id FROM content WHERE NOT EXISTS (SELECT 1 FROM file
+    WHERE file.blob = content.blob AND file.language = content.language)
+"""
+_SYMBOLS = """
+SELECT file.path, symbol.line, symbol.kind, symbol.name, symbol.text FROM symbol
+JOIN content ON content.id = symbol.content
+JOIN file ON file.blob = content.blob AND file.language = content.language
+WHERE {holds} AND file.path >= :low AND file.path < :high
+ORDER BY lower(symbol.name) <> :whole, instr(lower(symbol.name), :whole) <> 1,
+    length(symbol.name), file.path, symbol.line
+LIMIT :limit
+"""
+_TEXT = """
+SELECT file.path, chunk.first, found.text FROM
+    (SELECT rowid, text, bm25(words) AS score FROM words WHERE words MATCH :wanted) AS found
+JOIN chunk ON chunk.id = found.rowid JOIN content ON content.id = chunk.content
+JOIN file ON file.blob = content.blob AND file.language = content.language
+WHERE file.path >= :low AND file.path < :high
+ORDER BY found.score, file.path, chunk.first
+LIMIT :limit
+"""
+
+
+class SqlCodeIndex:
+    """A `ports.CodeIndex` in one file. What is no index is taken for an empty one.
+
+    Never synced: what a power cut leaves is either whole or made anew.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._mutex = threading.Lock()
+
+    def head(self) -> int:
+        return self._do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
+
+    def list_anew(self, files: Mapping[str, BlobId], *, head: int) -> None:
+        def step(db: Any) -> None:
+            db.execute("DELETE FROM file")
+            self._put(db, files, head)
+
+        self._do(step)
+
+    def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
+        def step(db: Any) -> None:
+            if db.execute("SELECT seq FROM head").fetchone()[0] == after:
+                self._put(db, changes, head)
+
+        self._do(step)
+
+    def _put(self, db: Any, changes: Mapping[str, BlobId | None], head: int) -> None:
+        for path, blob in changes.items():
+            if blob is None:
+                db.execute("DELETE FROM file WHERE path = ?", (_raw(path),))
+            else:
+                row = (_raw(path), str(blob), language_of(path))
+                db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", row)
+        db.execute("UPDATE head SET seq = ?", (head,))
+        for (content,) in db.execute(_STALE).fetchall():
+            db.execute("DELETE FROM symbol WHERE content = ?", (content,))
+            db.execute(
+                "DELETE FROM words WHERE rowid IN (SELECT id FROM chunk WHERE content = ?)",
+                (content,),
+            )
+            db.execute("DELETE FROM chunk WHERE content = ?", (content,))
+            db.execute("DELETE FROM content WHERE id = ?", (content,))
+
+    def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
+        query = f"SELECT blob, language {_UNREAD} ORDER BY blob, language LIMIT ?"
+        rows = self._do(lambda db: db.execute(query, (limit,)).fetchall())
+        return [(BlobId(blob), language) for blob, language in rows]
+
+    def count_unread(self) -> int:
+        query = f"SELECT count(*) {_UNREAD}"
+        return self._do(lambda db: int(db.execute(query).fetchone()[0]))
+
+    def learn(self, contents: Sequence[ReadCode]) -> None:
+        def step(db: Any) -> None:
+            for content in contents:
+                _learn(db, content)
+
+        self._do(step)
+
+    def symbols(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
+        lowered = [word.lower() for word in words]
+        holds = " AND ".join(
+            f"instr(lower(symbol.name), :word{n}) > 0" for n in range(len(lowered))
+        )
+        values: dict[str, Any] = {f"word{n}": word for n, word in enumerate(lowered)}
+        values |= {"whole": " ".join(lowered), "limit": limit, **_range(below)}
+        rows = self._do(lambda db: db.execute(_SYMBOLS.format(holds=holds), values).fetchall())
+        return [
+            FoundCode(_path(path), line, kind, name, text) for path, line, kind, name, text in rows
+        ]
+
+    def text(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
+        wanted = " ".join(f'"{word}"' for word in words) + "*"
+        values = {"wanted": wanted, "limit": limit, **_range(below)}
+        rows = self._do(lambda db: db.execute(_TEXT, values).fetchall())
+        found = []
+        for path, first, text in rows:
+            line, snippet = _best_line(text, words)
+            found.append(FoundCode(_path(path), first + line, "text", "", snippet))
+        return found
+
+    # --- the file -------------------------------------------------------------------------
+
+    def _do(self, step: Callable[[Any], T]) -> T:
+        """Run a step in a transaction; once more with a new file when this one is damaged."""
+        with self._mutex:
+            try:
+                with self._open() as db:
+                    return step(db)
+            except driver().OperationalError as error:
+                raise StorageFailed(f"the code index cannot be used: {error}") from error
+            except driver().DatabaseError:
+                for name in ("", "-wal", "-shm"):
+                    Path(f"{self._path}{name}").unlink(missing_ok=True)
+                with self._open() as db:
+                    return step(db)
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.touch(mode=0o600)
+        db = connect(str(self._path), "rw")
+        try:
+            db.execute("PRAGMA synchronous=OFF")
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                for name, kind in db.execute(
+                    "SELECT name, type FROM sqlite_schema WHERE type = 'table'"
+                    " AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'words_%'"
+                ).fetchall():
+                    db.execute(f'DROP {kind} "{name}"')
+                for statement in _TABLES.split(";"):
+                    db.execute(statement)
+                db.execute("INSERT INTO head VALUES (0)")
+                db.execute(f"PRAGMA user_version={_VERSION}")
+            yield db
+            db.execute("COMMIT")
+        finally:
+            db.close()
+
+
+def _learn(db: Any, content: ReadCode) -> None:
+    added = db.execute(
+        "INSERT OR IGNORE INTO content (blob, language) VALUES (?, ?) RETURNING id",
+        (str(content.blob), content.language),
+    ).fetchone()
+    if added is None:
+        return  # another process was faster
+    db.executemany(
+        "INSERT INTO symbol VALUES (?, ?, ?, ?, ?)",
+        [(added[0], d.name, d.kind, d.line, d.text) for d in content.definitions],
+    )
+    for chunk in content.chunks:
+        [place] = db.execute(
+            "INSERT INTO chunk (content, first) VALUES (?, ?) RETURNING id",
+            (added[0], chunk.first),
+        ).fetchone()
+        db.execute(
+            "INSERT INTO words (rowid, text, parts) VALUES (?, ?, ?)",
+            (place, chunk.text, chunk.words),
+        )
+
+
+def _raw(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _path(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _range(below: str) -> dict[str, bytes]:
+    """Bounds of the paths in a directory; of all for an empty name."""
+    low = _raw(below) + b"/" if below else b""
+    return {"low": low, "high": low[:-1] + b"0" if below else b"\xff\xff"}
+
+
+def _best_line(text: str, words: Sequence[str]) -> tuple[int, str]:
+    """The line that holds most of the words, as its number from 0 and its text."""
+    parts = [part for word in words for part in re.split("_+", word.lower()) if part]
+    lines = text.split("\n")
+    counts = [sum(part in line.lower() for part in parts) for line in lines]
+    best = counts.index(max(counts))
+    return best, lines[best].strip()[:300]
