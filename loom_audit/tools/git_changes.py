@@ -203,7 +203,10 @@ class GitPush(Tool):
         url = ""
         if ctx.runner is not None and ctx.workspace is not None:
             argv = Repository(ctx, root=str(ctx.workspace)).argv(*_url_words(args.remote))
-            done = ctx.runner.run(str(ctx.workspace), Command(argv, stdin=b"", timeout=10.0))
+            done = ctx.runner.run(
+                str(ctx.workspace),
+                Command(argv, stdin=b"", timeout=10.0, variables=ctx.own_programs),
+            )
             url = decode(done.stdout).strip()
         return Preview(
             f"push {args.ref or 'the current branch'} to {args.remote}"

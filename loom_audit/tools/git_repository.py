@@ -29,6 +29,9 @@ MAX_LISTING = 16 * 1024 * 1024
 MAX_UNSAFE = 1_000
 SECONDS = 20.0
 
+UNWRITTEN = frozenset({"annex", "hooks", "modules", "objects"})
+"""Folders of a repository in which git writes through no link here; `objects` is looked at."""
+
 KEPT = frozenset(
     {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
     | {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
@@ -105,7 +108,7 @@ class Repository:
 
     `filters` are the names of those the repository's own configuration defines; they are
     switched off in every command. `identity` is said again where the person's configuration
-    cannot be read.
+    cannot be read. `folders` are the repository's own.
     """
 
     ctx: ToolContext
@@ -114,6 +117,7 @@ class Repository:
     remotes: frozenset[str] = frozenset()
     identity: tuple[tuple[str, str], ...] = ()
     root: str = field(default="")
+    folders: frozenset[str] = frozenset()
 
     def argv(
         self, *words: str, protocols: str = "none", locks: bool = False, hooks: bool = False
@@ -168,15 +172,26 @@ class Repository:
         final: bool = False,
     ) -> Completed:
         """A command that changes the repository; hooks are confined as shell commands are."""
+        await self.ctx.in_thread(self._check_links)
         done = await self.ctx.run(
             *self.argv(*words, protocols=protocols, locks=True, hooks=hooks),
             stdin=stdin,
             timeout=timeout,
             confinement=(self.ctx.settings.confinement or "preferred") if hooks else "off",
+            environment=None if hooks else self.ctx.own_programs,
             network=network or None,
             final=final,
         )
         return _run(done)
+
+    def _check_links(self) -> None:
+        """PermissionDenied for a link in the repository's folders: git writes through some."""
+        for link in (link for folder in self.folders for link in _links(folder, UNWRITTEN)):
+            raise PermissionDenied(
+                "The repository's own folder holds a symbolic link, which git could write through",
+                hint="Look at where it leads, and remove it.",
+                details={"path": link.encode("utf-8", "replace").decode()},
+            )
 
     async def commit_id(self, revision: str) -> str:
         """The commit a revision means. InvalidArguments for an option, NotFound for none."""
@@ -230,6 +245,7 @@ async def repository(ctx: ToolContext) -> Repository:
         frozenset(remotes),
         tuple((s.key, s.value) for s in listed if s.key in IDENTITY),
         root,
+        frozenset(os.path.realpath(folder) for folder in (own, common)),
     )
 
 
@@ -324,6 +340,15 @@ def _object_places(common: str) -> Iterator[str]:
     for line in lines:
         if line and not line.startswith(b"#"):
             yield os.path.realpath(os.path.join(objects, os.fsdecode(line.strip(b'"'))))
+
+
+def _links(folder: str, skipped: frozenset[str] = frozenset()) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink() and entry.name not in skipped:
+                yield entry.path
+            elif entry.is_dir(follow_symlinks=False) and entry.name not in skipped:
+                yield from _links(entry.path)
 
 
 def _within(path: str, folder: str) -> bool:

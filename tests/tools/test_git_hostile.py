@@ -272,3 +272,43 @@ def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench):
     git(bench.root, "config", "core.fsmonitor", program(bench.root))
     assert not bench.call("git_status", {}).success
     assert marked(bench.root) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "index", "HEAD.lock/x", "logs", "lfs"],
+)
+def test_a_link_in_the_repository_is_not_written_through(bench, repo, name):
+    """A confined command can make it; git here is not confined."""
+    outside = repo.parent / "outside"
+    outside.mkdir()
+    link = repo / ".git" / name
+    link.parent.mkdir(exist_ok=True)
+    if link.exists():
+        link.rename(repo / "moved")
+    link.symlink_to(outside / "profile")
+    (repo / "notes.txt").write_text("again")
+    for arguments in ({"all": True}, {"paths": ["notes.txt"]}):
+        result = bench.call("git_commit", {"message": "touch mark", **arguments})
+        assert result.error.code == "PERMISSION_DENIED", result
+        assert result.error.details["path"] == str(link)
+    assert not [*outside.iterdir()]
+
+
+@pytest.mark.parametrize("way", ["{root}/.venv/bin", "{way}/.venv/bin", ".venv/bin", ""])
+def test_programs_in_the_workspace_are_not_taken_for_ours(bench, repo, remote, monkeypatch, way):
+    """The project's own environment is often first on PATH."""
+    (repo.parent / "way").symlink_to(repo)
+    folder = repo / ".venv/bin" if way else repo
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("git", "env", "ssh", "rg", "grep"):
+        Path(program(repo, name)).rename(folder / name)
+    first = way.format(root=repo, way=repo.parent / "way")
+    monkeypatch.setenv("PATH", f"{first}:{os.environ['PATH']}")
+    (repo / "notes.txt").write_text("again")
+    for tool in ("git_status", "git_diff", "git_log"):
+        assert bench.call(tool, {}).success
+    assert bench.call("git_commit", {"message": "one", "all": True}).success
+    bench.call("git_push", {})
+    bench.call("search_files", {"pattern": "again"})
+    assert marked(repo) == []
