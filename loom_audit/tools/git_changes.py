@@ -1,5 +1,6 @@
 """git_commit and git_push: the workspace's repository changed, and sent elsewhere."""
 
+import re
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -207,7 +208,7 @@ class GitPush(Tool):
                 str(ctx.workspace),
                 Command(argv, stdin=b"", timeout=10.0, variables=ctx.own_programs),
             )
-            url = decode(done.stdout).strip()
+            url = _without_secret(decode(done.stdout).strip())
         return Preview(
             f"push {args.ref or 'the current branch'} to {args.remote}"
             f" ({url or 'a remote that is not known'})\n"
@@ -226,6 +227,7 @@ class GitPush(Tool):
         url = decode(await git.read(*_url_words(args.remote))).strip()
         if "\n" in url:
             raise InvalidArguments(f"{args.remote} has several push URLs", hint="Keep one.")
+        shown = _without_secret(url)
         words = ["push", "--porcelain", "--no-follow-tags", "--no-recurse-submodules"]
         words += ["--no-signed", "--no-progress", *_receiving(url)]
         words += ["--set-upstream"] if args.set_upstream else []
@@ -239,19 +241,24 @@ class GitPush(Tool):
         )
         if done.exit_code:
             raise ExecutionFailed(
-                f"the push to {args.remote} ({url}) failed: {_why(status, done.stderr)}",
+                f"the push to {args.remote} ({shown}) failed: {_why(status, done.stderr)}",
                 hint="This tool never forces; fetch and merge first when the remote has more."
                 if "reject" in status
                 else "",
             )
         data = {
-            "remote": args.remote, "url": url, "ref": ref, "commit": commit, "status": status,
+            "remote": args.remote, "url": shown, "ref": ref, "commit": commit, "status": status,
         }  # fmt: skip
-        return ToolResult(True, f"pushed {ref} ({commit[:12]}) to {url}: {status}", data)
+        return ToolResult(True, f"pushed {ref} ({commit[:12]}) to {shown}: {status}", data)
 
 
 def _url_words(remote: str) -> tuple[str, ...]:
     return "remote", "get-url", "--push", "--all", "--", remote
+
+
+def _without_secret(url: str) -> str:
+    """The address without a password or token that stands in it: it goes on record."""
+    return re.sub(r"://[^/@\s]*@", "://…@", url)
 
 
 def _receiving(url: str) -> list[str]:

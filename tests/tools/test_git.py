@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.tools.approval import Decision
+
 
 @pytest.fixture(autouse=True)
 def person(tmp_path, monkeypatch):
@@ -328,8 +330,6 @@ def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
             self.seen = []
 
         async def decide(self, tool, args, ctx, *, asked=""):
-            from loom_audit.tools.approval import Decision
-
             preview = tool.preview(args, ctx)
             self.seen.append((tool.name, asked, preview.text))
             return Decision("denied" if asked else "allowed", "gate:test", "no")
@@ -344,3 +344,17 @@ def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
         "APPROVAL_DENIED"
     )
     assert bench.call("git_commit", commit, gate=gate).success
+
+
+def test_a_secret_in_a_remote_s_address_does_not_go_on_record(bench, repo):
+    git(repo, "remote", "add", "origin", "https://ann:sesame@127.0.0.1:9/x.git")
+    shown = []
+
+    class Asked:
+        async def decide(self, tool, args, ctx, *, asked=""):
+            shown.append(await ctx.in_thread(lambda: tool.preview(args, ctx).text))
+            return Decision("allowed", "gate:test")
+
+    result = bench.call("git_push", {}, gate=Asked())
+    assert result.error.code == "EXECUTION_ERROR" and "127.0.0.1:9/x.git" in shown[0]
+    assert "sesame" not in shown[0] + result.to_json()
