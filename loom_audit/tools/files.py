@@ -12,6 +12,7 @@ from loom_audit.tools.text import (
     Edited,
     Part,
     Replacing,
+    counted,
     decode,
     edited,
     encode,
@@ -83,7 +84,7 @@ class ReadFile(Tool):
         if args.line_range and not part.raw:
             output = f"[no such lines: {args.path} has {part.lines}]"
         elif part.truncated:
-            output += f"\n[cut at {args.max_bytes} bytes of {entry.size}]"
+            output += f"\n[cut at {counted(args.max_bytes, 'byte')} of {entry.size}]"
         data = {
             "path": entry.path,
             "content": content,
@@ -137,7 +138,7 @@ class WriteFile(Tool):
         created = change.before is None
         verb = "Created" if created else "Wrote"
         data = {"path": change.path, "size": len(content), "created": created}
-        return ToolResult(True, f"{verb} {change.path}: {len(content)} bytes", data)
+        return ToolResult(True, f"{verb} {change.path}: {counted(len(content), 'byte')}", data)
 
 
 class Edit(Arguments):
@@ -153,6 +154,10 @@ class EditInput(Arguments):
         Field(description="Text that stands in the file exactly once; empty appends"),
     ] = None
     new_str: Annotated[str | None, Field(description="What to put in its place")] = None
+    replace_all: Annotated[
+        bool,
+        Field(description="Replace every occurrence of old_str, of which there may be several"),
+    ] = False
     edits: Annotated[
         list[Edit] | None,
         Field(
@@ -168,12 +173,17 @@ class EditInput(Arguments):
         single = self.old_str is not None or self.new_str is not None
         if single and self.edits is not None:
             raise ValueError("give old_str and new_str, or edits, not both")
+        if self.replace_all and self.edits is not None:
+            raise ValueError("with edits, replace_all stands in each of them")
         if self.edits is None and (self.old_str is None or self.new_str is None):
             raise ValueError("old_str and new_str are both needed, or edits")
         return self
 
     def steps(self) -> list[Replacing]:
-        listed = self.edits or [Edit(old_str=self.old_str or "", new_str=self.new_str or "")]
+        alone = Edit(
+            old_str=self.old_str or "", new_str=self.new_str or "", replace_all=self.replace_all
+        )
+        listed = self.edits or [alone]
         return [
             Replacing(encode(e.old_str, "old_str"), encode(e.new_str, "new_str"), e.replace_all)
             for e in listed
@@ -190,7 +200,8 @@ class EditOutput(BaseModel):
 class EditFile(Tool):
     name = "edit_file"
     description = (
-        "Replace text in a file. old_str must stand in it exactly once, white space included. "
+        "Replace text in a file. old_str must stand in it exactly once, white space included, or "
+        "at least once with replace_all. "
         "An empty old_str appends, and creates the file if need be."
     )
     input = EditInput
@@ -212,9 +223,11 @@ class EditFile(Tool):
 
         change = await ctx.edit(args.path, transform, final=True)
         done = made[0]
-        count = f"{len(steps)} edit" + ("s" if len(steps) > 1 else "")
+        count = counted(len(steps), "edit")
         more = len(steps) - len(done.contexts)
-        shown = [*done.contexts, f"[{more} more edits not shown]"] if more else done.contexts
+        shown = (
+            [*done.contexts, f"[{counted(more, 'more edit')} not shown]"] if more else done.contexts
+        )
         data = {
             "path": change.path,
             "edits_applied": len(steps),

@@ -13,7 +13,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, To
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.place import SCRATCH
-from loom_audit.tools.text import decode
+from loom_audit.tools.text import counted, decode
 from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
 MAX_MATCHES = 1_000
@@ -107,15 +107,17 @@ class SearchFiles(Tool):
         matches, end = _parse(done.stdout)
         for match in matches:
             match["path"] = beside + match["path"]
-        counted: dict[str, Any] = {
+        ended: dict[str, Any] = {
             key: end[key] for key in ("files", "skipped", "truncated") if key in end
         }
-        data: dict[str, Any] = {"matches": matches, "count": len(matches), **counted}
+        data: dict[str, Any] = {"matches": matches, "count": len(matches), **ended}
         text = "\n".join(f"{m['path']}:{m['line']}: {m['text']}" for m in matches)
         if done.timed_out or "stuck" in end:
-            stuck = f"{MAX_SECONDS} seconds in {beside}{end['stuck']}" if "stuck" in end else ""
+            lasted = f"{seconds:g} seconds"
+            if "stuck" in end:
+                lasted = f"{counted(MAX_SECONDS, 'second')} in {beside}{end['stuck']}"
             error = ToolTimeout(
-                f"The search was stopped after {stuck or f'{seconds:g} seconds'}",
+                f"The search was stopped after {lasted}",
                 hint="Use a simpler pattern, or search a smaller directory.",
             )
             return ToolResult.failure(error, output=text, data={**data, "truncated": True})

@@ -4,6 +4,7 @@ Reads a request as JSON from standard input, searches beneath its working direct
 ever following a symlink, and prints one line of JSON for each match and one at its end.
 """
 
+import errno
 import json
 import os
 import re
@@ -41,7 +42,10 @@ def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
     program = request["program"]
     search = Search(request, pattern, narrower(pattern, program) if program else None)
     wanted = matcher(request["glob"])
-    at_once = min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    at_once = _BATCH if most == resource.RLIM_INFINITY else min(_BATCH, most // 4)
     found = walk(request["path"], frozenset(request["skip"]), wanted)
     try:
         while (batch := [*islice(found, at_once)]) and search.batch(batch):
@@ -167,24 +171,36 @@ def walk(
 def below(
     directory: int, prefix: str, skip: frozenset[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, int]]:
+    """What is below a directory, whose descriptor is closed in the end; no depth is too deep."""
+    inside = [(directory, prefix, entries(directory))]
     try:
-        with os.scandir(directory) as listing:
-            entries = sorted(listing, key=lambda entry: os.fsencode(entry.name))
-        for entry in entries:
-            path = prefix + entry.name
-            if entry.is_dir(follow_symlinks=False):
+        while inside:
+            directory, prefix, listing = inside[-1]
+            entry = next(listing, None)
+            if entry is None:
+                os.close(inside.pop()[0])
+            elif entry.is_dir(follow_symlinks=False):
                 if entry.name not in skip:
                     try:
                         inner = os.open(entry.name, _DIRECTORY, dir_fd=directory)
-                    except OSError:
+                    except OSError as error:
+                        if error.errno == errno.EMFILE:
+                            raise
                         continue  # unreadable, or no directory any more
-                    yield from below(inner, path + "/", skip, wanted)
-            elif entry.is_file(follow_symlinks=False) and wanted(path):
+                    inside.append((inner, f"{prefix}{entry.name}/", entries(inner)))
+            elif entry.is_file(follow_symlinks=False) and wanted(prefix + entry.name):
                 descriptor = regular(entry.name, directory)
                 if descriptor is not None:
-                    yield path, descriptor
+                    yield prefix + entry.name, descriptor
     finally:
-        os.close(directory)
+        for directory, _, _ in inside:
+            os.close(directory)
+
+
+def entries(directory: int) -> Iterator[os.DirEntry[str]]:
+    """In order of their names as bytes."""
+    with os.scandir(directory) as listing:
+        return iter(sorted(listing, key=lambda entry: os.fsencode(entry.name)))
 
 
 def step(directory: int, name: str) -> int:

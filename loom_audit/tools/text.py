@@ -20,6 +20,11 @@ def decode(raw: bytes, *, whole: bool = True) -> str:
     return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 byte`, `2 bytes`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def encode(text: str, what: str) -> bytes:
     """The text as UTF-8. InvalidArguments for a lone surrogate, which no file can hold."""
     try:
@@ -127,7 +132,7 @@ def _replaced(path: str, content: bytes | None, step: Replacing, which: str) -> 
         count = _count(content, step.old)
         raise InvalidArguments(
             f"{which}old_str found {count} times in {path}: {_excerpt(step.old)}",
-            hint="Add lines around it until it is the only one, or use edits with replace_all.",
+            hint="Add lines around it until it is the only one, or pass replace_all.",
             details={"count": count},
         )
     return content[:at] + step.new + content[at + len(step.old) :], at

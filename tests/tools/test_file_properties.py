@@ -159,7 +159,6 @@ def test_edits_are_what_the_rules_say_or_nothing_at_all(bench, content, edits, a
         path.write_bytes(content)
     if alone:
         edits = edits[:1]
-        edits[0].pop("replace_all", None)
     arguments = edits[0] if alone else {"edits": edits}
     wanted = naive(content, edits)
     before = bench.tree()

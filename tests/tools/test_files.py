@@ -161,6 +161,37 @@ def test_edits_see_each_other_and_are_written_once(bench):
     assert len(bench.events("files.changed")) == 2  # the baseline's and this one
 
 
+@pytest.mark.parametrize("form", ["alone", "in a list"])
+def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench, form):
+    def edit(**one):
+        arguments = one if form == "alone" else {"edits": [one]}
+        return bench.call("edit_file", {"path": "src/main.py", **arguments})
+
+    result = edit(old_str="print", new_str="log", replace_all=True)
+    assert result.success and result.data["edits_applied"] == 1
+    assert (bench.root / "src/main.py").read_text().count("log(") == 2
+    before = bench.tree()
+    result = edit(old_str="print", new_str="log", replace_all=True)
+    assert result.error.code == "INVALID_ARGUMENTS" and "not found" in result.error.message
+    assert bench.tree() == before
+
+
+def test_replace_all_beside_a_list_of_edits_is_refused(bench):
+    edits = [{"old_str": "print", "new_str": "log"}]
+    arguments = {"path": "src/main.py", "edits": edits, "replace_all": True}
+    assert bench.call("edit_file", arguments).error.code == "INVALID_ARGUMENTS"
+
+
+def test_numbers_and_their_words_agree(bench):
+    assert bench.call("write_file", {"path": "x", "content": "1"}).output == "Created x: 1 byte"
+    assert bench.call("write_file", {"path": "x", "content": "12"}).output == "Wrote x: 2 bytes"
+    cut = bench.call("read_file", {"path": "x", "max_bytes": 1})
+    assert cut.output == "1\n[cut at 1 byte of 2]"
+    edits = [{"old_str": "", "new_str": "x"}] * 6
+    edited = bench.call("edit_file", {"path": "x", "edits": edits})
+    assert "(6 edits)" in edited.output and "[1 more edit not shown]" in edited.output
+
+
 def test_edits_are_all_or_nothing(bench):
     before = bench.tree()
     edits = [{"old_str": "one", "new_str": "1"}, {"old_str": "nope", "new_str": ""}]

@@ -1,6 +1,8 @@
 """Search against the same search written in three lines, and what stops it."""
 
+import os
 import re
+import subprocess
 import time
 
 import pytest
@@ -43,6 +45,23 @@ def test_links_binaries_and_heavy_folders_are_skipped(bench):
     result = bench.call("search_files", {"pattern": "import|root"})
     assert [m["path"] for m in result.data["matches"]] == ["src/main.py"]
     assert result.data["skipped"] == 1
+
+
+def test_a_very_deep_folder_is_searched_to_its_end(bench):
+    folder = os.open(bench.root, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    with os.fdopen(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=folder), "w") as file:
+        file.write("needle\n")
+    os.close(folder)
+    try:
+        result = bench.call("search_files", {"pattern": "needle"})
+    finally:  # Python's own rmtree gives up at that depth
+        subprocess.run(["rm", "-rf", str(bench.root / "d")], check=True)
+    assert [m["path"] for m in result.data["matches"]] == ["d/" * 1200 + "f"]
 
 
 def test_search_is_bounded_and_says_so(bench):
