@@ -2,8 +2,9 @@
 
 import difflib
 import logging
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision
 from loom_audit.tools.context import ToolContext, no_workspace
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.thread import in_thread
-from loom_audit.tools.tool import Tool, ToolResult
+from loom_audit.tools.tool import Tool, ToolResult, is_at_once
 from loom_audit.tools.values import as_far_as_possible, as_json
 
 _log = logging.getLogger(__name__)
@@ -65,8 +66,11 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
+    """How a call ended; `recorded` when it is on record already, with the result as it is there."""
+
     status: Status
     result: ToolResult
+    recorded: bool = False
 
 
 async def call_tool(
@@ -118,8 +122,8 @@ async def call_tool(
     try:
         outcome = await _attempt(registry, gate, request, ctx)
     except BaseException as error:
-        outcome = _interrupted(request, error)
-        await _finish(opened, outcome)
+        if opened is None or not opened.finished:
+            await _finish(opened, _interrupted(request, error))
         raise
     result = await _finish(opened, outcome)
     _log.debug(
@@ -185,10 +189,8 @@ async def _attempt(
         args = await _permitted(gate, tool, args, ctx)
         await _announce(tool, ctx.call)
         return await _execute(tool, args, ctx)
-    except AuditError as error:
-        return _Outcome(_status(error), ToolResult.failure(error))
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
-        return _Outcome("error", ToolResult.failure(_bug(request.name, error)))
+        return _failed(request.name, error)
 
 
 async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> Any:
@@ -246,11 +248,43 @@ async def _announce(tool: Tool, call: OpenCall | None) -> None:
 
 async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
     limit = tool.limit(args)
-    with anyio.move_on_after(limit) as scope:
-        result = await tool.execute(args, ctx)
-    if scope.cancelled_caught:
-        error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
-        return _Outcome("timeout", ToolResult.failure(error))
+    ended: list[_Outcome] = []
+    with anyio.move_on_after(limit):
+        if ctx.call is not None and is_at_once(tool):
+            stop = threading.Event()
+            await in_thread(partial(_at_once, tool, args, ctx, stop, ended), stop=stop)
+        else:
+            ended.append(_judged(tool, await tool.execute(args, ctx)))
+    if ended:
+        return ended[0]
+    error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
+    return _Outcome("timeout", ToolResult.failure(error))
+
+
+def _at_once(
+    tool: Tool, args: Any, ctx: ToolContext, stop: threading.Event, ended: list[_Outcome]
+) -> None:
+    """The whole call and its finish, in the worker thread. Nothing more happens after `stop`."""
+    try:
+        running = tool.execute(args, replace(ctx, stop=stop))
+        outcome = _judged(tool, _run_through(running))
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
+        outcome = _failed(tool.name, error)
+    if ctx.call is not None and not stop.is_set():
+        ended.append(_Outcome(outcome.status, _record(ctx.call, outcome), recorded=True))
+
+
+def _run_through(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+    try:
+        running.send(None)
+    except StopIteration as end:
+        result: ToolResult = end.value
+        return result
+    running.close()
+    raise TypeError("a tool that is at once awaited more than its context's steps")
+
+
+def _judged(tool: Tool, result: ToolResult) -> _Outcome:
     if not isinstance(result, ToolResult):
         raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if result.success:
@@ -260,11 +294,19 @@ async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
     return _Outcome("ok" if result.success else "error", result)
 
 
+def _failed(name: str, error: Exception) -> _Outcome:
+    if isinstance(error, AuditError):
+        return _Outcome(_status(error), ToolResult.failure(error))
+    return _Outcome("error", ToolResult.failure(_bug(name, error)))
+
+
 async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
     """Put the outcome on record, shielded from cancellation, and give it as the caller sees it.
 
     Not in the queue for threads: those waiting there may wait for the lock this call holds.
     """
+    if outcome.recorded:
+        return outcome.result
     if opened is None:
         return _off_record(outcome.result)
     return await in_thread(partial(_record, opened, outcome), certain=True)

@@ -67,6 +67,7 @@ class ToolContext:
     recorder: Recorder | None = field(default=None, repr=False)
     call: OpenCall | None = field(default=None, repr=False)
     runner: Runner | None = field(default=None, repr=False)
+    stop: threading.Event | None = field(default=None, repr=False)
 
     # --- reading --------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class ToolContext:
             with place.disk.open(place.path(rest)) as stream:
                 return reader(stream, place.stat(rest))
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def read(self, path: str, limit: int | None = None) -> bytes:
         """A regular file's content, or the first `limit` bytes of it."""
@@ -87,7 +88,7 @@ class ToolContext:
             place, rest = self._place(path)
             return place.disk.read(place.path(rest), limit)
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def stat(self, path: str) -> Entry:
         """The file or directory behind the path, symlinks followed. FileNotFound."""
@@ -96,7 +97,7 @@ class ToolContext:
             place, rest = self._place(path)
             return place.stat(rest)
 
-        return await in_thread(step)
+        return await self._step(step)
 
     def exists(self, path: str) -> bool:
         """Whether something is at the path; sync, for `requires_approval`."""
@@ -110,7 +111,7 @@ class ToolContext:
             place, rest = self._place(path)
             return [*place.list(place.directory(rest))]
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def walk(
         self, path: str = "", *, enter: Callable[[Entry, int], bool], limit: int = 10_000
@@ -138,7 +139,7 @@ class ToolContext:
                     break
             return found
 
-        return await in_thread(step)
+        return await self._step(step)
 
     # --- writing --------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class ToolContext:
                 place.path(rest), content, mode=mode, parents=parents, final=final
             )
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def edit(
         self, path: str, transform: Callable[[bytes | None], bytes], *, final: bool = False
@@ -192,7 +193,7 @@ class ToolContext:
                 return scratch.written(place.disk, rest, checked)
             return call.edit(place.path(rest), checked, final=final)
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def delete(
         self, path: str, *, recursive: bool = False, final: bool = False
@@ -206,7 +207,7 @@ class ToolContext:
                 return scratch.deleted(place.disk, rest, recursive=recursive)
             return self._open_call.delete(place.path(rest), recursive=recursive, final=final)
 
-        return await in_thread(step)
+        return await self._step(step)
 
     async def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
@@ -227,7 +228,7 @@ class ToolContext:
                 place.path(old), place.path(new), overwrite=overwrite, final=final
             )
 
-        return await in_thread(step)
+        return await self._step(step)
 
     # --- processes ------------------------------------------------------------------------
 
@@ -324,7 +325,7 @@ class ToolContext:
 
     async def in_thread(self, step: Callable[[], T]) -> T:
         """Run blocking code beside the event loop; a timeout waits for its end."""
-        return await in_thread(step)
+        return await self._step(step)
 
     def _may_run(self, *effects: Effect) -> None:
         if self.effect not in effects:
@@ -335,6 +336,14 @@ class ToolContext:
             )
 
     # --- steps, in the worker thread ------------------------------------------------------
+
+    async def _step(self, step: Callable[[], T]) -> T:
+        """In a worker thread, or here when the whole call is in one: then `stop` is there."""
+        if self.stop is None:
+            return await in_thread(step)
+        if self.stop.is_set():
+            raise ExecutionFailed("Nobody waits for this call any more")
+        return step()
 
     @property
     def _disk(self) -> Workspace:

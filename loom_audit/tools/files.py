@@ -19,7 +19,7 @@ from loom_audit.tools.text import (
     from_base64,
     read_part,
 )
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult, at_once
 
 MEBIBYTE = 1024 * 1024
 
@@ -69,6 +69,7 @@ class ReadFile(Tool):
     output = ReadOutput
     timeout_seconds = 10
 
+    @at_once
     async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
         first, last = args.line_range or (1, None)
 
@@ -132,6 +133,7 @@ class WriteFile(Tool):
     def preview(self, args: WriteInput, ctx: ToolContext) -> Preview:
         return preview_write(ctx, args.path, args.raw(), parents=args.create_dirs)
 
+    @at_once
     async def execute(self, args: WriteInput, ctx: ToolContext) -> ToolResult:
         content = args.raw()
         change = await ctx.write(args.path, content, parents=args.create_dirs, final=True)
@@ -213,6 +215,7 @@ class EditFile(Tool):
         steps = args.steps()
         return preview_write(ctx, args.path, lambda old: edited(args.path, old, steps).after)
 
+    @at_once
     async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
         steps = args.steps()
         made: list[Edited] = []
@@ -260,6 +263,7 @@ class DeleteFile(Tool):
     def preview(self, args: DeleteInput, ctx: ToolContext) -> Preview:
         return preview_delete(ctx, args.path, recursive=args.recursive)
 
+    @at_once
     async def execute(self, args: DeleteInput, ctx: ToolContext) -> ToolResult:
         deleted = await ctx.delete(args.path, recursive=args.recursive, final=True)
         return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
@@ -290,6 +294,7 @@ class MoveFile(Tool):
     def preview(self, args: MoveInput, ctx: ToolContext) -> Preview:
         return preview_move(ctx, args.source, args.target, overwrite=args.overwrite)
 
+    @at_once
     async def execute(self, args: MoveInput, ctx: ToolContext) -> ToolResult:
         await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)
         data = {"from": args.source, "to": args.target}

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.entries import Entry, EntryType
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, Tool, ToolResult, at_once
 
 MAX_ENTRIES = 5_000
 MAX_DEPTH = 10
@@ -51,6 +51,7 @@ class ListDirectory(Tool):
     output = ListOutput
     timeout_seconds = 10
 
+    @at_once
     async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
         as_tree = args.recursive is None
         depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
@@ -124,6 +125,7 @@ class ListFiles(Tool):
     output = FilesOutput
     timeout_seconds = 10
 
+    @at_once
     async def execute(self, args: FilesInput, ctx: ToolContext) -> ToolResult:
         depth = args.max_depth if args.recursive else 1
 

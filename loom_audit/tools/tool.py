@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -294,6 +294,22 @@ class Tool(ABC):
             "openWorldHint": self.effect in ("network", "execute"),
         }
         return body
+
+
+Execute = TypeVar("Execute", bound=Callable[..., Any])
+
+
+def at_once(execute: Execute) -> Execute:
+    """Marks an `execute` that awaits nothing but steps of its context.
+
+    Such a call runs in one worker thread from its first step to its finish on record.
+    """
+    execute.at_once = True  # type: ignore[attr-defined]
+    return execute
+
+
+def is_at_once(tool: Tool) -> bool:
+    return getattr(tool.execute, "at_once", False)
 
 
 def parameters_of(

@@ -11,7 +11,7 @@ from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.recorder import OpenCall
 from loom_audit.tools.approval import AllowAll, Decision, DenyAll
 from loom_audit.tools.call import call_tool
-from loom_audit.tools.tool import Tool, ToolResult
+from loom_audit.tools.tool import Tool, ToolResult, at_once
 
 
 class Probe(Tool):
@@ -213,6 +213,109 @@ def test_asyncio_s_own_cancelling_at_any_moment_does_no_worse(bench):
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+class AtOnce(Probe):
+    """As Probe, whole in one worker thread."""
+
+    @at_once
+    async def execute(self, args, ctx):
+        return await self.action(ctx)
+
+
+def test_a_call_at_once_is_in_one_thread_from_its_first_step_to_its_finish(bench, monkeypatch):
+    threads = []
+    finish = OpenCall.finish
+
+    def watched(self, *args, **kwargs):
+        threads.append(threading.get_ident())
+        return finish(self, *args, **kwargs)
+
+    async def write_twice(ctx):
+        threads.append(threading.get_ident())
+        await ctx.write("one", b"1")
+        await ctx.write("two", b"2", final=True)
+        return ToolResult(True, "both")
+
+    monkeypatch.setattr(OpenCall, "finish", watched)
+    bench.registry.register(AtOnce(write_twice))
+    result = bench.call("probe", {})
+    assert result.success and result.files_changed == ["one", "two"]
+    assert len(threads) == 2 and len({*threads, threading.get_ident()}) == 2
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_call_at_once_that_awaits_something_else_fails_and_keeps_its_write(bench):
+    async def sleep(ctx):
+        await ctx.write("made", b"1")
+        await anyio.sleep(0)
+        await ctx.write("more", b"1")
+
+    bench.registry.register(AtOnce(sleep))
+    result = bench.call("probe", {})
+    assert result.error.code == "EXECUTION_ERROR" and result.files_changed == ["made"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+@pytest.mark.parametrize("status", ["timeout", "cancelled"])
+def test_a_call_at_once_that_is_stopped_takes_no_further_step(bench, status):
+    began = threading.Event()
+
+    async def wait(ctx):
+        await ctx.write("made", b"1")
+        began.set()
+        while not ctx.stop.is_set():
+            time.sleep(0.01)
+        await ctx.write("more", b"1")
+        return ToolResult(True)
+
+    tool = AtOnce(wait)
+    tool.timeout_seconds = 0.3 if status == "timeout" else 20
+    bench.registry.register(tool)
+
+    async def main():
+        task = asyncio.ensure_future(bench.acall("probe", {}))
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+        if status == "cancelled":
+            task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert bench.last().status == status and bench.last().result["files_changed"] == ["made"]
+    bench.assert_every_call_has_one_finish()
+    bench.assert_log_agrees_with_disk()
+
+
+def test_a_call_at_once_cancelled_behind_its_finish_ended_well(bench, monkeypatch):
+    """The answer is on record; that nobody waited for it any more changes nothing."""
+    recorded, go_on = threading.Event(), threading.Event()
+    finish = OpenCall.finish
+
+    def slow(self, *args, **kwargs):
+        event = finish(self, *args, **kwargs)
+        recorded.set()
+        go_on.wait(20)
+        return event
+
+    monkeypatch.setattr(OpenCall, "finish", slow)
+
+    async def main():
+        task = asyncio.ensure_future(bench.acall("write_file", {"path": "x", "content": "1"}))
+        while not recorded.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert bench.last().status == "ok"
     bench.assert_every_call_has_one_finish()
     bench.assert_log_agrees_with_disk()
 
