@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -45,6 +45,9 @@ class Session:
         title: str,
         registry: ToolRegistry | None,
         gate: ApprovalGate | None,
+        *,
+        cwd: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.id = uuid4().hex
         self.agent = agent
@@ -52,6 +55,8 @@ class Session:
         self.workspace = workspace
         self._registry = registry
         self.gate: ApprovalGate = gate or AllowAll()
+        self.cwd = cwd
+        self.environment = dict(environment or {})
         self.settings = default_settings(workspace._parts.settings, workspace.root)
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
         self._closing = ExitStack()
@@ -94,6 +99,8 @@ class Session:
             tool,
             arguments,
             call_id=call_id,
+            cwd=self.cwd,
+            environment=self.environment,
             runner=self.workspace.at.runner,
             settings=self.settings,
         )

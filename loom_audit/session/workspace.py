@@ -86,15 +86,28 @@ class AuditedWorkspace:
         title: str = "",
         registry: ToolRegistry | None = None,
         gate: ApprovalGate | None = None,
+        cwd: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> "Session":
         """A session of this agent, to be used as a context manager.
 
         Without a gate that of `approvals.toml` stands before its calls, if there is that file.
+        Shell commands and code run in `cwd`, a directory of the workspace, unless they name
+        another; commands get `environment` besides ours.
         """
         chosen = gate or self.default_gate()
         if not agent.strip():
             raise InvalidArguments("the agent has no name", hint="Name who acts in this session.")
-        return Session(self, agent, actor or f"agent:{agent}", title, registry, chosen)
+        return Session(
+            self,
+            agent,
+            actor or f"agent:{agent}",
+            title,
+            registry,
+            chosen,
+            cwd=cwd,
+            environment=environment,
+        )
 
     def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""

@@ -314,10 +314,9 @@ def _meant(ctx: ToolContext, path: str) -> frozenset[str]:
     """The workspace paths that a path in arguments may stand for."""
     if ctx.recorder is None:
         return frozenset({path})
-    below = path if not ctx.cwd or path.startswith("/") else f"{ctx.cwd}/{path}"
     workspace = ctx.recorder.workspace
     try:
-        relative = workspace.relative(below)
+        relative = workspace.relative(path)
         return frozenset({relative, workspace.resolve(relative)})
     except AuditError:
         return frozenset({path})  # it is refused by whoever opens it

@@ -81,6 +81,7 @@ async def call_tool(
     arguments: Any,
     *,
     call_id: str | None = None,
+    cwd: str = "",
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     settings: ToolSettings | None = None,
@@ -106,6 +107,7 @@ async def call_tool(
     scratch = recorder.scratch if recorder else None
     ctx = ToolContext(
         workspace=Path(recorder.workspace.root) if recorder else None,
+        cwd=cwd,
         scratch_dir=Path(scratch.root) if scratch else None,
         session=recorder.session if recorder else "",
         call_id=request.call_id,

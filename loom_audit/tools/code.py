@@ -64,7 +64,12 @@ class RunCode(Tool):
         argv = _argv(args)
         seconds = self._seconds(args)
         done = await ctx.run(
-            *argv, timeout=seconds, limit=MAX_STREAM, final=True, environment=args.env
+            *argv,
+            cwd=ctx.cwd,
+            timeout=seconds,
+            limit=MAX_STREAM,
+            final=True,
+            environment=args.env,
         )
         data = {
             "stdout": decode(done.stdout),

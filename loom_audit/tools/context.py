@@ -47,7 +47,7 @@ MAX_EDITED = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What one call may use. Paths are relative to `cwd`, or absolute inside the workspace.
+    """What one call may use. Paths are relative to the workspace, or absolute inside it.
 
     All paths handed back are workspace paths. Methods raise the errors of `loom_audit.errors`:
     InvalidPath outside the workspace, PermissionDenied when the tool's effect does not allow
@@ -259,7 +259,7 @@ class ToolContext:
             self._may_run("execute", "network")
             command = Command(
                 argv=argv,
-                cwd=Place(self._disk, cwd=self.cwd).directory(cwd),
+                cwd=Place(self._disk).directory(cwd),
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
@@ -370,7 +370,7 @@ class ToolContext:
     def _place(self, path: str) -> tuple[Place, str]:
         """Where a path leads, and the path there."""
         if not path.startswith(SCRATCH):
-            return Place(self._disk, cwd=self.cwd), path
+            return Place(self._disk), path
         if self.recorder is None or self.recorder.scratch is None:
             raise InvalidPath(
                 "This call has no scratch directory", hint="Name a path in the workspace."

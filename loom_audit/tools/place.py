@@ -16,16 +16,15 @@ SCRATCH = "scratch://"
 class Place:
     """A directory whose paths a call may name; `prefix` stands before those handed back.
 
-    `cwd` is where relative paths begin. Methods take and give paths as `path` makes them.
+    Methods take and give paths as `path` makes them.
     """
 
     disk: Workspace
     prefix: str = ""
-    cwd: str = ""
 
     def path(self, text: str) -> str:
         """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
-        return self.disk.relative(text if not self.cwd or text[:1] == "/" else f"{self.cwd}/{text}")
+        return self.disk.relative(text)
 
     def directory(self, text: str) -> str:
         """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""

@@ -30,7 +30,7 @@ def preview_write(
     """What putting a content at a path would change."""
     if path.startswith(SCRATCH):
         return _in_scratch(f"write {path}")
-    changes, old, made = rehearsal.written(_at(ctx), _below(ctx, path), new, create=parents)
+    changes, old, made = rehearsal.written(_at(ctx), path, new, create=parents)
     change = changes[-1]
     text = _difference(change, change.path, old, made)
     return _preview(changes, [text or f"{change.path} stays as it is\n"])
@@ -41,7 +41,7 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
     if path.startswith(SCRATCH):
         return _in_scratch(f"delete {path}")
     at = _at(ctx)
-    changes = rehearsal.deleted(at, _below(ctx, path), recursive=recursive)
+    changes = rehearsal.deleted(at, path, recursive=recursive)
     return _preview(changes, _deletions(at, changes))
 
 
@@ -50,9 +50,7 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
     if source.startswith(SCRATCH) or target.startswith(SCRATCH):
         return _in_scratch(f"move {source} to {target}")
     at = _at(ctx)
-    changes, moves = rehearsal.moved(
-        at, _below(ctx, source), _below(ctx, target), overwrite=overwrite
-    )
+    changes, moves = rehearsal.moved(at, source, target, overwrite=overwrite)
     lines = [f"rename {move.source} to {move.target}\n" for move in moves]
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
     return _preview(changes, [*lines, *_deletions(at, replaced)])
@@ -78,10 +76,6 @@ def _at(ctx: ToolContext) -> Attachment:
     if ctx.recorder is None:
         raise no_workspace()
     return ctx.recorder.at
-
-
-def _below(ctx: ToolContext, path: str) -> str:
-    return path if not ctx.cwd or path.startswith("/") else f"{ctx.cwd}/{path}"
 
 
 def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]) -> Preview:

@@ -20,7 +20,10 @@ SCANNING = 600.0
 
 class ShellInput(Arguments):
     command: Annotated[NonEmpty, Field(description="What `sh -c` shall run")]
-    cwd: Annotated[str, Field(description="Directory to run in, inside the workspace")] = "."
+    cwd: Annotated[
+        str | None,
+        Field(description="Directory of the workspace to run in; the session's, else its root"),
+    ] = None
     timeout: Annotated[
         int | None,
         Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
@@ -56,7 +59,7 @@ class ShellExecute(Tool):
         return args.timeout or self.timeout_seconds
 
     def preview(self, args: ShellInput, ctx: ToolContext) -> Preview:
-        return Preview(f"in {args.cwd}:\n{args.command}\n")
+        return Preview(f"in {_where(args, ctx)}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if "\0" in args.command:
@@ -69,7 +72,13 @@ class ShellExecute(Tool):
         check_command(args.command)
         seconds = self._seconds(args)
         done = await ctx.run(
-            "sh", "-c", args.command, cwd=args.cwd, timeout=seconds, limit=MAX_STREAM, final=True
+            "sh",
+            "-c",
+            args.command,
+            cwd=_where(args, ctx),
+            timeout=seconds,
+            limit=MAX_STREAM,
+            final=True,
         )
         data = {
             "exit_code": None if done.timed_out else done.exit_code,
@@ -98,6 +107,10 @@ class Bash(ShellExecute):
     """The same, for models that know it by this name."""
 
     name = "bash"
+
+
+def _where(args: ShellInput, ctx: ToolContext) -> str:
+    return (ctx.cwd if args.cwd is None else args.cwd) or "."
 
 
 def shown(done: Completed) -> str:

@@ -10,7 +10,6 @@ import logging
 import re
 import socket
 import sys
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -247,10 +246,44 @@ def test_a_context_without_a_workspace_says_so(bench):
     anyio.run(main)
 
 
-def test_a_context_of_another_directory_takes_paths_from_there(bench, seeing):
-    bench.call("seeing", {})
-    inner = replace(seeing.seen, cwd="src")
-    assert anyio.run(inner.read, "main.py").startswith(b"import os")
+def test_a_session_s_directory_is_for_commands_and_its_environment_too(bench, seeing):
+    (bench.root / "src" / "deep").mkdir()
+    seen = []
+
+    async def work(session):
+        for name, arguments in (
+            ("shell_execute", {"command": "pwd; echo $STAGE"}),
+            ("bash", {"command": "pwd; echo $STAGE"}),
+            ("run_code", {"language": "bash", "code": "pwd; echo $STAGE"}),
+            ("bash", {"command": "pwd; echo $STAGE", "cwd": "src/deep"}),
+            ("bash", {"command": "pwd; echo $STAGE", "cwd": "."}),
+        ):
+            seen.append((await session.call(name, arguments)).data["stdout"])
+        # paths begin at the workspace all the same
+        assert (await session.call("read_file", {"path": "src/main.py"})).success
+        assert not (await session.call("read_file", {"path": "main.py"})).success
+        assert (await session.call("git_status", {})).error.code == "NOT_FOUND"
+        await session.call("seeing", {})
+
+    options = {"registry": bench.registry, "cwd": "src", "environment": {"STAGE": "test"}}
+    with bench.workspace.session("inner", **options) as session:
+        anyio.run(work, session)
+    inner, root = f"{bench.root}/src", str(bench.root)
+    assert seen == [f"{where}\ntest\n" for where in (inner, inner, inner, f"{inner}/deep", root)]
+    assert seeing.seen.cwd == "src" and seeing.seen.environment["STAGE"] == "test"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "code"),
+    [("../", "INVALID_PATH"), ("no", "FILE_NOT_FOUND"), ("notes.txt", "INVALID_PATH")],
+)
+def test_a_directory_that_is_none_of_the_workspace_runs_nothing(bench, cwd, code):
+    for name, arguments in (
+        ("bash", {"command": "touch made"}),
+        ("run_code", {"language": "bash", "code": "touch made"}),
+    ):
+        assert bench.call(name, arguments, cwd=cwd).error.code == code
+    assert not [*bench.root.rglob("made")]
 
 
 def test_calls_are_logged_for_debugging(bench, caplog):
