@@ -30,10 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample-seed", default="0", help="which ones")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`-m deep --sample 16 --sample-seed COMMIT`: few of many slow tests, the same ones again.
 
-    Runs before pytest's own `-m`, so the sample is taken from the deep tests only.
+    Runs after pytest's own `-m` and `-k`, so the sample is taken from the deep tests they leave.
     """
     size = config.getoption("--sample")
     deep = [item for item in items if item.get_closest_marker("deep")]

@@ -85,6 +85,13 @@ def test_a_sample_takes_the_same_deep_tests_for_the_same_seed(pytester: pytest.P
     assert ran("abc") == ran("abc") != ran("abd")
 
 
+def test_a_sample_is_taken_from_the_tests_that_are_asked_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(DEEP)
+    result = run(pytester, "-m", "deep", "-k", "1 or 2", "--sample", "4")
+    result.assert_outcomes(passed=4, deselected=27)
+    run(pytester, "-k", "quick", "--sample", "4").assert_outcomes(passed=1, deselected=30)
+
+
 def test_without_a_sample_every_deep_test_runs(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DEEP)
     run(pytester, "-m", "deep").assert_outcomes(passed=30, deselected=1)
