@@ -35,7 +35,7 @@ from loom_audit.ports import (
 from loom_audit.tools import scratch
 from loom_audit.tools.entries import Entry
 from loom_audit.tools.place import SCRATCH, Place
-from loom_audit.tools.programs import path_without
+from loom_audit.tools.programs import own_programs
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.thread import in_thread
 
@@ -312,16 +312,11 @@ class ToolContext:
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
-                variables=self.own_programs,
+                variables=own_programs(self.workspace, self.scratch_dir),
             )
             return self._commands.run(place.disk.root, command, cancelled=stop.is_set)
 
         return await in_thread(step, stop=stop)
-
-    @property
-    def own_programs(self) -> Mapping[str, str]:
-        """The PATH of a command that runs unconfined: an agent could not put a program there."""
-        return {"PATH": path_without(self.workspace, self.scratch_dir)}
 
     async def in_thread(self, step: Callable[[], T]) -> T:
         """Run blocking code beside the event loop; a timeout waits for its end."""

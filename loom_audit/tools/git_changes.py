@@ -11,6 +11,7 @@ from loom_audit.tools.context import ToolContext
 from loom_audit.tools.git import DIFF, MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.git_output import LOG_FORMAT, changes_of, commits_of
 from loom_audit.tools.git_repository import Repository, check_name, failed, paths_of, repository
+from loom_audit.tools.programs import own_programs
 from loom_audit.tools.text import decode, encode
 from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
@@ -206,7 +207,12 @@ class GitPush(Tool):
             argv = Repository(ctx, root=str(ctx.workspace)).argv(*_url_words(args.remote))
             done = ctx.runner.run(
                 str(ctx.workspace),
-                Command(argv, stdin=b"", timeout=10.0, variables=ctx.own_programs),
+                Command(
+                    argv,
+                    stdin=b"",
+                    timeout=10.0,
+                    variables=own_programs(ctx.workspace, ctx.scratch_dir),
+                ),
             )
             url = _without_secret(decode(done.stdout).strip())
         return Preview(

@@ -21,6 +21,7 @@ from loom_audit.errors import (
 )
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.programs import own_programs
 from loom_audit.tools.text import decode
 
 MAX_LISTING = 16 * 1024 * 1024
@@ -178,7 +179,7 @@ class Repository:
             stdin=stdin,
             timeout=timeout,
             confinement=(self.ctx.settings.confinement or "preferred") if hooks else "off",
-            environment=None if hooks else self.ctx.own_programs,
+            environment=None if hooks else own_programs(self.root, self.ctx.scratch_dir),
             network=network or None,
             final=final,
         )

@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 
-def path_without(*writable: str | Path | None) -> str:
-    """PATH without relative folders and those in, or reached through, what an agent may write.
+def own_programs(*writable: str | Path | None) -> dict[str, str]:
+    """PATH for what runs unconfined, without relative folders and those an agent may write.
 
-    A project's own environment is often first on it. The system's folders when nothing is left.
+    Nor those reached through one. A project's own environment is often first on PATH. The
+    system's folders when nothing is left.
     """
     kept = [
         folder
@@ -15,7 +16,7 @@ def path_without(*writable: str | Path | None) -> str:
         if os.path.isabs(folder)
         and not any(_through(folder, os.path.realpath(root)) for root in writable if root)
     ]
-    return os.pathsep.join(kept) or os.defpath
+    return {"PATH": os.pathsep.join(kept) or os.defpath}
 
 
 def _through(folder: str, root: str) -> bool:
