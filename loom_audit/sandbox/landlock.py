@@ -9,20 +9,18 @@ names are closed; without network no socket can be made, and with it none of a l
 import ctypes
 import os
 import platform
-import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, Completed
 from loom_audit.sandbox import places
 from loom_audit.sandbox.limits import limit_steps
 from loom_audit.sandbox.plain import supervise
+from loom_audit.sandbox.remove import remove_tree
 from loom_audit.sandbox.seccomp import INTERNET, filter_program
 from loom_audit.sandbox.within import Within
 
@@ -122,14 +120,4 @@ def _home() -> Iterator[str]:
     try:
         yield os.path.realpath(folder)
     finally:
-        Path(folder).chmod(stat.S_IRWXU)
-        _delete(folder)
-
-
-def _delete(folder: str) -> None:
-    """Also directories that the command made unreadable; links are not followed."""
-    for path, folders, _ in os.walk(folder):
-        for inner in (Path(path, name) for name in folders):
-            if not inner.is_symlink():
-                inner.chmod(stat.S_IRWXU)
-    shutil.rmtree(folder)
+        remove_tree(folder)

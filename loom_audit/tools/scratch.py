@@ -89,11 +89,13 @@ def _stamp(scratch: Workspace, path: str) -> Stamp:
 def _inside(scratch: Workspace, directory: str) -> list[str]:
     """Everything below a directory, parents first."""
     found: list[str] = []
-    for name, stamp in scratch.list(directory):
-        path = f"{directory}/{name}"
-        found.append(path)
-        if S_ISDIR(stamp.mode):
-            found += _inside(scratch, path)
+    waiting = [directory]
+    while waiting:
+        above = waiting.pop()
+        for name, stamp in scratch.list(above):
+            found.append(f"{above}/{name}")
+            if S_ISDIR(stamp.mode):
+                waiting.append(found[-1])
     return found
 
 

@@ -1,5 +1,6 @@
 """scratch://: a directory of the session's own, outside the workspace and out of its log."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,27 @@ def test_a_tool_that_only_reads_cannot_write_there(bench):
     bench.registry.register(Sly())
     assert bench.call("sly", {}).error.code == "PERMISSION_DENIED"
     assert not (scratch_of(bench) / "p").exists()
+
+
+def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench):
+    nest = "import os; os.chdir(os.environ['SCRATCH_DIR'])\n" + (
+        "for _ in range(1200): os.mkdir('d'); os.chdir('d')"
+    )
+    assert bench.call("run_code", {"language": "python", "code": nest}).success
+    result = bench.call("delete_file", {"path": "scratch://d", "recursive": True})
+    assert result.success and not [*scratch_of(bench).iterdir()]
+
+
+def test_a_session_ends_whatever_a_command_has_left_in_scratch(shared_store, tmp_path):
+    root = tmp_path / "work"
+    root.mkdir()
+    with shared_store.attach(root).session("tester") as session:
+        folder = Path(session.recorder.scratch.root)
+        here = os.open(folder, os.O_RDONLY)
+        for _ in range(1_200):
+            os.mkdir("d", dir_fd=here)
+            below = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        os.close(here)
+    assert not folder.exists()
