@@ -112,7 +112,7 @@ class Session:
         InvalidArguments when the answer is none.
         """
         if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
-            hooks = [AutoCommit(self.workspace.head), *hooks]
+            hooks = [AutoCommit(self.workspace.head, self.workspace.root), *hooks]
 
         async def execute(call: ToolCall) -> ToolResult:
             return await self.call(call.name, call.arguments, call_id=call.id)

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from loom_audit.errors import ExecutionFailed, NotFound
@@ -20,20 +22,22 @@ MAX_LINES = 100
 class AutoCommit:
     """Commits what a batch changed by a recorded `git_commit` call.
 
-    `head` gives the tree head, which goes into the message as it was before the commit:
-    `Loom-Audit-Head: SIZE:ROOTHEX`. Where there is no repository or nothing to commit it says
-    so; any other trouble it raises, which a batch reports and does not fail from.
+    `root` is the workspace. `head` gives the tree head, which goes into the message as it was
+    before the commit: `Loom-Audit-Head: SIZE:ROOTHEX`. Where there is no repository or nothing
+    to commit it says so; any other trouble it raises, which a batch reports and does not fail
+    from.
     """
 
     name = "auto-commit"
 
-    def __init__(self, head: Callable[[], TreeHead]) -> None:
+    def __init__(self, head: Callable[[], TreeHead], root: str | Path) -> None:
         self._head = head
+        self._root = Path(root)
 
     async def __call__(self, outcome: BatchOutcome, call: Caller) -> str:
         """One line that says what was committed, or why nothing was. ExecutionFailed."""
         changed = {path for result in outcome.results for path in result.files_changed}
-        paths = sorted(path for path in changed if "://" not in path)
+        paths = await in_thread(partial(self._files, changed))
         if not paths:
             return "nothing committed: no file changed"
         head = await in_thread(self._head)
@@ -44,6 +48,12 @@ class AutoCommit:
         if result.error is not None and result.error.code == NotFound.code:
             return f"nothing committed: {result.error}"
         raise ExecutionFailed(f"nothing committed: {result.error}")
+
+    def _files(self, changed: set[str]) -> list[str]:
+        """Those in the workspace but directories: naming one would commit all that lies in it."""
+        inside = sorted(path for path in changed if "://" not in path)
+        places = [(path, self._root / path) for path in inside]
+        return [path for path, place in places if place.is_symlink() or not place.is_dir()]
 
 
 def message_of(outcome: BatchOutcome, paths: list[str], head: TreeHead) -> str:

@@ -25,7 +25,7 @@ def answer(*calls):
 
 
 def run(bench, *calls, hooks=None):
-    hooks = [AutoCommit(bench.workspace.head)] if hooks is None else hooks
+    hooks = [AutoCommit(bench.workspace.head, bench.root)] if hooks is None else hooks
 
     async def main():
         return await bench.session.batch(answer(*calls), hooks=hooks).run()
@@ -35,6 +35,19 @@ def run(bench, *calls, hooks=None):
 
 def write(path, content="1"):
     return "write_file", {"path": path, "content": content}
+
+
+def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench, repo):
+    (repo / "src/main.py").write_text("a person's own")
+    (repo / "src/secret").write_text("a person's own")
+    call = "shell_execute", {"command": "chmod 750 src; echo 2 > src/made; mv notes.txt src"}
+    [said] = run(bench, call).hooks
+    assert said.ok
+    assert git(repo, "show", "--name-only", "--no-renames", "--format=", "HEAD").split() == [
+        "notes.txt", "src/made", "src/notes.txt",
+    ]  # fmt: skip
+    [said] = run(bench, ("shell_execute", {"command": "chmod 700 src"})).hooks
+    assert said.ok and said.text == "nothing committed: no file changed"
 
 
 def test_exactly_what_the_batch_changed_is_committed(bench, repo):
@@ -72,7 +85,7 @@ def test_the_trailer_names_the_tree_head_before_the_commit(bench, repo):
         seen.append(bench.workspace.head())
         return seen[-1]
 
-    run(bench, write("new"), hooks=[AutoCommit(head)])
+    run(bench, write("new"), hooks=[AutoCommit(head, bench.root)])
     trailer = git(repo, "log", "-1", "--format=%(trailers:key=Loom-Audit-Head,valueonly)")
     assert trailer == f"{seen[0].size}:{seen[0].root.hex()}"
     assert bench.workspace.verify(against=seen[0]).ok
