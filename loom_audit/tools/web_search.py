@@ -15,7 +15,9 @@ MAX_SECONDS = 300
 _SECONDS = 10.0
 _SYSTEM = "You advise another agent. Answer its question directly, and say what you do not know."
 
-Query = Annotated[NonEmpty, Field(max_length=2000, description="What to look for, in plain words")]
+Query = Annotated[
+    str, Field(min_length=1, max_length=2000, description="What to look for, in plain words")
+]
 Count = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
 
 
