@@ -222,7 +222,10 @@ class Connections:
                 self._mutex.release()
         with self._glancing:
             if not self._glances:
-                self._glances.append(connect(self.path, "ro"))
+                try:
+                    self._glances.append(connect(self.path, "ro"))
+                except driver().Error as error:
+                    raise unreadable(error) from error
             return _fetched(self._glances[0], sql, bind(values), self._drop_glances)
 
     def _drop_glances(self) -> None:

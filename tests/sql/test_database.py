@@ -17,12 +17,20 @@ from alembic.script import ScriptDirectory
 
 import loom_audit
 from loom_audit.disk.locks import DiskLock
-from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, InvalidArguments, NotFound
+from loom_audit.errors import (
+    AuditError,
+    AuditUnavailable,
+    Corrupt,
+    InvalidArguments,
+    NotFound,
+    StorageFailed,
+)
 from loom_audit.model.events import SessionStarted
 from loom_audit.sql import engine, schema, upgrade
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.database import Database, database_path, open_database
 from loom_audit.sql.engine import SAFE_SQLITE, Connections, connect, driver
+from loom_audit.sql.statements import prepare
 from loom_audit.sql.upgrade import upgrade_locked
 from tests.contracts.stores import draft
 
@@ -310,6 +318,15 @@ def test_migrations_make_what_a_new_store_has(
     connections = Connections(str(empty), lock)
     upgrade_locked(connections)
     assert described(connections) == described(database.connections)
+    connections.close()
+
+
+def test_a_short_look_into_a_store_that_cannot_be_opened_says_so(
+    tmp_path: Path, lock: DiskLock
+) -> None:
+    connections = Connections(str(tmp_path / "gone.db"), lock)
+    with pytest.raises(StorageFailed):
+        connections.rows(prepare("SELECT 1"))
     connections.close()
 
 
