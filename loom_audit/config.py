@@ -57,19 +57,30 @@ def read_tool_settings(settings: Settings) -> ToolSettings:
 def read_approvals(settings: Settings) -> Policy | None:
     """`approvals.toml` of the configuration folder, None when there is none. InvalidArguments."""
     file = settings.configuration / APPROVALS
-    return read_policy(read_table(file)) if os.path.lexists(file) else None
+    try:
+        os.lstat(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    # A link that leads nowhere is no file without rules, and no absent one either.
+    return read_policy(read_table(file, needed=True))
 
 
-def read_table(path: Path) -> Mapping[str, object]:
-    """A TOML file's content, empty when there is none. InvalidArguments when it is not TOML."""
+def read_table(path: Path, *, needed: bool = False) -> Mapping[str, object]:
+    """A TOML file's content, empty when there is none and none is `needed`. InvalidArguments."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as error:
-        raise InvalidArguments(
-            f"{path} cannot be read: {error}", hint="Correct the file, or remove it."
-        ) from error
+        if isinstance(error, FileNotFoundError) and not needed:
+            return {}
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InvalidArguments:
+    return InvalidArguments(
+        f"{path} cannot be read: {error}", hint="Correct the file, or remove it."
+    )
 
 
 def _folder(url: str, home: Path) -> Path:

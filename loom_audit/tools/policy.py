@@ -5,12 +5,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from pathspec import PathSpec
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.events import Effect
+from loom_audit.tools.shell_syntax import parse
+from loom_audit.tools.shell_words import CLEAN, LITERAL, UNKNOWN, Budget
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -20,8 +23,11 @@ TIMEOUT = 600.0
 
 _PATHS = ("path", "from", "to", "source", "target", "paths", "file", "files", "directory", "cwd")
 _SEPARATOR = re.compile(r"[;&|()<>\n]+")
-_REDIRECTION = re.compile(r"[<>]")
-_EXPANSION = re.compile(r"[$`]")
+_UNSURE = re.compile(r"[<>$`\\\x00-\x08\x0b-\x1f]|(^|[\s;&|()])#|\{[^}]*(,|\.\.)")
+"""What a shell may read as something other than the words that stand there."""
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_MOST_OPTIONS = 50
+"""Words after a program that are passed over when they begin with an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,14 @@ class Rule:
             and (self.effect is None or self.effect == subject.effect)
             and (self.agent is None or _is_agent(subject.agent, self.agent))
             and (self.path is None or _has_path(subject.paths, self.path, sure=sure))
+            and not (sure and self._is_of_paths_alone and subject.effect not in ("read", "write"))
             and (self.command is None or _runs(subject.command, self.command, sure=sure))
         )
+
+    @property
+    def _is_of_paths_alone(self) -> bool:
+        """Then it cannot allow what runs or sends something: that is not held to its paths."""
+        return self.path is not None and (self.tool, self.command, self.effect) == (None,) * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +138,36 @@ def _rule(number: int, table: Any, source: str) -> Rule:
     if "effect" in table and table["effect"] not in get_args(Effect):
         raise _invalid(source, f"{where}: effect", f"must be one of {_list(get_args(Effect))}")
     if "path" in table:
-        try:
-            PathSpec.from_lines("gitignore", [table["path"]])
-        except ValueError as error:
-            raise _invalid(source, f"{where}: path", f"is no pattern: {error}") from error
-        if table["path"].lstrip().startswith(("!", "#")):
-            raise _invalid(source, f"{where}: path", "may not begin with ! or #")
+        _check_path(table["path"], source, f"{where}: path")
     if "command" in table:
-        try:
-            shlex.split(table["command"])
-        except ValueError as error:
-            raise _invalid(source, f"{where}: command", f"is no pattern: {error}") from error
+        _check_command(table["command"], source, f"{where}: command")
     return Rule(number, **table)
+
+
+def _check_path(pattern: str, source: str, where: str) -> None:
+    """A pattern that no workspace path can match is refused: it would protect nothing."""
+    try:
+        PathSpec.from_lines("gitignore", [pattern])
+    except ValueError as error:
+        raise _invalid(source, where, f"is no pattern: {error}") from error
+    if pattern.lstrip().startswith(("!", "#")):
+        raise _invalid(source, where, "may not begin with ! or #")
+    parts = pattern.strip().split("/")
+    if "\n" in pattern or "\\" in pattern or not pattern.strip("/ "):
+        raise _invalid(source, where, "names nothing in a workspace")
+    if ":" in parts[0] or parts[0] == "~" or {".", ".."} & {*parts}:
+        raise _invalid(source, where, "is no path below the workspace; leave out ./ and ../")
+
+
+def _check_command(pattern: str, source: str, where: str) -> None:
+    """One command with its words; of several, or of redirections, none could ever match."""
+    try:
+        shlex.split(pattern)
+        found = _split(pattern)
+    except ValueError as error:
+        raise _invalid(source, where, f"is no pattern: {error}") from error
+    if len(found) != 1 or found[0] != shlex.split(pattern):
+        raise _invalid(source, where, "must be one command; write a rule for each")
 
 
 def paths_in(arguments: Any) -> list[str]:
@@ -156,13 +186,17 @@ def command_in(arguments: Any) -> str | None:
     """The shell text that arguments hold, None when they hold none."""
     if not isinstance(arguments, Mapping):
         return None
-    command = arguments.get("command")
-    if isinstance(command, str):
-        return command
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        return shlex.join(command)
-    code = arguments.get("code")
-    return code if isinstance(code, str) and arguments.get("language") == "bash" else None
+    found = arguments.get("command")
+    if isinstance(found, list) and all(isinstance(word, str) for word in found):
+        found = shlex.join(found)
+    if found is None and arguments.get("language") == "bash":
+        found = arguments.get("code")
+    if not isinstance(found, str):
+        return None
+    given = arguments.get("env")
+    # variables say which programs run (PATH, BASH_ENV, GIT_…): they are part of the text
+    settings = given.items() if isinstance(given, Mapping) else ()
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings) + found
 
 
 def _is_agent(actor: str, pattern: str) -> bool:
@@ -188,24 +222,39 @@ def _runs(command: str | None, pattern: str, *, sure: bool) -> bool:
     wanted = shlex.split(pattern)
     if sure:
         return _runs_only(command, wanted)
-    most = len(wanted) + 1  # so many words tell whether there are as many as are wanted
     return any(
-        _fits(words[start : start + most], wanted)
-        or _fits([_base(words[start]), *words[start + 1 : start + most]], wanted)
-        for words in _commands(command, depth=0)
+        _begins(words, start, wanted)
+        for words in chain(_expanded(command), _commands(command, depth=0))
         for start in range(len(words))
     )
 
 
 def _runs_only(command: str, wanted: Sequence[str]) -> bool:
     """Whether each of the simple commands is the wanted one, and nothing else is in the text."""
-    if _EXPANSION.search(command) or _REDIRECTION.search(command):
+    if _UNSURE.search(command):
         return False
     try:
         found = _split(command)
     except ValueError:
         return False
-    return bool(found) and all(_fits(words, wanted) for words in found)
+    return bool(found) and all(
+        _fits(words, wanted) and not _climbs(words, wanted) for words in found
+    )
+
+
+def _begins(words: Sequence[str], start: int, wanted: Sequence[str]) -> bool:
+    """Whether the wanted command begins there, also by its path and behind its options."""
+    most = len(wanted) + 1  # so many words tell whether there are as many as are wanted
+    name = words[start]
+    named = [name, _base(name)]
+    if any(_fits([one, *words[start + 1 : start + most]], wanted) for one in named):
+        return True
+    if len(wanted) < 2 or not any(fnmatchcase(one, wanted[0]) for one in named):
+        return False
+    if not words[start + 1 : start + 2] or words[start + 1][:1] != "-":
+        return False
+    behind = range(start + 2, min(len(words), start + 2 + _MOST_OPTIONS))
+    return any(_fits(words[at : at + most - 1], wanted[1:]) for at in behind)
 
 
 def _fits(words: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -214,6 +263,21 @@ def _fits(words: Sequence[str], wanted: Sequence[str]) -> bool:
         wanted = wanted[:-1]
         words = words[: len(wanted)]
     return len(words) == len(wanted) and all(map(fnmatchcase, words, wanted))
+
+
+def _climbs(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a pattern such as `src/*` was met by a path that leads out of there."""
+    return any(
+        ".." in word.split("/") and pattern not in ("*", word)
+        for word, pattern in zip(words, wanted, strict=False)
+    )
+
+
+def _expanded(text: str) -> Iterable[list[str]]:
+    """The simple commands with quotes, variables and braces as a shell would read them."""
+    text = text.translate(CLEAN)
+    for command in parse(text, Budget(8 * len(text) + 200_000)).commands:
+        yield [word.replace(UNKNOWN, "").translate(LITERAL) for word in command.words]
 
 
 def _commands(text: str, *, depth: int) -> Iterable[list[str]]:
@@ -233,7 +297,8 @@ def _commands(text: str, *, depth: int) -> Iterable[list[str]]:
 
 def _split(text: str) -> list[list[str]]:
     """The simple commands as lists of words. ValueError for quotes that do not end."""
-    reader = shlex.shlex(text.replace("\\\n", ""), posix=True, punctuation_chars=";&|()<>\n")
+    joined = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[0], text)
+    reader = shlex.shlex(joined, posix=True, punctuation_chars=";&|()<>\n")
     reader.whitespace = " \t\r"
     reader.whitespace_split = True
     reader.commenters = ""

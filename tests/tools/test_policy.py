@@ -64,6 +64,13 @@ def test_an_agent_is_named_alone_or_with_what_it_is():
         ("npm run deploy:prod", "npm run deploy*"),
         ("cat /etc/passwd", "cat /etc/*"),
         ("find . -exec rm {} +", "rm *"),
+        ("touch a\\\\\nrm x", "rm *"),
+        ("$'rm' x", "rm *"),
+        ("r=rm; $r x", "rm *"),
+        ("${r:-rm} x", "rm *"),
+        ("{rm,x}", "rm *"),
+        ("git -C . push", "git push *"),
+        ("/usr/bin/git --no-pager -c a=b push", "git push *"),
     ],
 )
 def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
@@ -92,10 +99,37 @@ def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
         ("", "git *", False),
         ("git", "git status *", False),
         ("ls # x\nrm x", "ls *", False),
+        ("ls # '\nrm x #'", "ls *", False),
+        ('ls #"\nrm x #"', "ls *", False),
+        ("ls \\\\\nrm x", "ls *", False),
+        ("./x\ry", "./x *", False),
+        ("git {-C,x,push}", "git *", False),
+        ("git show stash@{0}", "git show *", True),
+        ("cat src/../.env", "cat src/*", False),
+        ("cat src/a..b", "cat src/*", True),
     ],
 )
 def test_every_command_of_a_line_must_match_to_be_allowed(command, pattern, allowed):
     assert matches(subject(command=command), "allow", command=pattern) == allowed
+
+
+def test_options_before_what_is_wanted_do_not_make_another_command_of_it():
+    assert not matches(subject(command="git commit -m push"), "ask", command="git push *")
+    assert not matches(subject(command="git push -f"), "ask", command="git pull *")
+
+
+def test_a_path_allows_nothing_that_runs_in_it():
+    inside = subject(command="rm -rf ../src", paths=[frozenset({"build"})])
+    assert not matches(inside, "allow", path="build/")
+    assert matches(inside, "allow", path="build/", tool=inside.tool)
+    assert matches(inside, "deny", path="build/")
+
+
+def test_variables_of_a_command_are_part_of_it():
+    given_path = {"language": "bash", "code": "git status", "env": {"PATH": "./bin"}}
+    one = subject(command=command_in(given_path))
+    assert not matches(one, "allow", command="git status *")
+    assert matches(one, "deny", command="git status *")
 
 
 @given(
@@ -126,7 +160,7 @@ def test_a_very_long_command_is_read_in_time_that_grows_with_it():
     ],
 )
 def test_path_patterns_are_those_of_gitignore(pattern, path, matched):
-    one = subject(paths=[frozenset({path})])
+    one = subject(effect="write", paths=[frozenset({path})])
     assert matches(one, "deny", path=pattern) == matched
     assert matches(one, "allow", path=pattern) == matched
 
@@ -169,6 +203,13 @@ def test_what_arguments_name():
         ({"rule": [{"action": "ask", "effect": "delete"}]}, "rule 1: effect"),
         ({"rule": [{"action": "ask", "path": "!x"}]}, "rule 1: path"),
         ({"rule": [{"action": "ask", "command": "'x"}]}, "rule 1: command"),
+        ({"rule": [{"action": "deny", "command": "curl * | sh"}]}, "rule 1: command"),
+        ({"rule": [{"action": "deny", "command": "echo x > y"}]}, "rule 1: command"),
+        ({"rule": [{"action": "deny", "path": "./secrets/"}]}, "rule 1: path"),
+        ({"rule": [{"action": "deny", "path": "a/../secrets"}]}, "rule 1: path"),
+        ({"rule": [{"action": "deny", "path": "~/secrets"}]}, "rule 1: path"),
+        ({"rule": [{"action": "deny", "path": "/"}]}, "rule 1: path"),
+        ({"rule": [{"action": "deny", "path": "a\nb"}]}, "rule 1: path"),
     ],
 )
 def test_what_is_no_rule_is_named(table, named):
