@@ -11,14 +11,14 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.history.code import list_code, read_code
 from loom_audit.ports import FoundCode
 from loom_audit.tools.context import ToolContext
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, Tool, ToolResult
 
 SECONDS = 25.0
 MAX_WORDS = 20
 
 
 class CodeSearchInput(Arguments):
-    query: Annotated[NonEmpty, Field(description="Words, or a name", max_length=500)]
+    query: Annotated[str, Field(description="Words, or a name", min_length=1, max_length=500)]
     kind: Annotated[
         Literal["symbol", "text", "any"], Field(description="Definitions, lines, or both")
     ] = "any"

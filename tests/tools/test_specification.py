@@ -672,6 +672,8 @@ CAUSES = {
     ("format_code", "NOT_FOUND"): {"paths": ["notes.txt"]},
     ("format_code", "INVALID_PATH"): {"paths": ["../x.py"]},
     ("format_code", "FILE_NOT_FOUND"): {"paths": ["gone.py"]},
+    ("install_package", "PERMISSION_DENIED"): {"manager": "pip", "packages": ["tiny"]},
+    ("search_code", "INVALID_PATH"): {"query": "x", "path": "../y"},
     ("web_fetch", "PERMISSION_DENIED"): {"url": LOCAL_SERVER},
     ("web_fetch", "EXECUTION_ERROR"): {"url": "http://nobody.invalid/"},
     ("web_fetch", "TIMEOUT"): {"url": "http://127.0.0.1:{silent}/", "timeout": 0.3},
@@ -702,6 +704,8 @@ def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
         (bench.root / f"{name_of}.py").write_text(text)
     if cause == ("write_file", "TOO_LARGE"):
         object.__setattr__(bench.session.recorder.at.scope, "max_file_bytes", 1000)
+    if cause == ("install_package", "PERMISSION_DENIED"):
+        (bench.root / ".venv").mkdir()  # no environment: it is left alone
     if cause == ("search_files", "TIMEOUT"):
         (bench.root / "b").write_text("a" * 60 + "!\n")
         monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)
@@ -732,6 +736,7 @@ def test_the_table_of_errors_is_what_happens():
     }
     happens = {(tool, code) for tool, _, code in BAD.values() if code not in EVERYWHERE}
     assert written == happens | {*CAUSES}
+    assert {name for name, _ in written} == {tool.name for tool in builtin_tools()}
     assert EVERYWHERE - {"*"} <= {*re.findall(r"`([A-Z_]+)`", text)}
 
 
