@@ -7,6 +7,7 @@ logs. It listens on loopback only and answers no web page, as no page can send w
 
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,6 +67,12 @@ def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
                 f"LOOM_PROXY_{name.upper()} is no http:// or https:// address",
                 hint="Correct it, or unset it.",
             )
+    for name in ("google_key", "serper_key", "oracle_key"):
+        if not re.fullmatch(r"[!-~]*", found.get(name, "")):
+            raise InvalidArguments(
+                f"LOOM_PROXY_{name.upper()} holds what no key does: a space, or no ASCII",
+                hint="Correct it, or unset it.",
+            )
     return Keys(**found)
 
 
@@ -95,6 +102,8 @@ def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastA
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # it logs the whole of each URL, and Google's key is in one
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         async with httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client:
             app.state.client = client
             yield

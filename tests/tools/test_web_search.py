@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.proxy import read_keys
+from loom_audit.proxy import Keys, create_proxy, read_keys
 from loom_audit.tools import proxy_client
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.web_search import (
@@ -253,3 +254,24 @@ def test_a_url_of_the_environment_that_is_none_is_refused():
     with pytest.raises(InvalidArguments, match="ORACLE_URL"):
         read_keys({"LOOM_PROXY_ORACLE_URL": "localhost"})
     assert "secret" not in repr(read_keys({"LOOM_PROXY_SERPER_KEY": "serper-secret"}))
+
+
+def test_no_key_is_in_a_log_that_says_which_addresses_are_asked(providers, caplog):
+    """httpx logs whole URLs, and Google takes its key in one."""
+    keys = Keys(
+        google_key="google-secret",
+        google_engine="e",
+        google_url=f"http://127.0.0.1:{providers.server_port}/google",
+    )
+    caplog.set_level("DEBUG")
+    with TestClient(create_proxy(keys), base_url="http://127.0.0.1:8643") as client:
+        client.post("/proxy/cse", json={"query": "x"})
+    assert providers.seen and "google-secret" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["GOOGLE_KEY", "SERPER_KEY", "ORACLE_KEY"])
+@pytest.mark.parametrize("key", ["schlüssel", "two words", "two\nlines"])
+def test_a_key_that_no_header_can_hold_is_refused_at_the_start(name, key):
+    with pytest.raises(InvalidArguments, match=name) as raised:
+        read_keys({f"LOOM_PROXY_{name}": key})
+    assert key not in str(raised.value)
