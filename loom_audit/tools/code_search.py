@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from loom_audit.errors import ExecutionFailed, InvalidArguments
+from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
 from loom_audit.history.code import list_code, read_code
 from loom_audit.ports import FoundCode
 from loom_audit.tools.context import ToolContext
@@ -63,6 +63,8 @@ class SearchCode(Tool):
         if not words:
             raise InvalidArguments("query holds no word", hint="For signs use search_files.")
         below = at.workspace.relative(args.path)
+        if below and await ctx.in_thread(lambda: at.workspace.stamp(below)) is None:
+            raise FileNotFound(f"File not found: {args.path}")
         began = monotonic()
         await ctx.in_thread(lambda: list_code(at, index))
         while unread := await ctx.in_thread(lambda: read_code(at, index)):

@@ -674,6 +674,7 @@ CAUSES = {
     ("format_code", "FILE_NOT_FOUND"): {"paths": ["gone.py"]},
     ("install_package", "PERMISSION_DENIED"): {"manager": "pip", "packages": ["tiny"]},
     ("search_code", "INVALID_PATH"): {"query": "x", "path": "../y"},
+    ("search_code", "FILE_NOT_FOUND"): {"query": "x", "path": "no/such"},
     ("web_fetch", "PERMISSION_DENIED"): {"url": LOCAL_SERVER},
     ("web_fetch", "EXECUTION_ERROR"): {"url": "http://nobody.invalid/"},
     ("web_fetch", "TIMEOUT"): {"url": "http://127.0.0.1:{silent}/", "timeout": 0.3},
