@@ -1,7 +1,7 @@
 """Bringing files back to an earlier point, and forward again, against `git reset --hard`.
 
-Ours is the whole of it: a plan, the same plan again under the lock, everything durable and
-checked, the call on record. git's is not durable when it returns; with a sync it is.
+Ours is the whole of it: a plan, a look whether it still holds, everything durable and checked,
+the call on record. git's is not durable when it returns; with a sync it is.
 """
 
 import os
