@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from loom_audit.errors import InvalidArguments
@@ -109,7 +110,8 @@ def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastA
             yield
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+    names = ("127.0.0.1", "localhost", "[::1]")
+    hosts = {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
 
     @app.middleware("http")
     async def guard(request: Request, ahead: Any) -> Response:
@@ -147,6 +149,7 @@ def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastA
 
     app.add_exception_handler(Refused, _refusal_of)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _invalid)
     return app
 
 
@@ -254,9 +257,9 @@ def _results(items: Any) -> list[dict[str, str]]:
     found = items if isinstance(items, list) else []
     return [
         {
-            "title": str(item.get("title", "")),
-            "url": str(item.get("link", "")),
-            "snippet": str(item.get("snippet", "")),
+            "title": str(item.get("title") or ""),
+            "url": str(item.get("link") or ""),
+            "snippet": str(item.get("snippet") or ""),
         }
         for item in found
         if isinstance(item, dict)
@@ -288,4 +291,7 @@ def _refusal(error: Refused) -> Response:
 
 
 def _invalid(request: Request, error: Exception) -> Response:
-    return _refusal(Refused(400, "INVALID_ARGUMENTS", "The request is not as this proxy asks for"))
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    return _refusal(
+        Refused(status, "INVALID_ARGUMENTS", "The request is not as this proxy asks for")
+    )

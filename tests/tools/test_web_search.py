@@ -245,6 +245,13 @@ def test_the_proxy_answers_programs_on_this_machine_only(providers):
         assert plain.status_code == 403
         wrong = httpx.post(f"{url}/proxy/cse", json={"query": 3}, trust_env=False)
         assert wrong.status_code == 400
+        headers = {"Content-Type": "application/json"}
+        deep = httpx.post(
+            f"{url}/proxy/cse", content="[" * 100_000, headers=headers, trust_env=False
+        )
+        assert deep.status_code == 400 and deep.json()["code"] == "INVALID_ARGUMENTS"
+        nowhere = httpx.get(f"{url}/nowhere", trust_env=False)
+        assert nowhere.status_code == 404 and nowhere.json()["code"]
         health = httpx.get(f"{url}/healthz", trust_env=False)
         assert health.json() == {"google": True, "serper": True, "oracle": True}
         assert not any(secret in health.text for secret in SECRETS)
