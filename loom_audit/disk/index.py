@@ -64,7 +64,9 @@ class DiskChangeIndex:
 
     def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
         with self._mutex, in_our_words(self._path), self._open_for_writing() as descriptor:
-            self._refresh()
+            current = _identity(os.fstat(descriptor)) == self._seen
+            if not current:
+                self._refresh()
             changed = {
                 path: entry for path, entry in entries.items() if self._entries.get(path) != entry
             }
@@ -76,7 +78,8 @@ class DiskChangeIndex:
                 self._adopt(changed, head)
                 self._write_anew()
                 return
-            os.ftruncate(descriptor, self._read)
+            if not current or self._seen[1] != self._read:
+                os.ftruncate(descriptor, self._read)
             _write(descriptor, batch, self._read)
             self._adopt(changed, head)
             self._read = end

@@ -201,9 +201,7 @@ class Connections:
         except (DBAPIError, driver().Error) as error:
             raise unreadable(error) from error
         except OverflowError as error:
-            raise NotFound(
-                "no event has so large a number", hint="`loom-audit log --events` lists them."
-            ) from error
+            raise _no_such_event() from error
 
     def rows(self, statement: Prepared, /, **values: Any) -> list[Row]:
         """All rows that one statement finds now, with nothing else that must fit to them.
@@ -293,7 +291,13 @@ def _fetched(raw: Any, sql: str, values: Any, drop: Callable[[], None]) -> list[
     except driver().Error as error:
         drop()
         raise unreadable(error) from error
+    except OverflowError as error:
+        raise _no_such_event() from error
     return found
+
+
+def _no_such_event() -> NotFound:
+    return NotFound("no event has so large a number", hint="`loom-audit log --events` lists them.")
 
 
 @contextmanager

@@ -268,8 +268,7 @@ class SqlEventLog:
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
-        with self._connections.reading() as connection:
-            return _HEAD.value(connection, log=self._number) or 0
+        return self._connections.rows(_HEAD, log=self._number)[0][0] or 0
 
     def tree_head(self, size: int | None = None) -> TreeHead:
         """The Merkle root over the first `size` events, by default all."""

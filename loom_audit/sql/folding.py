@@ -76,6 +76,10 @@ def _note_sessions(connection: Connection, log: int, events: Sequence[Event]) ->
             "started": span[0].seq,
             "started_at": to_micros(span[0].at),
             "last": span[-1].seq,
+            "calls": sum(isinstance(event.fact, CallRequested) for event in span),
+            "errors": sum(
+                isinstance(event.fact, CallFinished) and event.fact.status != "ok" for event in span
+            ),
         }
         for session, span in spans.items()
     ]
@@ -142,8 +146,6 @@ def _call_requested(connection: Connection, log: int, event: Event, fact: CallRe
         effect=fact.effect,
         summary=summarize(fact.arguments),
     )
-    if event.session:
-        writes.SESSION_COUNTED.run(connection, log=log, id=event.session, calls=1, errors=0)
 
 
 def _call_finished(connection: Connection, log: int, event: Event, fact: CallFinished) -> None:
@@ -167,8 +169,6 @@ def _call_finished(connection: Connection, log: int, event: Event, fact: CallFin
     ]
     if fact.status == "ok":
         writes.REVERTED.run_many(connection, reverts)
-    if event.session and fact.status != "ok":
-        writes.SESSION_COUNTED.run(connection, log=log, id=event.session, calls=0, errors=1)
     writes.CALL_ROLLED_UP.run(
         connection,
         log=log,

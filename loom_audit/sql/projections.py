@@ -175,10 +175,10 @@ class SqlProjections:
     def _any_change(self, after: int, ids: Sequence[bytes] | None) -> bool:
         """Whether it is worth asking: mostly nothing has changed, and that is told quickly."""
         key = {"log": self._number, "after": after}
-        with self._connections.reading() as connection:
-            if ids is None:
-                return _ANY_CHANGE.first(connection, **key) is not None
-            return any(_ANY_OF_CALL.first(connection, call_id=id, **key) for id in ids)
+        look = self._connections.rows
+        if ids is None:
+            return bool(look(_ANY_CHANGE, **key))
+        return any(look(_ANY_OF_CALL, call_id=id, **key) for id in ids)
 
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100

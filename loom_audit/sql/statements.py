@@ -33,8 +33,9 @@ class Prepared:
         """Execute it for each of the rows; no rows, no statement."""
         if not rows:
             return
-        sql, bind = self.on(connection.dialect)
-        _driver(connection).executemany(sql, [bind(row) for row in rows])
+        sql, bind = self._compiled.get(connection.dialect.name) or self.on(connection.dialect)
+        raw: Any = connection.connection.dbapi_connection
+        raw.executemany(sql, [bind(row) for row in rows])
 
     def rows(self, connection: Connection, /, **values: Any) -> list[Row]:
         """All rows it finds."""
@@ -52,8 +53,9 @@ class Prepared:
         return found[0][0] if found else None
 
     def _execute(self, connection: Connection, values: Values) -> Any:
-        sql, bind = self.on(connection.dialect)
-        return _driver(connection).execute(sql, bind(values))
+        sql, bind = self._compiled.get(connection.dialect.name) or self.on(connection.dialect)
+        raw: Any = connection.connection.dbapi_connection
+        return raw.execute(sql, bind(values))
 
     def on(self, dialect: Dialect) -> tuple[str, _Binder]:
         """Its text for a driver, and what makes a driver's parameters of values by name."""
@@ -63,10 +65,6 @@ class Prepared:
             found = str(compiled), _binder(compiled.positiontup)
             self._compiled[dialect.name] = found
         return found
-
-
-def _driver(connection: Connection) -> Any:
-    return connection.connection.dbapi_connection
 
 
 def _binder(names: Sequence[str] | None) -> _Binder:

@@ -9,7 +9,8 @@ _BLOB = "(SELECT number FROM blob WHERE sha256 = :{})"
 SESSION_SEEN = prepare(
     "INSERT INTO session (log, id, agent, actor, title, started, started_at, last, status, "
     "calls, errors, files) VALUES (:log, :id, '', :actor, '', :started, :started_at, :last, "
-    "'open', 0, 0, 0) ON CONFLICT (log, id) DO UPDATE SET last = excluded.last"
+    "'open', :calls, :errors, 0) ON CONFLICT (log, id) DO UPDATE SET last = excluded.last, "
+    "calls = session.calls + excluded.calls, errors = session.errors + excluded.errors"
 )
 SESSION_STARTED = prepare(
     "UPDATE session SET agent = :agent, actor = :actor, title = :title, parent = :parent, "
@@ -17,10 +18,6 @@ SESSION_STARTED = prepare(
 )
 SESSION_ENDED = prepare(
     "UPDATE session SET ended = :ended, ended_at = :ended_at, status = :status "
-    "WHERE log = :log AND id = :id"
-)
-SESSION_COUNTED = prepare(
-    "UPDATE session SET calls = calls + :calls, errors = errors + :errors "
     "WHERE log = :log AND id = :id"
 )
 SESSION_CHANGED = prepare(

@@ -241,7 +241,9 @@ class Tool(ABC):
                 f"not {type(arguments).__name__}",
                 hint=f"Arguments of {self.name}: {_signature(self.parameters)}.",
             )
-        flaws = [*_schema_flaws(self._checker.iter_errors(arguments))]
+        flaws = []
+        if not plainly_fits(self.parameters, arguments):
+            flaws = [*_schema_flaws(self._checker.iter_errors(arguments))]
         if not flaws and self.input is not None:
             try:
                 return self.input.model_validate(arguments)
@@ -338,6 +340,32 @@ def _drop_titles(schema: Any) -> None:
                     _drop_titles(inner)
             elif key not in ("default", "const", "enum", "examples"):
                 _drop_titles(item)
+
+
+_PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
+_PLAIN_WORDS = frozenset({"type", "description", "default", "minLength", "enum"})
+_OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperties"})
+
+
+def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments certainly are as a simple schema says: spares most calls the long check.
+
+    False says nothing.
+    """
+    if schema.keys() - _OBJECT_WORDS or schema.get("additionalProperties") is not False:
+        return False
+    properties = schema.get("properties", {})
+    for name, value in arguments.items():
+        said, kind = properties.get(name), type(value)
+        if not isinstance(said, dict) or said.keys() - _PLAIN_WORDS:
+            return False
+        if kind is not _PLAIN_TYPES.get(str(said.get("type"))):
+            return False
+        if kind is str and len(value) < said.get("minLength", 0):
+            return False
+        if "enum" in said and (kind is not str or value not in said["enum"]):
+            return False
+    return all(name in arguments for name in schema.get("required", ()))
 
 
 def _schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:

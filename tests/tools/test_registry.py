@@ -6,6 +6,8 @@ import os
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from loom_audit.errors import Conflict, InvalidArguments
@@ -15,7 +17,7 @@ from loom_audit.tools.builtin import builtin_registry, builtin_tools
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.function import tool
 from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.tool import Tool, ToolError, ToolResult
+from loom_audit.tools.tool import Tool, ToolError, ToolResult, plainly_fits
 
 
 def execute(registry, *args, **options):
@@ -308,3 +310,31 @@ def test_a_function_that_executes_has_its_own_file_changes_recorded(bench):
     assert result.output == "done" and result.files_changed == ["built", "notes.txt"]
     bench.assert_every_call_has_one_finish()
     bench.assert_log_agrees_with_disk()
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.lists(st.text()), st.text(max_size=3)
+)
+
+
+@pytest.mark.parametrize("tool", builtin_registry().list(), ids=lambda tool: tool.name)
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_what_plainly_fits_is_what_the_schema_allows(tool, data):
+    properties = tool.parameters.get("properties", {})
+    given_names = st.sampled_from([*properties, "else"])
+    arguments = data.draw(st.dictionaries(given_names, VALUES))
+    for name, said in properties.items():
+        if said.get("type") == "string" and data.draw(st.booleans()):
+            arguments[name] = data.draw(st.sampled_from(said.get("enum", ["", "text"])))
+    if plainly_fits(tool.parameters, arguments):
+        Draft202012Validator(tool.parameters).validate(arguments)
+
+
+def test_a_usual_write_plainly_fits_and_is_not_checked_twice():
+    tool = builtin_registry().get("write_file")
+    fit = {"path": "a", "content": "", "encoding": "utf-8", "createDirs": True}
+    assert plainly_fits(tool.parameters, fit)
+    for odd in ({"path": ""}, {"path": 1}, {"encoding": "utf-16"}, {"createDirs": 1}, {"more": ""}):
+        assert not plainly_fits(tool.parameters, {**fit, **odd})
+    assert not plainly_fits(tool.parameters, {"path": "a"})

@@ -1,0 +1,66 @@
+"""What a call costs the store, counted and not timed: a new statement must be meant."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_audit.session import open_store
+from loom_audit.sql import engine
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that any connection of the store executes, those of triggers too."""
+    statements: list[str] = []
+    connect = engine.connect
+
+    def traced_connect(*args: Any) -> Any:
+        connection = connect(*args)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(engine, "connect", traced_connect)
+    return statements
+
+
+def statements_of(
+    traced: list[str], folder: Path, tool: str, arguments: Callable[[int], dict[str, Any]]
+) -> Counter[str]:
+    """The statements of one call in a warm session, by their first word."""
+    root = folder / "work"
+    root.mkdir()
+    (root / "file").write_text("0\n" * 50)
+    store = open_store(str(folder / "store" / "audit.db"))
+    with store, store.attach(root).session("counter") as session:
+
+        async def calls() -> Counter[str]:
+            for n in range(4):
+                traced.clear()
+                assert (await session.call(tool, arguments(n))).ok
+            return Counter(statement.split()[0] for statement in traced)
+
+        return anyio.run(calls)
+
+
+def test_a_write_takes_two_transactions_and_so_many_statements(traced, tmp_path):
+    def arguments(n: int) -> dict[str, Any]:
+        return {"path": "file", "content": f"{n + 1}\n" * 50}
+
+    counted = statements_of(traced, tmp_path, "write_file", arguments)
+    assert counted["BEGIN"] == counted["COMMIT"] == 2, counted
+    assert counted["SELECT"] <= 11, counted
+    assert counted.total() <= 47, counted
+
+
+def test_a_command_that_changes_nothing_takes_few_transactions_and_statements(traced, tmp_path):
+    def arguments(n: int) -> dict[str, Any]:
+        return {"command": "true"}
+
+    counted = statements_of(traced, tmp_path, "shell_execute", arguments)
+    assert counted["BEGIN"] == counted["COMMIT"] <= 4, counted
+    assert counted["SELECT"] <= 15, counted
+    assert counted.total() <= 36, counted
