@@ -9,7 +9,7 @@ from pathlib import Path
 
 from platformdirs import user_config_path, user_data_path, user_state_path
 
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
 from loom_audit.tools.policy import Policy, read_policy
 from loom_audit.tools.settings import ToolSettings, tool_settings
 
@@ -68,7 +68,10 @@ def read_approvals(settings: Settings) -> Policy | None:
 
 
 def read_table(path: Path, *, needed: bool = False) -> Mapping[str, object]:
-    """A TOML file's content, empty when there is none and none is `needed`. InvalidArguments."""
+    """A TOML file's content, empty when there is none and none is `needed`.
+
+    StorageFailed when it cannot be read, InvalidArguments when it is not TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -77,10 +80,9 @@ def read_table(path: Path, *, needed: bool = False) -> Mapping[str, object]:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> InvalidArguments:
-    return InvalidArguments(
-        f"{path} cannot be read: {error}", hint="Correct the file, or remove it."
-    )
+def _unreadable(path: Path, error: Exception) -> AuditError:
+    made = StorageFailed if isinstance(error, OSError) else InvalidArguments
+    return made(f"{path} cannot be read: {error}", hint="Correct the file, or remove it.")
 
 
 def _folder(url: str, home: Path) -> Path:
