@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import termios
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -153,12 +154,16 @@ def deny(at: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
 def read_arguments(text: str) -> dict[str, Any]:
     """A JSON object as typed. InvalidArguments."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_no_json)
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(f"the arguments are not JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidArguments("the arguments must be a JSON object")
     return found
+
+
+def _no_json(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
@@ -167,6 +172,12 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
 
     with at.workspace() as workspace:
         request = find(workspace.at, name)
+        if decision == "allowed" and name != str(_number(request)) and request.fact.number > 1:
+            raise Conflict(
+                f"{request.tool} was asked about again: this is question {request.fact.number}",
+                hint=f"See `loom-audit approvals show {request.seq}`, then answer {request.seq}.",
+                details={"question": request.seq},
+            )
         event = answer(workspace.at, request, decision, person(), reason=reason, **more)
         if at.output.json:
             at.output.record({"seq": event.seq, "id": event.id, **plain(event.fact)})
@@ -192,12 +203,17 @@ def _line(request: "ApprovalRequest") -> list[Piece]:
     gone = "" if request.alive else "  its process is gone: `loom-audit recover`"
     what = one_line(json.dumps(request.arguments, ensure_ascii=False), 100)
     return [
-        (f"{request.requested:>6}  ", "bold"),
+        (f"{_number(request):>6}  ", "bold"),
         f"{local_time(request.at)}  {request.actor}  ",
         (request.tool, "cyan"),
         f"  {request.reason}  {what}",
         (gone, "yellow"),
     ]
+
+
+def _number(request: "ApprovalRequest") -> int:
+    """What answers it: the call's number, and the question's own when it was asked again."""
+    return request.seq if request.fact.number > 1 else request.requested
 
 
 def _show(output: Output, request: "ApprovalRequest") -> None:
@@ -211,7 +227,9 @@ def _show(output: Output, request: "ApprovalRequest") -> None:
 
 
 def _shown(request: "ApprovalRequest") -> list[list[Piece]]:
-    question = f", question {request.fact.number}" if request.fact.number > 1 else ""
+    question = ""
+    if request.fact.number > 1:
+        question = f", question {request.fact.number}: answer {request.seq}"
     rule = f" ({request.fact.rule})" if request.fact.rule else ""
     lines: list[list[Piece]] = [
         [("call     ", "bold"), f"{request.requested} ({request.call_id}){question}"],
@@ -256,9 +274,11 @@ def prompt(at: Invocation) -> "Asked":
     async def ask(request: "ApprovalRequest") -> "Decision | None":
         if not at.output.interactive:
             at.output.note(
-                ("waits: ", "yellow"), f"{request.reason}; `loom-audit approve {request.requested}`"
+                ("waits: ", "yellow"), f"{request.reason}; `loom-audit approve {_number(request)}`"
             )
             return None
+        # what was typed before is no answer to what is shown now
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         for line in _shown(request):
             at.output.note(*line)
         for text in request.preview.removesuffix("\n").split("\n"):

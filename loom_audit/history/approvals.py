@@ -88,15 +88,19 @@ def find(at: Attachment, name: str) -> ApprovalRequest:
     by the start of its id. NotFound, and Conflict when that fits several.
     """
     waiting = pending(at)
-    fitting = [one for one in waiting if name in (str(one.requested), str(one.seq), one.call_id)]
-    fitting = fitting or [one for one in waiting if name and one.call_id.startswith(name)]
+    fitting = [one for one in waiting if name in (str(one.requested), str(one.seq))]
+    # ids are random or an agent's choice: a number that is in the log never means one of them
+    numbered = name.isascii() and name.isdigit() and 0 < int(name[:20]) <= at.log.head()
+    if not numbered:
+        fitting += [one for one in waiting if one.call_id == name]
+        fitting = fitting or [one for one in waiting if name and one.call_id.startswith(name)]
     if len({one.seq for one in fitting}) > 1:
         raise Conflict(
             f"{name} fits {len(fitting)} calls that wait", hint="Give more of the call's id."
         )
     if fitting:
         return fitting[0]
-    if name.isascii() and name.isdigit() and 0 < int(name) <= at.log.head():
+    if numbered:
         call = at.projections.call_at(int(name))
         found = standing(at.log, call.session, call.call_id, after=call.requested)
         if found.answer is not None:

@@ -39,7 +39,7 @@ class OpenCall:
     Every method that changes something is one whole step under the workspace lock. With
     `final` the caller says that this is the last effect: the lock is then kept until `finish`,
     which stores what changed together with the finish in one commit. `approved` are the states
-    an approval is bound to, by path: nothing else that exists may then be changed.
+    an approval is bound to, by path: nothing else may then be changed.
     """
 
     def __init__(
@@ -253,7 +253,8 @@ class OpenCall:
         if self.approved is None:
             return
         for change in changes:
-            if change.before != self.approved.get(change.path):
+            shown = change.path in self.approved
+            if not shown or change.before != self.approved[change.path]:
                 self._settle(self._append([]))
                 raise Conflict(
                     f"{change.path} is not as it was when this call was approved",

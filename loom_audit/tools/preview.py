@@ -81,13 +81,17 @@ def _at(ctx: ToolContext) -> Attachment:
 def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]) -> Preview:
     shown: list[str] = []
     size = 0
+    texts = iter(texts)
     for text in texts:
         shown.append(text)
         size += len(text)
         if size > MAX_PREVIEW:
             break
     states = {change.path: change.before for change in changes}
-    return Preview(cut("".join(shown), MAX_PREVIEW), states)
+    more = f"… more is not shown: {len(states)} paths would change in all\n"
+    if next(texts, None) is None:
+        more = ""
+    return Preview(cut("".join(shown), MAX_PREVIEW - len(more.encode())) + more, states)
 
 
 def _deletions(at: Attachment, changes: Sequence[FileChange]) -> Iterator[str]:

@@ -143,8 +143,8 @@ def cut(text: str, limit: int) -> str:
 class Preview:
     """What a call would change: a text for people, and what stood at each path it is about.
 
-    An approval is bound to the states (None: absent); nothing else that exists may be changed
-    by the approved call.
+    An approval is bound to the states (None: absent); nothing else may be changed by the
+    approved call.
     """
 
     text: str = ""

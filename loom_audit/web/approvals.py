@@ -92,7 +92,7 @@ def changed(found: ApprovalRequest, typed: str) -> Any:
     if not typed.strip():
         return None
     try:
-        arguments = json.loads(typed)
+        arguments = json.loads(typed, parse_constant=_no_json)
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(
             f"the arguments are not JSON: {error}", hint="Nothing was answered yet."
@@ -100,6 +100,10 @@ def changed(found: ApprovalRequest, typed: str) -> Any:
     if not isinstance(arguments, dict):
         raise InvalidArguments("the arguments must be a JSON object")
     return None if arguments == found.arguments else arguments
+
+
+def _no_json(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def to_type(arguments: Any) -> str | None:

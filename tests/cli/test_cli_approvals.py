@@ -131,7 +131,9 @@ def test_an_edit_in_between_is_asked_about_again(asking: Shell) -> None:
     asking("approve", waiting.number)
     again = wait_for(asking, {waiting.request["seq"]})
     assert "-by a person" in again["preview"]
-    asking("approve", waiting.number)
+    told = asking("approve", waiting.number, code=5)  # who types it may have seen the first alone
+    assert f"answer {again['seq']}" in told.errors
+    asking("approve", str(again["seq"]))
     assert waiting.result()["success"]
     asking("undo", "--yes")
     assert (asking.workspace / "a.txt").read_text() == "by a person\n"
@@ -202,6 +204,13 @@ def test_init_writes_rules_that_are_valid_and_never_over_a_person_s(audited: She
     audited("call", "read_file", '{"path": "a.txt"}')
 
 
+def test_numbers_that_are_no_json_are_refused(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    asking("approve", waiting.number, "--args", '{"path": "x", "content": NaN}', code=2)
+    asking("deny", waiting.number)
+    assert not waiting.result()["success"]
+
+
 def test_what_is_not_there_is_not_found(asking: Shell) -> None:
     assert "no call waits" in asking("approvals").errors
     asking("approve", "nothing", code=4)
@@ -212,12 +221,21 @@ def test_what_is_not_there_is_not_found(asking: Shell) -> None:
 @pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"s\n", b'{"path": "c.txt", "content": "c"}\n'])
 def test_at_a_terminal_the_call_itself_asks(asking: Shell, answer: bytes) -> None:
     arguments = json.dumps(OVERWRITE)
-    code, printed = at_terminal(asking, "call", "write_file", arguments, answer=b"what\n" + answer)
+    code, printed = at_terminal(
+        asking, "call", "write_file", arguments, answer=b"what\n" + answer, after=b"Allow?"
+    )
     assert "overwrites a.txt" in printed and "-one" in printed and printed.count("Allow?") == 2
     assert code == (1 if answer == b"n\n" else 0)
     disk = (asking.workspace / "a.txt").read_text()
     assert (disk == "new\n") == (answer in (b"y\n", b"s\n"))
     assert (asking.workspace / "c.txt").exists() == answer.startswith(b"{")
+
+
+def test_what_was_typed_before_the_question_is_no_answer(asking: Shell) -> None:
+    rules(asking, "timeout = 1\n")
+    code, printed = at_terminal(asking, "call", "write_file", json.dumps(OVERWRITE), answer=b"y\n")
+    assert code == 1 and "nobody answered within 1 seconds" in printed
+    assert (asking.workspace / "a.txt").read_text() != "new\n"
 
 
 def test_hostile_text_in_a_question_cannot_steer_the_terminal(asking: Shell) -> None:

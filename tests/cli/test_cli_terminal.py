@@ -10,8 +10,13 @@ import time
 from tests.cli.shells import Shell
 
 
-def at_terminal(shell: Shell, *arguments: str, answer: bytes = b"") -> tuple[int, str]:
-    """Run a command with a terminal at all three ends; exit code and all it printed."""
+def at_terminal(
+    shell: Shell, *arguments: str, answer: bytes = b"", after: bytes = b""
+) -> tuple[int, str]:
+    """Run a command with a terminal at all three ends; exit code and all it printed.
+
+    The answer is typed before it starts, or once it has printed `after`.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "loom_audit", *arguments],
@@ -23,7 +28,7 @@ def at_terminal(shell: Shell, *arguments: str, answer: bytes = b"") -> tuple[int
         start_new_session=True,
     )
     os.close(theirs)
-    if answer:
+    if answer and not after:
         os.write(ours, answer)
     printed = b""
     deadline = time.monotonic() + 60  # only so that a hang ends
@@ -37,6 +42,9 @@ def at_terminal(shell: Shell, *arguments: str, answer: bytes = b"") -> tuple[int
         if not part:
             break
         printed += part
+        if after and after in printed:
+            os.write(ours, answer)
+            after = b""
     code = process.wait(30)
     os.close(ours)
     return code, printed.decode("utf-8", "replace").replace("\r\n", "\n")

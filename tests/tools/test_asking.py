@@ -266,6 +266,50 @@ def test_one_that_moves_every_time_is_denied_in_the_end(bench):
     bench.assert_every_call_has_one_finish()
 
 
+def test_a_file_is_not_made_in_another_folder_than_was_shown(bench, monkeypatch):
+    wait = AskingGate.decide
+
+    async def decide(self, *args, **options):
+        answer = await wait(self, *args, **options)
+        (bench.root / "new").rmdir()
+        os.symlink("src", bench.root / "new")
+        return answer
+
+    (bench.root / "new").mkdir()
+    monkeypatch.setattr(AskingGate, "decide", decide)
+    gate = AskingGate(read_policy({"default": "ask"}), ask=Person(YES))
+    result = bench.call("write_file", {"path": "new/a.py", "content": "x"}, gate=gate)
+    assert result.error.code == "CONFLICT" and result.files_changed == []
+    assert os.listdir(bench.root / "src") == ["main.py"]
+
+
+@pytest.mark.parametrize("more", ["", "-more"])
+def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench, more):
+    """An id that an agent chose, or a random one that begins so, is no number of another call."""
+    person = Person(YES)
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
+    number = str(person.asked[0].requested)
+
+    def look(request):
+        with pytest.raises(Conflict, match="already"):
+            approvals.find(bench.session.recorder.at, number)
+        return YES
+
+    again = {"path": "notes.txt", "content": "again"}
+    gate = AskingGate(ask=Person(look))
+    assert bench.call("write_file", again, gate=gate, call_id=number + more).success
+
+
+def test_a_preview_that_is_cut_says_how_much_would_change(bench):
+    for number in range(1500):
+        (bench.root / "src" / f"{number:04}{'x' * 60}").write_text("")
+    person = Person(NO)
+    bench.call("delete_file", {"path": "src", "recursive": True}, gate=AskingGate(ask=person))
+    [request] = person.asked
+    assert "1502 paths would change in all" in request.preview.splitlines()[-1]
+    assert len(request.preview.encode()) <= 64 * 1024
+
+
 @pytest.mark.parametrize("how", ["content", "mode", "deleted", "symlink"])
 def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(bench, monkeypatch, how):
     """The gate has looked for the last time: only the write itself can find it."""
@@ -533,6 +577,16 @@ def test_a_file_that_is_not_valid_lets_nothing_start(own, text):
     assert result.error.code == "INVALID_ARGUMENTS"
     workspace.carry_out(workspace.plan_undo())  # a person takes back all the same
     assert (Path(workspace.root) / "a.txt").read_text() == "a"
+
+
+def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(own, tmp_path):
+    workspace, home = own
+    write_rules(home, DENY)
+    file = home / "config" / "approvals.toml"
+    file.rename(tmp_path / "elsewhere.toml")
+    file.symlink_to(tmp_path / "gone.toml")
+    with pytest.raises(InvalidArguments, match="cannot be read"):
+        workspace.session("any")
 
 
 def test_rules_that_lie_in_the_workspace_are_refused(own, monkeypatch, tmp_path):

@@ -19,9 +19,10 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
+from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.tools.asking import AskingGate
-from loom_audit.web.approvals import lines_of, to_type
+from loom_audit.web.approvals import changed, lines_of, to_type
 from tests.web.conftest import Recorded
 from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.web_pages import HOSTILE
@@ -187,6 +188,13 @@ def test_arguments_come_back_from_the_form_as_they_went_there() -> None:
     text = to_type(strange)
     assert text is not None and json.loads(text) == strange
     assert to_type({"content": "x" * 300_000}) is None
+
+
+def test_numbers_that_are_no_json_are_refused(recorded: Recorded) -> None:
+    with waiting_for(recorded) as waiting:
+        for name in ("NaN", "Infinity", "-Infinity"):
+            with pytest.raises(InvalidArguments, match="no number of JSON"):
+                changed(waiting.request, f'{{"path": {name}}}')
 
 
 def test_lines_of_a_preview_are_marked_by_what_they_are() -> None:
