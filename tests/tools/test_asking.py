@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.session import builtin_registry, open_store
@@ -585,7 +585,7 @@ def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(own, tmp_path)
     file = home / "config" / "approvals.toml"
     file.rename(tmp_path / "elsewhere.toml")
     file.symlink_to(tmp_path / "gone.toml")
-    with pytest.raises(InvalidArguments, match="cannot be read"):
+    with pytest.raises(AuditError, match="cannot be read"):
         workspace.session("any")
 
 
