@@ -34,7 +34,8 @@ class Command:
 
     `confinement` says whether it must be confined. A confined command reads the workspace and
     a minimal system, and writes the workspace and a temporary folder of its own; `readable`
-    and `writable` are further absolute paths, and `network` lets it reach others.
+    and `writable` are further absolute paths, and `network` lets it reach others. One that is
+    `read_only` does not write the workspace.
     """
 
     argv: tuple[str, ...]
@@ -49,6 +50,7 @@ class Command:
     network: bool = False
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    read_only: bool = False
     limits: Limits = Limits()
 
 

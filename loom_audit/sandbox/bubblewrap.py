@@ -103,7 +103,8 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
     for path in hidden:
         if os.path.isdir(path) and places.within(path, (*shown, root)):
             yield path, ["--size", str(ROOM), "--tmpfs", path]
-    for path in (root, *command.writable):
+    yield root, ["--ro-bind" if command.read_only else "--bind", root, root]
+    for path in command.writable:
         yield path, ["--bind", os.path.realpath(path), path]
 
 

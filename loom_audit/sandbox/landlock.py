@@ -81,7 +81,8 @@ class LandlockRunner:
         for path in places.readable(command, root, self._hidden):
             if not any(places.within(hidden, [path]) for hidden in self._hidden):
                 yield _allow(READ, path)
-        for path in (root, home, *command.writable):
+        yield _allow(READ if command.read_only else WRITE, root)
+        for path in (home, *command.writable):
             yield _allow(WRITE, path)
 
 

@@ -16,7 +16,8 @@ from loom_audit.tools.files import (
 )
 from loom_audit.tools.formatting import FormatCode
 from loom_audit.tools.git import GitDiff, GitLog, GitStatus
-from loom_audit.tools.git_changes import GitCommit, GitPush
+from loom_audit.tools.git_changes import GitCommit
+from loom_audit.tools.git_push import GitPush
 from loom_audit.tools.listing import ListDirectory, ListFiles
 from loom_audit.tools.packages import InstallPackage
 from loom_audit.tools.project_tests import RunTests

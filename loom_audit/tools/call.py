@@ -188,21 +188,24 @@ async def _attempt(
         if tool.needs_workspace and ctx.recorder is None:
             raise no_workspace()
         args = tool.parse(request.arguments)
-        args = await _permitted(gate, tool, args, ctx)
+        args, asked = await _permitted(gate, tool, args, ctx)
+        ctx = replace(ctx, asked=asked)
         await _announce(tool, ctx.call)
         return await _execute(tool, args, ctx)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
         return _failed(request.name, error)
 
 
-async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> Any:
-    """The arguments as the gate lets them through. ApprovalDenied.
+async def _permitted(
+    gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
+) -> tuple[Any, str]:
+    """The arguments as the gate lets them through, and what it was asked for. ApprovalDenied.
 
     The answer is on record when anything was decided. Without a gate nobody was asked, and
     then nothing is; neither is a plain yes to a call that asked for nothing.
     """
     if type(gate) is AllowAll:
-        return args
+        return args, ""
     asked = await _wish(tool, args, ctx)
     try:
         answer = await gate.decide(tool, args, ctx, asked=asked)
@@ -229,7 +232,10 @@ async def _permitted(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
             f"{tool.name} was denied" + (f": {answer.reason}" if answer.reason else ""),
             details={"by": answer.by},
         )
-    return args if changed is None else tool.parse(changed)
+    if changed is None:
+        return args, asked
+    args = tool.parse(changed)
+    return args, await _wish(tool, args, ctx)
 
 
 async def _wish(tool: Tool, args: Any, ctx: ToolContext) -> str:

@@ -5,17 +5,17 @@ command to stop.
 """
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from loom_audit.errors import (
     AuditError,
     ExecutionFailed,
-    FileNotFound,
     InvalidPath,
     NoWorkspace,
     PermissionDenied,
@@ -52,7 +52,7 @@ class ToolContext:
     All paths handed back are workspace paths. Methods raise the errors of `loom_audit.errors`:
     InvalidPath outside the workspace, PermissionDenied when the tool's effect does not allow
     it, NoWorkspace where the call has none, AuditUnavailable (and nothing was done) when it
-    cannot be put on record.
+    cannot be put on record. `asked` is why the tool wanted somebody to be asked, as decided on.
     """
 
     workspace: Path | None
@@ -60,6 +60,7 @@ class ToolContext:
     scratch_dir: Path | None = None
     session: str = ""
     call_id: str = ""
+    asked: str = ""
     effect: Effect = "read"
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: ToolSettings = field(default_factory=ToolSettings)
@@ -121,23 +122,9 @@ class ToolContext:
         `enter` says whether to go into a directory of that depth (1 for those in `path`).
         """
 
-        def below(place: Place, directory: str, depth: int) -> Iterator[Entry]:
-            for entry in place.list(directory):
-                yield entry
-                if entry.type == "directory" and enter(entry, depth):
-                    try:
-                        yield from below(place, place.below(entry), depth + 1)
-                    except (FileNotFound, PermissionDenied):
-                        continue  # it is listed; what it holds is not there for us
-
         def step() -> list[Entry]:
             place, rest = self._place(path)
-            found: list[Entry] = []
-            for entry in below(place, place.directory(rest), 1):
-                found.append(entry)
-                if len(found) > limit:
-                    break
-            return found
+            return [*islice(place.walk(place.directory(rest), enter), limit + 1)]
 
         return await self._step(step)
 
@@ -243,6 +230,8 @@ class ToolContext:
         confinement: Confinement | None = None,
         environment: Mapping[str, str] | None = None,
         network: bool | None = None,
+        writable: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
     ) -> Completed:
         """Run a command in the workspace and record which files it changed.
 
@@ -250,7 +239,7 @@ class ToolContext:
         given. The call's environment, and this `environment`, are added to ours. Its whole
         process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
         `limit` bytes of each stream are kept. A confined one gets the network as the settings
-        say, unless `network` is given.
+        say, unless `network` is given, and may use the `readable` and `writable` paths too.
         """
         stop = threading.Event()
         wanted = confinement or self.settings.confinement or self.confinement
@@ -266,8 +255,8 @@ class ToolContext:
                 variables={**self.environment, **(environment or {})},
                 confinement=wanted,
                 network=self.settings.network if network is None else network,
-                readable=self.settings.readable,
-                writable=() if self.scratch_dir is None else (str(self.scratch_dir),),
+                readable=(*self.settings.readable, *readable),
+                writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
                 limits=Limits() if wanted == "off" else self.settings.limits,
             )
             return self._open_call.run(self._commands, command, cancelled=stop.is_set, final=final)
@@ -296,11 +285,20 @@ class ToolContext:
                 await in_thread(partial(manager.__exit__, None, None, None), certain=True)
 
     async def compute(
-        self, *argv: str, cwd: str = "", stdin: bytes, timeout: float, limit: int
+        self,
+        *argv: str,
+        cwd: str = "",
+        stdin: bytes,
+        timeout: float,
+        limit: int,
+        confinement: Confinement = "off",
+        environment: Mapping[str, str] | None = None,
+        readable: tuple[str, ...] = (),
+        read_only: bool = True,
     ) -> Completed:
         """Run a program of ours that only reads, in a process that can be killed.
 
-        For work whose duration nobody can foresee. No change it made would be recorded.
+        No change it made would be recorded; a confined one is `read_only` unless told.
         """
         stop = threading.Event()
 
@@ -312,7 +310,11 @@ class ToolContext:
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
-                variables=own_programs(self.workspace, self.scratch_dir),
+                variables={**own_programs(self.workspace, self.scratch_dir), **(environment or {})},
+                confinement=confinement,
+                readable=(*self.settings.readable, *readable),
+                read_only=read_only,
+                limits=Limits() if confinement == "off" else self.settings.limits,
             )
             return self._commands.run(place.disk.root, command, cancelled=stop.is_set)
 

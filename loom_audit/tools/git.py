@@ -58,6 +58,7 @@ class GitStatus(Tool):
     )
     input = StatusInput
     output = StatusOutput
+    confinement = "preferred"
 
     async def execute(self, args: StatusInput, ctx: ToolContext) -> ToolResult:
         git = await repository(ctx)
@@ -125,6 +126,7 @@ class GitDiff(Tool):
     )
     input = DiffInput
     output = DiffOutput
+    confinement = "preferred"
 
     async def execute(self, args: DiffInput, ctx: ToolContext) -> ToolResult:
         if args.end is not None and args.start is None:
@@ -184,6 +186,7 @@ class GitLog(Tool):
     description = "The commits that lead to a revision, newest first, or those that changed paths."
     input = LogInput
     output = LogOutput
+    confinement = "preferred"
 
     async def execute(self, args: LogInput, ctx: ToolContext) -> ToolResult:
         git = await repository(ctx)

@@ -1,22 +1,18 @@
-"""git_commit and git_push: the workspace's repository changed, and sent elsewhere."""
+"""git_commit: the workspace's repository changed."""
 
-import re
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from loom_audit.errors import ExecutionFailed, InvalidArguments, NotFound, PermissionDenied
-from loom_audit.ports import Command
+from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.git import DIFF, MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.git_output import LOG_FORMAT, changes_of, commits_of
-from loom_audit.tools.git_repository import Repository, check_name, failed, paths_of, repository
-from loom_audit.tools.programs import own_programs
+from loom_audit.tools.git_repository import Repository, failed, paths_of, repository
 from loom_audit.tools.text import decode, encode
 from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
 MAX_MESSAGE = 64 * 1024
-PUSH_SECONDS = 120.0
 
 
 class CommitInput(Arguments):
@@ -52,6 +48,7 @@ class GitCommit(Tool):
     input = CommitInput
     output = CommitOutput
     effect = "execute"
+    confinement = "preferred"
     timeout_seconds = 660
 
     def requires_approval(self, args: CommitInput, ctx: ToolContext) -> bool | str:
@@ -171,131 +168,3 @@ async def _committed(git: Repository, left_out: list[str]) -> ToolResult:
         "left_out": left_out,
     }
     return ToolResult(True, "\n".join(lines), data)
-
-
-class PushInput(Arguments):
-    remote: Annotated[NonEmpty, Field(description="A remote of the repository, by name")] = "origin"
-    ref: Annotated[NonEmpty | None, Field(description="Branch or tag; the current branch")] = None
-    set_upstream: Annotated[bool, Field(description="Remember it as the branch's upstream")] = False
-
-
-class PushOutput(BaseModel):
-    """`status` is git's own word: `[new branch]`, `[up to date]`, `OLD..NEW`."""
-
-    remote: str
-    url: str
-    ref: str
-    commit: str
-    status: str
-
-
-class GitPush(Tool):
-    name = "git_push"
-    description = "Push one branch or tag to a remote, under the same name. Never by force."
-    input = PushInput
-    output = PushOutput
-    effect = "network"
-    timeout_seconds = PUSH_SECONDS + 600
-
-    def requires_approval(self, args: PushInput, ctx: ToolContext) -> bool | str:
-        return f"pushes {args.ref or 'the current branch'} to {args.remote}"
-
-    def preview(self, args: PushInput, ctx: ToolContext) -> Preview:
-        check_name(args.remote, "remote")
-        url = ""
-        if ctx.runner is not None and ctx.workspace is not None:
-            argv = Repository(ctx, root=str(ctx.workspace)).argv(*_url_words(args.remote))
-            done = ctx.runner.run(
-                str(ctx.workspace),
-                Command(
-                    argv,
-                    stdin=b"",
-                    timeout=10.0,
-                    variables=own_programs(ctx.workspace, ctx.scratch_dir),
-                ),
-            )
-            url = _without_secret(decode(done.stdout).strip())
-        return Preview(
-            f"push {args.ref or 'the current branch'} to {args.remote}"
-            f" ({url or 'a remote that is not known'})\n"
-        )
-
-    async def execute(self, args: PushInput, ctx: ToolContext) -> ToolResult:
-        check_name(args.remote, "remote")
-        git = await repository(ctx)
-        if args.remote not in git.remotes:
-            raise NotFound(
-                f"the repository has no remote {args.remote:.200}",
-                hint=f"There are: {', '.join(sorted(git.remotes))}." if git.remotes else "",
-            )
-        ref = await _full_name(git, args.ref)
-        commit = await git.commit_id(ref)
-        url = decode(await git.read(*_url_words(args.remote))).strip()
-        if "\n" in url:
-            raise InvalidArguments(f"{args.remote} has several push URLs", hint="Keep one.")
-        shown = _without_secret(url)
-        words = ["push", "--porcelain", "--no-follow-tags", "--no-recurse-submodules"]
-        words += ["--no-signed", "--no-progress", *_receiving(url)]
-        words += ["--set-upstream"] if args.set_upstream else []
-        done = await git.change(
-            *words, "--", args.remote, f"{ref}:{ref}",
-            protocols="https:http:ssh:file", network=True, timeout=PUSH_SECONDS, final=True,
-        )  # fmt: skip
-        status = next(
-            (w[2] for w in (x.split("\t") for x in decode(done.stdout).splitlines()) if len(w) > 2),
-            "",
-        )
-        if done.exit_code:
-            raise ExecutionFailed(
-                f"the push to {args.remote} ({shown}) failed: {_why(status, done.stderr)}",
-                hint="This tool never forces; fetch and merge first when the remote has more."
-                if "reject" in status
-                else "",
-            )
-        data = {
-            "remote": args.remote, "url": shown, "ref": ref, "commit": commit, "status": status,
-        }  # fmt: skip
-        return ToolResult(True, f"pushed {ref} ({commit[:12]}) to {shown}: {status}", data)
-
-
-def _url_words(remote: str) -> tuple[str, ...]:
-    return "remote", "get-url", "--push", "--all", "--", remote
-
-
-def _without_secret(url: str) -> str:
-    """The address without a password or token that stands in it: it goes on record."""
-    return re.sub(r"://[^/@\s]*@", "://…@", url)
-
-
-def _receiving(url: str) -> list[str]:
-    """What runs at the other end; on this machine, without the hooks and programs there."""
-    if "://" in url and not url.startswith("file://"):
-        return ["--receive-pack=git-receive-pack"]
-    head = url.split("/")[0]
-    if "://" not in url and ":" in head:
-        return ["--receive-pack=git-receive-pack"]  # host:path, by ssh
-    quiet = "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=:"
-    quiet += " -c receive.denyCurrentBranch=refuse -c receive.autogc=false"
-    return [f"--receive-pack=git {quiet} receive-pack"]
-
-
-async def _full_name(git: Repository, ref: str | None) -> str:
-    """`refs/heads/…` or `refs/tags/…`."""
-    if ref is not None:
-        check_name(ref, "branch or tag")
-    done = await git.ask(
-        "rev-parse", "--symbolic-full-name", "--verify", "--quiet", "--end-of-options",
-        ref or "HEAD",
-    )  # fmt: skip
-    name = decode(done.stdout).strip()
-    if done.exit_code or not name.startswith(("refs/heads/", "refs/tags/")):
-        raise NotFound(
-            f"{ref or 'HEAD'!s:.200} is no branch or tag with a commit",
-            hint="Name a branch, or check one out and commit.",
-        )
-    return name
-
-
-def _why(status: str, stderr: bytes) -> str:
-    said = decode(stderr).strip()
-    return "; ".join(part for part in (status, said[:1000]) if part) or "git did not say why"

@@ -4,11 +4,14 @@ A repository's own configuration can name programs for nearly everything git doe
 can write that configuration. So git is told otherwise in every call: what it lists as set by the
 repository and can run a program is set to what the person's own configuration says, or to
 nothing. The person's configuration (identity, LFS, credentials) stays in force.
+
+What is looked at first may be another thing when git reads it. So git is confined too, but for
+the few commands that find the repository: those run nothing, whatever a configuration says.
 """
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loom_audit.errors import (
@@ -19,8 +22,15 @@ from loom_audit.errors import (
     TooLarge,
     ToolTimeout,
 )
-from loom_audit.ports import Completed
+from loom_audit.ports import Completed, Confinement
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.git_person import (
+    KEPT,
+    Setting,
+    person_files,
+    person_variables,
+    settings_of,
+)
 from loom_audit.tools.programs import own_programs
 from loom_audit.tools.text import decode
 
@@ -32,13 +42,6 @@ SECONDS = 20.0
 
 UNWRITTEN = frozenset({"annex", "hooks", "modules", "objects"})
 """Folders of a repository in which git writes through no link here; `objects` is looked at."""
-
-KEPT = frozenset(
-    {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
-    | {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
-    | {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT"}
-)
-"""Variables of ours that git gets: who the person is, and how they reach other machines."""
 
 FIXED = (
     ("core.fsmonitor", "false"),
@@ -59,6 +62,7 @@ FIXED = (
 IDENTITY = frozenset(
     f"{who}.{what}" for who in ("user", "author", "committer") for what in ("name", "email")
 )
+LISTING = ("config", "--list", "--show-scope", "--show-origin", "-z")
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
 _RUNS = re.compile(
@@ -71,6 +75,7 @@ _RUNS = re.compile(
 )
 """Settings that run programs or write files, in the form in which git lists them."""
 
+_NOT_OURS = ("insufficient permission", "Permission denied", "dubious ownership", "Read-only file")
 _HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
 _FILTER = re.compile(r"filter\.(.*)\.(clean|smudge|process)", re.DOTALL)
 _LFS = re.compile(
@@ -90,46 +95,42 @@ _OFF = {
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting as git lists it: who set it, its key and its value."""
-
-    scope: str
-    key: str
-    value: str
-
-    @property
-    def own(self) -> bool:
-        """Whether the repository set it."""
-        return self.scope in ("local", "worktree")
-
-
-@dataclass(frozen=True, slots=True)
 class Repository:
     """The repository whose top is the workspace.
 
-    `filters` are the names of those the repository's own configuration defines; they are
-    switched off in every command. `identity` is said again where the person's configuration
-    cannot be read. `folders` are the repository's own.
+    `listed` is its configuration with the person's. `filters` are the names of those the
+    repository's own defines; they are switched off in every command. `folders` are the
+    repository's own, the last the one it shares with its worktrees. With `confinement` off it
+    can be asked where it is and what is configured, and nothing else.
     """
 
     ctx: ToolContext
     settings: tuple[tuple[str, str], ...] = FIXED
     filters: frozenset[str] = frozenset()
-    remotes: frozenset[str] = frozenset()
-    identity: tuple[tuple[str, str], ...] = ()
+    listed: tuple[Setting, ...] = field(default=(), repr=False)
     root: str = field(default="")
-    folders: frozenset[str] = frozenset()
+    folders: tuple[str, ...] = ()
+    confinement: Confinement = "off"
 
     def argv(
-        self, *words: str, protocols: str = "none", locks: bool = False, hooks: bool = False
+        self,
+        *words: str,
+        protocols: str = "none",
+        locks: bool = False,
+        hooks: bool = False,
+        place: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """A git command with the environment it needs, and none of ours."""
-        settings = (*self.settings, *(self.identity if hooks else (NO_HOOKS,)))
+        """A git command with the environment it needs, and none of ours.
+
+        `place` are variables that lead to another repository than the workspace's.
+        """
+        again = [(s.key, s.value) for s in self.listed if s.key in IDENTITY]
+        settings = (*self.settings, *(again if hooks else (NO_HOOKS,)))
         ours = sorted({*os.environ, *self.ctx.environment})
         unset = [n for n in ours if n.startswith("GIT_") and n not in KEPT]
         variables = {
             "GIT_CEILING_DIRECTORIES": os.path.dirname(self.root),
-            "GIT_WORK_TREE": self.root,
+            **({"GIT_WORK_TREE": self.root} if place is None else place),
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": str(int(locks)),
@@ -147,8 +148,17 @@ class Repository:
 
     async def ask(self, *words: str, stdin: bytes = b"", limit: int = MAX_LISTING) -> Completed:
         """A command that only reads. ExecutionFailed when git cannot be run or is too slow."""
-        done = await self.ctx.compute(*self.argv(*words), stdin=stdin, timeout=SECONDS, limit=limit)
-        return _run(done)
+        done = await self.ctx.compute(
+            *self.argv(*words),
+            stdin=stdin,
+            timeout=SECONDS,
+            limit=limit,
+            confinement=self.confinement,
+            environment=person_variables() if self.confinement != "off" else None,
+            readable=(*person_files(self.listed), *self._elsewhere),
+            read_only=not any(_FILTER.fullmatch(s.key) and not s.own for s in self.listed),
+        )
+        return finished(done)
 
     async def read(self, *words: str, stdin: bytes = b"") -> bytes:
         """The whole output of a command that only reads and must succeed."""
@@ -166,24 +176,27 @@ class Repository:
         self,
         *words: str,
         stdin: bytes = b"",
-        protocols: str = "none",
         hooks: bool = False,
-        network: bool = False,
-        timeout: float = 60.0,
-        final: bool = False,
     ) -> Completed:
-        """A command that changes the repository; hooks are confined as shell commands are."""
+        """A command that changes the repository; hooks see nothing of the person's own."""
         await self.ctx.in_thread(self._check_links)
         done = await self.ctx.run(
-            *self.argv(*words, protocols=protocols, locks=True, hooks=hooks),
+            *self.argv(*words, locks=True, hooks=hooks),
             stdin=stdin,
-            timeout=timeout,
-            confinement=(self.ctx.settings.confinement or "preferred") if hooks else "off",
-            environment=None if hooks else own_programs(self.root, self.ctx.scratch_dir),
-            network=network or None,
-            final=final,
+            confinement=self.confinement,
+            environment=None
+            if hooks
+            else {**own_programs(self.root, self.ctx.scratch_dir), **person_variables()},
+            network=None if hooks else False,
+            readable=() if hooks else person_files(self.listed),
+            writable=self._elsewhere,
         )
-        return _run(done)
+        return finished(done)
+
+    @property
+    def _elsewhere(self) -> tuple[str, ...]:
+        """The folder a linked worktree shares, when it lies outside the workspace."""
+        return tuple(folder for folder in self.folders[-1:] if not _within(folder, self.root))
 
     def _check_links(self) -> None:
         """PermissionDenied for a link in the repository's folders: git writes through some."""
@@ -237,16 +250,15 @@ async def repository(ctx: ToolContext) -> Repository:
     for place in await ctx.in_thread(lambda: [*_object_places(common)]):
         if not (_within(place, root) or _within(place, common)):
             raise _elsewhere(place)
-    listed = [*_settings(await bare.read("config", "--list", "--show-scope", "-z"))]
-    remotes = (s.key[7:-4] for s in listed if s.key.startswith("remote.") and s.key[-4:] == ".url")
+    listed = tuple(settings_of(await bare.read(*LISTING)))
     return Repository(
         ctx,
         (*FIXED, *_corrected(listed)),
         frozenset(_own_filters(listed)),
-        frozenset(remotes),
-        tuple((s.key, s.value) for s in listed if s.key in IDENTITY),
+        listed,
         root,
-        frozenset(os.path.realpath(folder) for folder in (own, common)),
+        (os.path.realpath(own), common),
+        ctx.settings.confinement or "preferred",
     )
 
 
@@ -270,6 +282,10 @@ def failed(done: Completed) -> ExecutionFailed:
         hint = "Another git command is running there, or one was killed and left the lock."
     elif "Please tell me who you are" in said or "identity" in said:
         hint = "Set user.name and user.email with `git config --global`."
+    elif any(words in said for words in _NOT_OURS):
+        hint = "Run as the user whose workspace it is; or set confinement to off in tools.toml."
+    elif " filter '" in said and "failed" in said:
+        hint = "A filter of your own configuration did not work confined: see docs/project-tools.md"
     return ExecutionFailed(
         f"git failed: {said[:1000] or f'exit code {done.exit_code}'}",
         hint=hint,
@@ -277,20 +293,13 @@ def failed(done: Completed) -> ExecutionFailed:
     )
 
 
-def _run(done: Completed) -> Completed:
+def finished(done: Completed) -> Completed:
+    """What git did, when it ran. ToolTimeout, ExecutionFailed."""
     if done.timed_out:
         raise ToolTimeout(f"git was stopped after {done.duration / 1e6:.0f} seconds")
     if done.exit_code == 127:
         raise ExecutionFailed("git is not installed", hint="Install git: `apt-get install git`.")
     return done
-
-
-def _settings(listing: bytes) -> Iterator[Setting]:
-    """`git config --list --show-scope -z`: scope, then key and value apart by a line's end."""
-    parts = listing.split(b"\0")
-    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
-        key, _, value = entry.partition(b"\n")
-        yield Setting(scope.decode(), os.fsdecode(key), os.fsdecode(value))
 
 
 def _corrected(listed: Sequence[Setting]) -> Iterator[tuple[str, str]]:
@@ -306,6 +315,9 @@ def _corrected(listed: Sequence[Setting]) -> Iterator[tuple[str, str]]:
             f"the repository's configuration names more than {MAX_UNSAFE} programs",
             hint="Look at .git/config.",
         )
+    for key in sorted(ours.keys() - unsafe):  # one that cannot run must not be passed over
+        if (found := _FILTER.fullmatch(key)) and found[2] != "smudge":
+            yield f"filter.{found[1]}.required", "true"
     for key in sorted(unsafe):
         yield key, ours.get(key, _OFF.get(key, _OFF.get(key.rpartition(".")[2], "")))
     if any(_HELPER.fullmatch(key) for key in theirs):

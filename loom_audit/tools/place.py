@@ -1,11 +1,11 @@
 """Where paths lead: the workspace, or the session's scratch directory as `scratch://…`."""
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from loom_audit.errors import FileNotFound, InvalidPath
+from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
 from loom_audit.ports import Stamp, Workspace
 from loom_audit.tools.entries import Entry, type_of
 
@@ -56,9 +56,17 @@ class Place:
             except FileNotFound:
                 continue  # gone since it was listed
 
-    def below(self, entry: Entry) -> str:
-        """The path of an entry of this place."""
-        return entry.path.removeprefix(self.prefix)
+    def walk(
+        self, directory: str, enter: Callable[[Entry, int], bool], depth: int = 1
+    ) -> Iterator[Entry]:
+        """Entries below a directory, parents first; those of a folder `enter` says yes to."""
+        for entry in self.list(directory):
+            yield entry
+            if entry.type == "directory" and enter(entry, depth):
+                try:
+                    yield from self.walk(entry.path.removeprefix(self.prefix), enter, depth + 1)
+                except (FileNotFound, PermissionDenied):
+                    continue  # it is listed; what it holds is not there for us
 
     def _entry(self, path: str, stamp: Stamp) -> Entry:
         kind = type_of(stamp.mode)

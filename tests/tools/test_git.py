@@ -336,7 +336,7 @@ def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
 
     gate = Asked()
     assert bench.call("git_push", {}, gate=gate).error.code == "APPROVAL_DENIED"
-    assert gate.seen[0][1] == "pushes the current branch to origin"
+    assert gate.seen[0][1] == f"pushes the current branch to origin ({remote})"
     assert str(remote) in gate.seen[0][2]
     (repo / "notes.txt").write_text("2")
     commit = {"message": "x", "all": True}

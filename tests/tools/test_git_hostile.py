@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.tools.settings import ToolSettings
 from tests.tools.test_git import git, person, remote, repo
 
 __all__ = ["person", "remote", "repo"]
@@ -174,12 +175,27 @@ def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(b
 
 
 def test_a_filter_of_the_person_s_own_is_applied(bench, repo, person):
-    value = program(repo)
     with person.open("a") as stream:
-        stream.write(f'[filter "mine"]\n\tclean = {value}; true\n')
+        stream.write('[filter "mine"]\n\tclean = tr 2 3\n')
     (repo / ".gitattributes").write_text("*.txt filter=mine\n")
     (repo / "notes.txt").write_text("2")
     assert bench.call("git_commit", {"message": "x", "all": True}).success
+    assert git(repo, "show", "HEAD:notes.txt") == "3"
+
+
+def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(bench, repo, person):
+    """Passed over, it would let in what it is there to keep out."""
+    value = program(repo)
+    with person.open("a") as stream:
+        stream.write(f'[filter "mine"]\n\tclean = {value}\n')
+    (repo / ".gitattributes").write_text("*.txt filter=mine\n")
+    (repo / "notes.txt").write_text("2")
+    head, commit = git(repo, "rev-parse", "HEAD"), {"message": "x", "all": True}
+    if bench.session.recorder.at.runner.name != "plain":
+        result = bench.call("git_commit", commit)
+        assert "filter" in str(result.error) and "docs/project-tools.md" in result.error.hint
+        assert marked(repo) == [] and git(repo, "rev-parse", "HEAD") == head
+    assert bench.call("git_commit", commit, settings=ToolSettings(confinement="off")).success
     assert marked(repo)
 
 
@@ -279,7 +295,7 @@ def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench):
     ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "index", "HEAD.lock/x", "logs", "lfs"],
 )
 def test_a_link_in_the_repository_is_not_written_through(bench, repo, name):
-    """A confined command can make it; git here is not confined."""
+    """A confined command can make it, and where no sandbox works git follows."""
     outside = repo.parent / "outside"
     outside.mkdir()
     link = repo / ".git" / name

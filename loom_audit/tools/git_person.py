@@ -1,0 +1,64 @@
+"""What of a person's own git configuration a confined git needs: their variables and files."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+KEPT = frozenset(
+    {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
+    | {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
+    | {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT"}
+)
+"""Variables of ours that git gets: who the person is, and how they reach other machines."""
+
+_NAMED = frozenset({"core.excludesfile", "core.attributesfile", "commit.template"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as git lists it: who set it and in which file, its key and its value."""
+
+    scope: str
+    origin: str
+    key: str
+    value: str
+
+    @property
+    def own(self) -> bool:
+        """Whether the repository set it."""
+        return self.scope in ("local", "worktree")
+
+
+def settings_of(listing: bytes) -> Iterator[Setting]:
+    """`git config --list --show-scope --show-origin -z`; a line's end parts key and value."""
+    parts = listing.split(b"\0")
+    for scope, origin, entry in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+        key, _, value = entry.partition(b"\n")
+        yield Setting(scope.decode(), os.fsdecode(origin), os.fsdecode(key), os.fsdecode(value))
+
+
+def person_variables() -> dict[str, str]:
+    """By which a confined git finds the person's configuration, and trusts their files."""
+    names = (*sorted(KEPT), "XDG_CONFIG_HOME", "SUDO_UID")
+    ours = {name: os.environ[name] for name in names if name in os.environ}
+    return {"GIT_CONFIG_NOSYSTEM": "0", **ours, "HOME": str(Path.home())}
+
+
+def person_files(listed: Iterable[Setting]) -> tuple[str, ...]:
+    """Files of the person's and the machine's configuration, those they name included.
+
+    By name: beside them may lie credentials.
+    """
+    home = str(Path.home())
+    own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    found = [f"{home}/.gitconfig", "/etc/gitconfig", "/etc/gitattributes"]
+    found += [f"{own}/git/{name}" for name in ("config", "ignore", "attributes")]
+    found += [os.environ.get(f"GIT_CONFIG_{which}", "") for which in ("GLOBAL", "SYSTEM")]
+    for setting in listed:
+        if setting.scope in ("global", "system"):
+            found.append(setting.origin.removeprefix("file:"))
+            if setting.key in _NAMED:
+                found.append(re.sub("^~(?=/)", lambda _: home, setting.value))
+    return tuple(dict.fromkeys(path for path in found if os.path.isabs(path)))

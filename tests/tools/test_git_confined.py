@@ -1,0 +1,230 @@
+"""Git is confined: what changes the repository while git reads it runs nothing outside."""
+
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loom_audit.tools.approval import Decision
+from loom_audit.tools.asking import AskingGate
+from loom_audit.tools.settings import ToolSettings
+from tests.tools.test_git import git, person, remote, repo
+
+__all__ = ["person", "remote", "repo"]
+
+OFF = ToolSettings(confinement="off")
+
+
+@pytest.fixture
+def confined(bench):
+    """Only where a sandbox works here."""
+    if bench.session.recorder.at.runner.name == "plain":
+        pytest.skip("no sandbox works on this machine")
+    return bench
+
+
+@contextmanager
+def swapping(repo: Path, added: str) -> Iterator[None]:
+    """Put settings into the repository's configuration and out again, all the time."""
+    config, over = repo / ".git/config", threading.Event()
+    clean = config.read_text()
+
+    def run() -> None:
+        while not over.is_set():
+            for text in (clean + added, clean):
+                new = repo / ".git/config.new"
+                new.write_text(text)
+                new.rename(config)
+                os.utime(repo / "notes.txt")
+                over.wait(0.004)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def marking(repo: Path) -> tuple[Path, Path]:
+    """A program in the workspace, and the mark it leaves outside of it."""
+    program, mark = repo / "prog", repo.parent / "mark"
+    program.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(mark))}\ncat\n")
+    program.chmod(0o755)
+    (repo / ".gitattributes").write_text("* filter=zz\n")
+    return program, mark
+
+
+def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confined, repo):
+    program, mark = marking(repo)
+    added = f'[filter "zz"]\n\tclean = {program}\n'
+    with swapping(repo, added):
+        ended = [confined.call("git_status", {}).success for _ in range(40)]
+        ended += [confined.call("git_diff", {}).success for _ in range(5)]
+        for n in range(5):
+            (repo / "notes.txt").write_text(f"{n}")
+            confined.call("git_commit", {"message": "x", "paths": ["notes.txt"]})
+    assert any(ended) and not mark.exists()
+    # the trap is real: plain git runs it
+    with (repo / ".git/config").open("a") as stream:
+        stream.write(added)
+    os.utime(repo / "notes.txt", ns=(1, 1))
+    subprocess.run(["git", "status"], cwd=repo, capture_output=True, check=True)
+    assert mark.exists()
+
+
+def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(bench, repo, remote):
+    program, mark = marking(repo)
+    program.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(mark))}\nexit 1\n")
+    with swapping(repo, f'[remote "origin"]\n\treceivepack = {program}\n'):
+        ended = [bench.call("git_push", {}).success for _ in range(10)]
+    assert any(ended) and not mark.exists()
+    git(repo, "config", "remote.origin.receivepack", str(program))
+    words = ["git", "push", "origin", "main"]
+    subprocess.run(words, cwd=repo, capture_output=True, check=False, timeout=30)
+    assert mark.exists()
+
+
+def test_reading_writes_nothing_in_the_workspace_whatever_runs(confined, repo, monkeypatch):
+    """Also when a program gets by: here nothing of the repository's is switched off."""
+    monkeypatch.setattr("loom_audit.tools.git_repository._corrected", lambda _: ())
+    program = repo / "prog"
+    program.write_text("#!/bin/sh\necho x > written\nhead -c 1 ~/.gitconfig >&2\ncat\n")
+    program.chmod(0o755)
+    (repo / ".gitattributes").write_text("* filter=zz\n")
+    git(repo, "config", "filter.zz.clean", f"{program}; touch {repo}/ran")
+    os.utime(repo / "notes.txt", ns=(1, 1))
+    assert confined.call("git_status", {}).success
+    assert not (repo / "written").exists() and not (repo / "ran").exists()
+
+
+def test_the_person_s_files_are_read_those_they_include_too(confined, repo, person, tmp_path):
+    (tmp_path / "more").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
+    (tmp_path / "ignored").write_text("*.log\n")
+    person.write_text(f"[include]\n\tpath = {tmp_path}/more\n"
+                      f"[core]\n\texcludesFile = {tmp_path}/ignored\n")  # fmt: skip
+    (repo / "a.log").write_text("1")
+    assert confined.call("git_status", {}).data["clean"]
+    (repo / "notes.txt").write_text("2")
+    assert confined.call("git_commit", {"message": "x", "all": True}).success
+    assert git(repo, "log", "-1", "--format=%an") == "Bea"
+    assert confined.last().sandbox != "plain"
+
+
+def test_a_home_with_a_configuration_in_each_of_its_places(confined, repo, tmp_path, monkeypatch):
+    own = tmp_path / "someone"
+    (own / ".config/git").mkdir(parents=True)
+    (own / ".gitconfig").write_text("[user]\n\tname = Cy\n")
+    (own / ".config/git/config").write_text("[user]\n\temail = cy@example.org\n")
+    (own / ".config/git/ignore").write_text("*.log\n")
+    monkeypatch.setenv("HOME", str(own))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (repo / "a.log").write_text("1")
+    (repo / "notes.txt").write_text("2")
+    assert confined.call("git_commit", {"message": "x", "paths": ["."]}).success
+    assert git(repo, "log", "-1", "--format=%an %ae") == "Cy cy@example.org"
+    assert "a.log" not in git(repo, "ls-files")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("own", [False, True])
+def test_as_root_in_a_repository_of_another_user_the_error_says_what_to_do(confined, repo, own):
+    (repo / "notes.txt").write_text("2")
+    folders = [repo / ".git", *(p for p in (repo / ".git").rglob("*") if p.is_dir())]
+    for folder in folders[own:]:
+        os.chown(folder, 12345, 12345)
+    result = confined.call("git_commit", {"message": "x", "all": True})
+    assert result.error.code == "EXECUTION_ERROR", result
+    assert "tools.toml" in result.error.hint, result
+
+
+# --- where a push goes --------------------------------------------------------------------
+
+
+class Person:
+    """Answers yes as often as told, and moves the remote while deciding."""
+
+    def __init__(self, repo: Path, yes: int, target: str, *, lasting: bool = False) -> None:
+        self.repo, self.yes, self.target, self.lasting = repo, yes, target, lasting
+        self.shown: list[tuple[str, str]] = []
+
+    def __call__(self, request):
+        self.shown.append((request.reason, request.preview))
+        if self.target:
+            git(self.repo, "config", "remote.origin.url", self.target)
+        decision = "allowed" if len(self.shown) <= self.yes else "denied"
+        return Decision(decision, "person:test", lasting=self.lasting)
+
+
+@pytest.fixture
+def other(tmp_path):
+    git(tmp_path, "init", "--quiet", "--bare", str(tmp_path / "other.git"))
+    return tmp_path / "other.git"
+
+
+def test_a_remote_moved_while_somebody_decides_is_asked_about_again(bench, repo, remote, other):
+    person = Person(repo, 1, str(other))
+    result = bench.call("git_push", {}, gate=AskingGate(ask=person))
+    assert result.error.code == "APPROVAL_DENIED"
+    assert [str(remote) in person.shown[0][n] for n in (0, 1)] == [True, True]
+    assert str(other) in person.shown[1][1] and str(remote) not in person.shown[1][1]
+    assert git(other, "for-each-ref") == git(remote, "for-each-ref") == ""
+
+
+def test_a_yes_for_the_session_holds_for_this_address_only(bench, repo, remote, other):
+    person = Person(repo, 1, "", lasting=True)
+    gate = AskingGate(ask=person)
+    assert bench.call("git_push", {}, gate=gate).success
+    assert bench.call("git_push", {}, gate=gate).success and len(person.shown) == 1
+    git(repo, "config", "remote.origin.url", str(other))
+    assert bench.call("git_push", {}, gate=gate).error.code == "APPROVAL_DENIED"
+    assert len(person.shown) == 2 and git(other, "for-each-ref") == ""
+
+
+def test_a_remote_that_moves_after_the_answer_is_a_conflict(bench, repo, remote, other):
+    class Gate:
+        async def decide(self, tool, args, ctx, *, asked=""):
+            git(repo, "config", "remote.origin.pushurl", str(other))
+            return Decision("allowed", "gate:test")
+
+    result = bench.call("git_push", {}, gate=Gate())
+    assert result.error.code == "CONFLICT" and str(other) in str(result.error)
+    assert git(other, "for-each-ref") == git(remote, "for-each-ref") == ""
+
+
+def test_an_address_is_written_anew_as_git_would_write_it(bench, repo, remote, other, person):
+    """By the person's settings and by the repository's, odd names included."""
+    name = 'a "b" \\ c'
+    git(repo, "config", f"url.{other}.insteadOf", f"x:{name}")
+    git(repo, "remote", "add", "second", f"x:{name}")
+    assert bench.call("git_push", {"remote": "second"}).data["url"] == str(other)
+    with person.open("a") as stream:
+        stream.write(f'[url "{remote}"]\n\tpushInsteadOf = y:\n')
+    git(repo, "remote", "add", "third", "y:")
+    assert bench.call("git_push", {"remote": "third"}).data["url"] == str(remote)
+    git(repo, "remote", "add", "fourth", "../other.git")
+    assert bench.call("git_push", {"remote": "fourth"}).data["status"] == "[up to date]"
+
+
+def test_a_shallow_clone_and_a_tag_with_a_message_are_pushed(bench, repo, remote):
+    for n in range(3):
+        git(repo, "commit", "--quiet", "--allow-empty", f"--message={n}")
+    git(repo, "push", "--quiet", "origin", "main")
+    git(repo, "fetch", "--quiet", "--depth=1", "origin", "main")
+    assert git(repo, "rev-parse", "--is-shallow-repository") == "true"
+    git(repo, "tag", "--annotate", "--message=it", "v1")
+    (repo / "notes.txt").write_text("2")
+    assert bench.call("git_commit", {"message": "x", "all": True}).success
+    assert bench.call("git_push", {"set_upstream": True}).success
+    assert bench.call("git_push", {"ref": "v1"}).success
+    assert git(remote, "cat-file", "-t", "v1") == "tag"
+    assert git(remote, "rev-list", "--count", "main") == "5"
+    status = bench.call("git_status", {}).data
+    assert (status["upstream"], status["ahead"], status["behind"]) == ("origin/main", 0, 0)
