@@ -51,4 +51,8 @@ class Connections:
         yield self._sessions[key].recorder
 
     def close(self) -> None:
-        self._open.close()
+        """End the sessions and close the store; a later call opens them anew."""
+        with self._opening:
+            self._sessions.clear()
+            self._store = None
+            self._open.close()

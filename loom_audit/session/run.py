@@ -5,10 +5,10 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
-from loom_audit.errors import NoWorkspace
+from loom_audit.errors import Conflict, NoWorkspace
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import awaits_decision, recover
@@ -35,7 +35,10 @@ R = TypeVar("R")
 
 
 class Session:
-    """One agent run. While it is open its process holds an OS lock that says so."""
+    """One agent run. While it is open its process holds an OS lock that says so.
+
+    It is open within its `with` block, once. Outside of it nothing runs or is put on record.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Session:
         self.environment = dict(environment or {})
         self.settings = default_settings(workspace._parts.settings, workspace.root)
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
+        self._state: Literal["new", "open", "ended"] = "new"
         self._closing = ExitStack()
 
     @functools.cached_property
@@ -67,6 +71,8 @@ class Session:
         return self._registry or builtin_registry()
 
     def __enter__(self) -> "Session":
+        if self._state != "new":
+            raise self._not_open("can be entered only once")
         at = self.workspace.at
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
@@ -80,18 +86,39 @@ class Session:
         except BaseException:
             self._closing.close()
             raise
+        self._state = "open"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        self._state = "ended"
         with self._closing:
             self.recorder.close_given_up()
             self.recorder.note(SessionEnded("failed" if error else "completed"))
             self.workspace._parts.keep_head(self.workspace.head())
 
+    def _check_open(self) -> None:
+        if self._state == "new":
+            raise self._not_open("has not begun")
+        if self._state == "ended":
+            raise self._not_open("has ended")
+
+    def _not_open(self, why: str) -> Conflict:
+        return Conflict(
+            f"session {self.id} {why}",
+            hint="Open a new session: `with workspace.session(...) as session:`.",
+        )
+
     async def call(self, tool: str, arguments: Any, *, call_id: str | None = None) -> ToolResult:
-        """Call a tool. Every failure is a result, and on record."""
+        """Call a tool. Every failure is a result, and on record.
+
+        CONFLICT, and nothing ran or is on record, when the session is not open.
+        """
+        try:
+            self._check_open()
+        except Conflict as error:
+            return ToolResult.failure(error)
         return await call_tool(
             self.registry,
             self.gate,
@@ -109,8 +136,9 @@ class Session:
         """The calls in a model's answer, to be `run` together, each recorded under its own id.
 
         With `auto_commit` in the settings, what they changed is committed first of all hooks.
-        InvalidArguments when the answer is none.
+        InvalidArguments when the answer is none; Conflict when the session is not open.
         """
+        self._check_open()
         if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
             hooks = [AutoCommit(self.workspace.head, self.workspace.root), *hooks]
 
@@ -121,7 +149,11 @@ class Session:
 
     @contextmanager
     def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:
-        """Record the block as one call, with every file change made during it."""
+        """Record the block as one call, with every file change made during it.
+
+        Conflict when the session is not open: then the block is not entered.
+        """
+        self._check_open()
         call = self.recorder.begin(
             name, as_far_as_possible(arguments or {}), "execute", call_id=uuid4().hex
         )

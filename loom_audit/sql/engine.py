@@ -167,6 +167,7 @@ class Connections:
         self.generation = 0
         self._mutex = threading.RLock()
         self._pid = os.getpid()
+        self._closed = False
         self._connection: Connection | None = None
         self._glancing = threading.Lock()
         self._open_engines()
@@ -191,10 +192,17 @@ class Connections:
             self._connection = None
             self._open_engines()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AuditUnavailable(
+                "The audit store is closed", hint="Open it again with `open_store`."
+            )
+        self._check_process()
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection that sees one state of the store to the end of the block."""
-        self._check_process()
+        self._check_open()
         try:
             with self._readers.connect() as connection, connection.begin():
                 yield connection
@@ -208,7 +216,7 @@ class Connections:
 
         For the short looks between a call's writes: a transaction costs more than most of them.
         """
-        self._check_process()
+        self._check_open()
         sql, bind = statement.on(self._readers.dialect)
         if self._mutex.acquire(blocking=False):
             try:
@@ -238,7 +246,7 @@ class Connections:
         unless a crash of the machine follows within the same instant. After anything but a
         refused constraint the connection is closed, so that the next one starts afresh.
         """
-        self._check_process()
+        self._check_open()
         with self._mutex, self._store_lock():
             try:
                 connection = self._writer()
@@ -273,8 +281,9 @@ class Connections:
                 connection.close()
 
     def close(self) -> None:
-        """Close all; the last one out folds the write-ahead log into the database."""
+        """Close all, for good; the last one out folds the write-ahead log into the database."""
         self._check_process()
+        self._closed = True
         with self._mutex:
             self._connection = None
             self._finalizer()

@@ -1,0 +1,60 @@
+"""Sessions and stores that are not open: nothing is called and nothing recorded."""
+
+import anyio
+import pytest
+
+from loom_audit.errors import AuditUnavailable, Conflict
+
+WRITE = {"path": "late.txt", "content": "x"}
+ANSWER = {"tool_calls": [{"id": "c1", "function": {"name": "write_file", "arguments": "{}"}}]}
+
+
+def refuses(session, root):
+    head = session.workspace.log.head()
+    result = anyio.run(session.call, "write_file", WRITE)
+    assert result.error.code == "CONFLICT" and "workspace.session(" in result.error.hint
+    with pytest.raises(Conflict):
+        session.batch(ANSWER)
+    with pytest.raises(Conflict), session.recording("late"):
+        raise AssertionError("the block was entered")
+    with pytest.raises(Conflict):
+        session.tool(lambda: (root / "late.txt").write_text("x"))()
+    assert not (root / "late.txt").exists()
+    assert session.workspace.log.head() == head
+
+
+def test_a_session_that_has_ended_takes_no_calls(workspace, root):
+    with workspace.session("agent") as session:
+        assert anyio.run(session.call, "write_file", {"path": "a.txt", "content": "x"}).success
+    refuses(session, root)
+    with pytest.raises(Conflict):
+        session.__enter__()
+    assert workspace.timeline.session(session.id).status == "completed"
+
+
+def test_a_session_that_was_never_entered_takes_no_calls(workspace, root):
+    refuses(workspace.session("agent"), root)
+
+
+def test_a_batch_of_a_session_that_has_ended_runs_nothing(workspace, root):
+    answer = [
+        {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": WRITE}}
+    ]
+    with workspace.session("agent") as session:
+        batch = session.batch({"tool_calls": answer})
+    head = workspace.log.head()
+    ran = anyio.run(batch.run)
+    assert "CONFLICT" in str(ran) or "session" in str(ran)
+    assert workspace.log.head() == head and not (root / "late.txt").exists()
+
+
+def test_a_closed_store_takes_nothing_and_says_so(workspace, store, root):
+    session = workspace.session("agent")
+    with pytest.raises(AuditUnavailable, match="closed"), session:
+        store.close()
+        result = anyio.run(session.call, "write_file", WRITE)
+        assert result.error.code == "AUDIT_UNAVAILABLE" and "open_store" in result.error.hint
+        with pytest.raises(AuditUnavailable, match="closed"):
+            workspace.log.head()
+    assert not (root / "late.txt").exists()
+    store.close()
