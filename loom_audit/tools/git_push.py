@@ -33,6 +33,7 @@ from loom_audit.tools.text import decode
 from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
 
 PUSH_SECONDS = 120.0
+UNKNOWN = "a remote that is not known"
 PROTOCOLS = "https:http:ssh:file"
 
 _PASSED = re.compile(
@@ -68,13 +69,12 @@ class GitPush(Tool):
     timeout_seconds = PUSH_SECONDS + 600
 
     def requires_approval(self, args: PushInput, ctx: ToolContext) -> bool | str:
-        return _reason(args, _address(args.remote, ctx))
+        where = _address(args.remote, ctx)
+        return f"pushes {args.ref or 'the current branch'} to {args.remote} ({where})"
 
     def preview(self, args: PushInput, ctx: ToolContext) -> Preview:
         check_name(args.remote, "remote")
-        return Preview(
-            _reason(args, _address(args.remote, ctx)).replace("pushes", "push", 1) + "\n"
-        )
+        return Preview(f"{self.requires_approval(args, ctx)}\n")
 
     async def execute(self, args: PushInput, ctx: ToolContext) -> ToolResult:
         check_name(args.remote, "remote")
@@ -97,7 +97,7 @@ class GitPush(Tool):
             if "\n" in url:
                 raise InvalidArguments(f"{args.remote} has several push URLs", hint="Keep one.")
             shown = _without_secret(url)
-            if ctx.asked and ctx.asked != _reason(args, shown):
+            if ctx.asked and not ctx.asked.endswith(f" to {args.remote} ({shown})"):
                 raise Conflict(
                     f"{args.remote} is at {shown} now, which is not what was asked about",
                     hint="Ask again.",
@@ -154,15 +154,10 @@ async def _remembered(
     return [f"[not remembered here: {failed(one).message}]" for one in done if one.exit_code]
 
 
-def _reason(args: PushInput, url: str) -> str:
-    where = url or "a remote that is not known"
-    return f"pushes {args.ref or 'the current branch'} to {args.remote} ({where})"
-
-
 def _address(remote: str, ctx: ToolContext) -> str:
-    """Where a push would go now, as it may be shown; empty when there is no such remote."""
+    """Where a push would go now, as it may be shown."""
     if ctx.runner is None or ctx.workspace is None:
-        return ""
+        return UNKNOWN
     try:
         check_name(remote, "remote")
         listed = settings_of(_asked(ctx, LISTING, None).stdout)
@@ -171,7 +166,7 @@ def _address(remote: str, ctx: ToolContext) -> str:
             git = Repository(ctx, root=root, listed=tuple(listed))
             return _without_secret(_url(remote, ctx, _made(folder, git)))
     except (AuditError, OSError):
-        return ""  # the call itself says what is wrong
+        return UNKNOWN  # the call itself says what is wrong
 
 
 def _url(remote: str, ctx: ToolContext, place: Mapping[str, str]) -> str:

@@ -83,6 +83,14 @@ for path in ("/usr/bin/x", "/etc/x", "/dev/x", {str(confined.home)!r} + "/x"):
     assert sorted(os.listdir(confined.outside)) == ["secret"]
 
 
+def test_one_that_is_read_only_changes_nothing_in_the_workspace(confined: Confined) -> None:
+    (confined.root / "kept").write_text("1")
+    confined.own()
+    done = confined.run("sh", "-c", "cat kept; echo 2 > kept; rm kept; touch new", read_only=True)
+    assert done.stdout == "1" and (confined.root / "kept").read_text() == "1"
+    assert not (confined.root / "new").exists()
+
+
 def test_modes_and_times_outside_are_out_of_reach_of_bubblewrap_only(confined: Confined) -> None:
     """Landlock has no say in chmod, chown, utime and extended attributes: docs/confinement.md."""
     secret = confined.outside / "secret"
