@@ -13,11 +13,13 @@ from loom_audit.cli.lines import local_time, value_lines
 from loom_audit.cli.options import Invocation, command
 from loom_audit.cli.output import Output, Piece, Style
 from loom_audit.cli.records import plain, time_text
-from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.errors import ApprovalDenied, Conflict, InvalidArguments
 from loom_audit.model.display import one_line
+from loom_audit.model.events import Call
 
 if TYPE_CHECKING:
     from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.model.events import Event
     from loom_audit.tools.approval import Decision
     from loom_audit.tools.asking import Asked
 
@@ -44,6 +46,7 @@ reason = "holds secrets"
 [[rule]]
 command = "sudo *"  # to deny or to ask, one command of a line is enough
 action = "deny"
+reason = "runs as another user, who is not held to the workspace"
 
 [[rule]]
 command = "git push *"
@@ -53,10 +56,12 @@ reason = "publishes"
 [[rule]]
 command = "rm *"
 action = "ask"
+reason = "deletes"
 
 [[rule]]
 command = "git status *"  # to allow, every command of a line must match, and nothing may expand
 action = "allow"
+reason = "only looks"
 """
 
 
@@ -82,7 +87,11 @@ def add(app: typer.Typer) -> None:
             "loom-audit approve 42",
             """loom-audit approve 42 --args '{"path": "b.txt", "content": "hello"}'""",
         ),
-        codes={exits.UNAVAILABLE: "", exits.CONFLICT: "somebody else answered first"},
+        codes={
+            exits.FAILED: "a rule denied it",
+            exits.UNAVAILABLE: "",
+            exits.CONFLICT: "somebody else answered first, or it is asked again",
+        },
     )(approve)
     command(
         app,
@@ -167,8 +176,9 @@ def _no_json(name: str) -> Any:
 
 
 def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
-    from loom_audit.history.approvals import answer, find
+    from loom_audit.history.approvals import answer, find, outcome
     from loom_audit.session import person
+    from loom_audit.session.answers import check_arguments
 
     with at.workspace() as workspace:
         request = find(workspace.at, name)
@@ -178,11 +188,56 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
                 hint=f"See `loom-audit approvals show {request.seq}`, then answer {request.seq}.",
                 details={"question": request.seq},
             )
+        if more.get("arguments") is not None:
+            check_arguments(workspace, request, more["arguments"])
         event = answer(workspace.at, request, decision, person(), reason=reason, **more)
-        if at.output.json:
-            at.output.record({"seq": event.seq, "id": event.id, **plain(event.fact)})
-        else:
-            at.output.line((f"{decision}: ", "bold"), f"{request.tool}: {request.reason}")
+        if decision == "denied":
+            _told(at.output, event, "denied", _about(request, request.arguments))
+            return
+        used = more.get("arguments")
+        about = _about(request, request.arguments if used is None else used)
+        _came_of(at.output, event, outcome(workspace.at, request, event), about)
+
+
+def _came_of(output: Output, event: "Event", came: "ApprovalRequest | Call", about: str) -> None:
+    """Say what really came of a yes. Conflict when it is asked again, ApprovalDenied."""
+    if not isinstance(came, Call):
+        _told(output, event, "asked again", about, question=came.seq)
+        raise Conflict(
+            f"it was not allowed yet: asked again as {came.seq}: {came.reason}",
+            hint=f"See `loom-audit approvals show {came.seq}`, then answer {came.seq}.",
+            details={"question": came.seq},
+        )
+    if came.seq is None:
+        more = "; the process that asked goes on with it, `loom-audit log` says what came of it"
+        _told(output, event, "answered", about + more)
+    elif came.status == "denied":
+        _told(output, event, "refused", about)
+        raise ApprovalDenied(
+            f"the answer was yes, and yet {came.error or 'it was denied'}",
+            hint="A rule holds for arguments put in place too. Nothing was done.",
+        )
+    elif came.status == "ok":
+        _told(output, event, "allowed", f"{about}; it ran, call {came.seq}")
+    else:
+        ended = f"; it ended {came.status}, call {came.seq}: {one_line(came.error, 200)}"
+        _told(output, event, "allowed", about + ended)
+
+
+def _told(output: Output, event: "Event", what: str, about: str, **more: Any) -> None:
+    if output.json:
+        said = {"seq": event.seq, "id": event.id, **plain(event.fact), "outcome": what}
+        output.record(said | more)
+    else:
+        output.line((f"{what}: ", "bold"), about)
+
+
+def _about(request: "ApprovalRequest", arguments: Any) -> str:
+    """The tool with its command or paths."""
+    from loom_audit.tools.policy import named_in
+
+    what = named_in(arguments) or json.dumps(arguments, ensure_ascii=False)
+    return f"{request.tool} {one_line(what, 100)}"
 
 
 def record(request: "ApprovalRequest") -> dict[str, Any]:
@@ -201,12 +256,11 @@ def record(request: "ApprovalRequest") -> dict[str, Any]:
 
 def _line(request: "ApprovalRequest") -> list[Piece]:
     gone = "" if request.alive else "  its process is gone: `loom-audit recover`"
-    what = one_line(json.dumps(request.arguments, ensure_ascii=False), 100)
     return [
         (f"{_number(request):>6}  ", "bold"),
         f"{local_time(request.at)}  {request.actor}  ",
-        (request.tool, "cyan"),
-        f"  {request.reason}  {what}",
+        (_about(request, request.arguments), "cyan"),
+        f"  {request.reason}",
         (gone, "yellow"),
     ]
 
@@ -321,3 +375,9 @@ async def _typed(output: Output) -> "Decision | None":
                 return Decision("allowed", person(), arguments=read_arguments(text))
             except InvalidArguments as error:
                 output.note(("error: ", "red"), error.message)
+        else:
+            output.note(
+                "y allows this call, n refuses it, s allows what is asked for the same reason "
+                "in this session too; words after the letter are the reason. A JSON object is "
+                "run as the arguments instead."
+            )

@@ -17,6 +17,7 @@ from loom_audit.cli.records import (
     state_record,
 )
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
+from loom_audit.history.questions import waits
 from loom_audit.model.display import visible_bytes, visible_path
 from loom_audit.model.events import Call
 
@@ -285,7 +286,8 @@ def _print_status(at: Invocation, workspace: "AuditedWorkspace", found: Any) -> 
         out.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
     if found.open_calls:
         out.line("open calls:")
-        out.lines(call_line(call, width=out.width) for call in found.open_calls)
+        log = workspace.at.log
+        out.lines(call_line(c, width=out.width, waits=waits(log, c)) for c in found.open_calls)
     if found.interrupted:
         out.line(("interrupted; see `loom-audit recover`:", "yellow"))
         out.lines(call_line(call, width=out.width) for call in found.interrupted)

@@ -88,11 +88,14 @@ def _delta(before: FileState, after: FileState) -> str:
     return f"{size_text(before.size)} -> {size_text(after.size)}"
 
 
-def call_line(call: Call, *, width: int | None = None) -> Line:
-    """One call on one line, cut to the terminal's width when there is one."""
+def call_line(call: Call, *, width: int | None = None, waits: bool = False) -> Line:
+    """One call on one line, cut to the terminal's width when there is one.
+
+    `waits` says that an open one waits for an answer.
+    """
     number = f"{call.seq:>6}" if call.seq is not None else "  open"
     head = f"{number}  {local_time(call.at)}  "
-    status = f"{call.status:<11}"
+    status = f"{'waits for approval ' if waits else call.status:<11}"
     tool = f" {one_line(call.tool, 16):<16}  "
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:

@@ -25,6 +25,7 @@ from loom_audit.cli.records import (
     session_record,
 )
 from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.history.questions import waits
 from loom_audit.model.display import duration_text, one_line
 from loom_audit.model.events import (
     BaselineFinished,
@@ -171,7 +172,8 @@ def _print_calls(at: Invocation, workspace: "AuditedWorkspace", calls: Iterator[
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             at.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
-        at.output.line(*call_line(call, width=at.output.width))
+        waiting = call.seq is None and waits(workspace.at.log, call)
+        at.output.line(*call_line(call, width=at.output.width, waits=waiting))
     if shown is None:
         at.output.note("no calls match")
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from time import monotonic, sleep
 from typing import Any, Literal
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
@@ -154,6 +155,24 @@ def answer(
     if ended is not None and ended < event.seq:
         raise _over(request)
     return event
+
+
+def outcome(
+    at: Attachment, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
+) -> ApprovalRequest | Call:
+    """What came of a yes within `wait` seconds: the next question, or the call as it stands.
+
+    The process that asked decides; a call that is open still runs, or has not begun yet.
+    """
+    until = monotonic() + wait
+    while True:
+        call = at.projections.call(request.session, request.call_id)
+        again = _waiting(at, call) if call.seq is None else None
+        if again is not None and again.seq > answered.seq:
+            return again
+        if call.seq is not None or monotonic() >= until:
+            return call
+        sleep(0.05)
 
 
 def settle(at: Attachment, request: ApprovalRequest, fact: CallDecided) -> CallDecided:

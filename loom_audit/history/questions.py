@@ -51,7 +51,8 @@ def lasting(log: EventLog, session: str, tool: str, rule: str, reason: str) -> E
         fact = event.fact
         if isinstance(fact, ApprovalRequested):
             same = (fact.rule == rule) if rule else (not fact.rule and fact.reason == reason)
-            asked[fact.call_id] = fact.tool == tool and same
-        elif isinstance(fact, CallDecided) and asked.pop(fact.call_id, False) and fact.lasting:
+            # asked again, it gives the reason with what has changed: the first question's counts
+            asked.setdefault(fact.call_id, fact.tool == tool and same)
+        elif isinstance(fact, CallDecided) and fact.lasting and asked.get(fact.call_id):
             found = event
     return found

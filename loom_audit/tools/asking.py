@@ -15,6 +15,7 @@ from loom_audit.history.approvals import ApprovalRequest, answered, ask, settle
 from loom_audit.history.questions import lasting
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.files import FileState, parents
+from loom_audit.ports import Workspace
 from loom_audit.tools.approval import Decision
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.policy import Policy, Rule, Subject, command_in, paths_in
@@ -23,9 +24,11 @@ from loom_audit.tools.thread import in_thread
 from loom_audit.tools.tool import Preview, Tool, cut
 from loom_audit.tools.values import as_json
 
-Asked = Callable[[ApprovalRequest], Decision | Awaitable[Decision | None] | None]
-"""Answers a question, or gives None to leave it to others. A plain function is run in a worker
-thread and waited for; one that may wait long should be `async`."""
+Said = Decision | bool | None
+Asked = Callable[[ApprovalRequest], Said | Awaitable[Said]]
+"""Answers a question, True and False standing for a plain yes and no, or gives None to leave it
+to others. A plain function is run in a worker thread and waited for; one that may wait long
+should be `async`."""
 
 MOST_QUESTIONS = 5
 POLL = 0.2
@@ -75,7 +78,7 @@ class AskingGate:
         if decided is not None:
             return decided
         if rule is not None:
-            return await self._question(tool, args, ctx, rule.reason or f"rule {rule.number}", rule)
+            return await self._question(tool, args, ctx, rule.why, rule)
         if not asked and self.policy.default == "ask":
             asked = "no rule is about it"
         if not asked:
@@ -86,7 +89,8 @@ class AskingGate:
 
     def _rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
         arguments = arguments_of(args)
-        found = [_meant(ctx, path) for path in paths_in(arguments)]
+        workspace = ctx.recorder.workspace if ctx.recorder is not None else None
+        found = [_meant(workspace, path) for path in paths_in(arguments)]
         if self.policy.looks_at_paths and ctx.recorder is not None:
             try:
                 states = tool.preview(args, ctx).states or {}
@@ -103,10 +107,8 @@ class AskingGate:
         if action is None or action == "ask":
             return None
         by = rule.name if rule is not None else "policy:approvals.toml#default"
-        why = rule.reason if rule is not None else ""
-        if action == "allow":
-            return Decision("allowed", by, why or "allowed by the policy")
-        return Decision("denied", by, why or "denied by the policy")
+        why = rule.why if rule is not None else f"no rule is about it; the default is {action}"
+        return Decision("allowed" if action == "allow" else "denied", by, why)
 
     # --- asking ---------------------------------------------------------------------------
 
@@ -142,7 +144,7 @@ class AskingGate:
                     recorded=True,
                     states=again.preview.states,
                 )
-            shown = again
+            shown, why = again, f"{reason}; {why}"
         reason = f"asked {MOST_QUESTIONS} times, and what was shown changed each time"
         return Decision("denied", "gate:asking", reason)
 
@@ -167,7 +169,7 @@ class AskingGate:
         if said.arguments is None:
             moved = now.hash(tool) != shown.hash(tool)
             return now, "what it would change has changed since it was shown" if moved else ""
-        if _unseen(shown.preview.states, now.preview.states):
+        if _unseen(shown.preview, now.preview):
             return now, "the arguments put in place change what was not shown"
         return now, ""
 
@@ -219,7 +221,7 @@ class AskingGate:
             said = Decision("denied", "gate:callback", why)
         if said is None:
             return None
-        return await _settled(request, ctx, said)
+        return await _settled(request, ctx, _decision(said))
 
 
 def arguments_of(args: Any) -> Any:
@@ -227,6 +229,16 @@ def arguments_of(args: Any) -> Any:
     if isinstance(args, BaseModel):
         return as_json(args.model_dump(by_alias=True, exclude_unset=True), "arguments")
     return as_json(args, "arguments")
+
+
+def denying(
+    policy: Policy, tool: Tool, arguments: Any, workspace: Workspace, agent: str
+) -> Rule | None:
+    """The rule that denies a call for what its arguments name; the asking process sees more."""
+    named = [_meant(workspace, path) for path in paths_in(arguments)]
+    subject = Subject(tool.name, tool.effect, agent, named, command_in(arguments))
+    rule = policy.rule_for(subject)
+    return rule if rule is not None and rule.action == "deny" else None
 
 
 def _fact(
@@ -305,19 +317,30 @@ def _touched(states: Mapping[str, FileState | None]) -> list[str]:
     return [path for path, state in states.items() if state is not None or path not in above]
 
 
-def _unseen(
-    shown: Mapping[str, FileState | None] | None, now: Mapping[str, FileState | None] | None
-) -> bool:
-    """Whether something that exists would be changed that was not shown as it is."""
-    seen = shown or {}
-    return any(state is not None and seen.get(path) != state for path, state in (now or {}).items())
+def _unseen(shown: Preview, now: Preview) -> bool:
+    """Whether a path would change, be it absent, that was not shown as it is."""
+    if now.states is None:
+        return bool(now.text) and now.text != shown.text
+    seen = shown.states or {}
+    return any(path not in seen or seen[path] != state for path, state in now.states.items())
 
 
-def _meant(ctx: ToolContext, path: str) -> frozenset[str]:
+def _decision(said: Any) -> Decision:
+    """What a callback gave, as a decision; what is none is a no that names what is expected."""
+    if isinstance(said, Decision):
+        return said
+    if isinstance(said, bool):
+        return Decision("allowed" if said else "denied", "gate:callback")
+    why = f"the function that was asked gave {type(said).__name__}"
+    return Decision(
+        "denied", "gate:callback", f"{why}; expected are a Decision, True, False or None"
+    )
+
+
+def _meant(workspace: Workspace | None, path: str) -> frozenset[str]:
     """The workspace paths that a path in arguments may stand for."""
-    if ctx.recorder is None:
+    if workspace is None:
         return frozenset({path})
-    workspace = ctx.recorder.workspace
     try:
         relative = workspace.relative(path)
         return frozenset({relative, workspace.resolve(relative)})

@@ -62,6 +62,13 @@ class Rule:
         """By whom a decision of this rule is on record."""
         return f"policy:{NAME}#{self.number}"
 
+    @property
+    def why(self) -> str:
+        """What it decides by, for people and models: its number, what it is about, its reason."""
+        about = self.command or self.path or self.tool or self.effect or self.agent
+        named = f"rule {self.number}" + (f" ({about})" if about else "")
+        return f"{named}: {self.reason}" if self.reason else named
+
     def matches(self, subject: Subject) -> bool:
         """Whether the rule is about the call.
 
@@ -197,6 +204,13 @@ def command_in(arguments: Any) -> str | None:
     # variables say which programs run (PATH, BASH_ENV, GIT_…): they are part of the text
     settings = given.items() if isinstance(given, Mapping) else ()
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings) + found
+
+
+def named_in(arguments: Any) -> str:
+    """What a call is about, in a line: its command, else its paths; empty when it names none."""
+    if isinstance(arguments, Mapping) and isinstance(arguments.get("command"), str):
+        return str(arguments["command"])
+    return command_in(arguments) or ", ".join(paths_in(arguments))
 
 
 def _is_agent(actor: str, pattern: str) -> bool:

@@ -7,10 +7,12 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.errors import AuditError, Conflict, InvalidArguments
-from loom_audit.history.approvals import ApprovalRequest, answer, find, pending
+from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
+from loom_audit.history.approvals import ApprovalRequest, answer, find, outcome, pending
 from loom_audit.model.display import visible
 from loom_audit.session import AuditedWorkspace, person
+from loom_audit.session.answers import check_arguments
+from loom_audit.tools.policy import named_in
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
 from loom_audit.web.places import Form, Here, Query, Render
@@ -62,7 +64,9 @@ def decide(request: Request, here: Here, number: int, form: Form, pages: Render)
         if decision not in ("allowed", "denied"):
             raise InvalidArguments(f"{decision!r} is not allowed or denied")
         arguments = changed(found, typed) if decision == "allowed" else None
-        answer(
+        if arguments is not None:
+            check_arguments(here, found, arguments)
+        answered = answer(
             here.at,
             found,
             "allowed" if decision == "allowed" else "denied",
@@ -71,18 +75,20 @@ def decide(request: Request, here: Here, number: int, form: Form, pages: Render)
             arguments=arguments,
             lasting=bool(first(form, "lasting")),
         )
-    except InvalidArguments as problem:
+    except (InvalidArguments, ApprovalDenied) as problem:
         return _show(request, here, pages, found, typed=typed, problem=problem)
     where = address("w", here.id, "c", found.requested)
+    if decision == "allowed" and isinstance(outcome(here.at, found, answered), ApprovalRequest):
+        where = address("w", here.id, "approvals", found.requested)
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})
     return RedirectResponse(where, 303)
 
 
 def listed(here: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
-    """What waits, with its arguments on one line."""
+    """What waits, with its command or paths, else its arguments, on one line."""
     return [
-        (found, json.dumps(found.arguments, ensure_ascii=False)[:2000])
+        (found, (named_in(found.arguments) or json.dumps(found.arguments))[:2000])
         for found in pending(here.at)
     ]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,29 +108,60 @@ def test_other_arguments_come_with_the_answer_or_are_refused_as_usage(asking: Sh
         asking("approve", waiting.number, "--args", wrong, code=2)
     other = json.dumps({"path": "b.txt", "content": "elsewhere"})
     asking("approve", waiting.number, "--args", other, "--for-session", code=2)
-    asking("approve", waiting.number, "--args", other)
+    told = asking("approve", waiting.number, "--args", other, code=5)
+    again = wait_for(asking, {waiting.request["seq"]})
+    assert "write_file b.txt" in told.text and f"asked again as {again['seq']}" in told.errors
+    told = asking("approve", str(again["seq"]))
+    assert "allowed: write_file b.txt; it ran" in told.text
     assert waiting.result()["success"]
     assert (asking.workspace / "b.txt").read_text() == "elsewhere"
     assert (asking.workspace / "a.txt").read_text().startswith("one")
 
 
-def test_arguments_that_are_not_valid_are_asked_about_again_in_the_other_process(
-    asking: Shell,
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [({"foo": 1}, 2, "foo"), ({"path": ".env", "content": ""}, 1, "rule 1 (.env*): secrets")],
+)
+def test_arguments_that_are_not_valid_or_denied_are_refused_before_anything_is_answered(
+    asking: Shell, arguments: dict, code: int, said: str
 ) -> None:
+    rules(asking, '[[rule]]\npath = ".env*"\naction = "deny"\nreason = "secrets"\n')
     waiting = Waiting(asking, **OVERWRITE)
-    asking("approve", waiting.number, "--args", '{"path": 3}')
-    again = wait_for(asking, {waiting.request["seq"]})
-    assert again["number"] == 2 and "not valid" in again["reason"]
-    assert again["requested"] == waiting.request["requested"]
+    told = asking("approve", waiting.number, "--args", json.dumps(arguments), code=code)
+    assert "allowed" not in told.text and said in told.errors
+    assert [one["seq"] for one in asking.records("approvals")] == [waiting.request["seq"]]
     asking("deny", waiting.number)
     assert not waiting.result()["success"]
+
+
+def test_a_rule_that_only_the_asking_process_has_is_told_after_the_answer(asking: Shell) -> None:
+    rules(asking, '[[rule]]\npath = "b.txt"\naction = "deny"\n')
+    waiting = Waiting(asking, **OVERWRITE)
+    rules(asking)
+    other = json.dumps({"path": "b.txt", "content": ""})
+    told = asking("approve", waiting.number, "--args", other, code=1)
+    assert "refused: write_file b.txt" in told.text and "rule 1 (b.txt)" in told.errors
+    assert not waiting.result()["success"]
+
+
+def test_a_rule_s_number_and_reason_are_shown_with_the_command(audited: Shell) -> None:
+    audited("approvals", "init")
+    waiting = Waiting(audited, "shell_execute", command="rm a.txt")
+    listed = audited("approvals").text
+    assert "shell_execute rm a.txt" in listed and "(rm *): deletes" in listed
+    for command in ("log", "status"):
+        assert re.search(r"open .*waits for approval +shell_execute", audited(command).text)
+    audited("deny", waiting.number)
+    refused = audited("call", "shell_execute", '{"command": "sudo true"}', code=1)
+    assert "(sudo *): runs as another user" in refused.errors
 
 
 def test_an_edit_in_between_is_asked_about_again(asking: Shell) -> None:
     waiting = Waiting(asking, **OVERWRITE)
     (asking.workspace / "a.txt").write_text("by a person\n")
-    asking("approve", waiting.number)
+    asking("approve", waiting.number, code=5)
     again = wait_for(asking, {waiting.request["seq"]})
+    assert again["reason"].startswith("overwrites a.txt; ")
     assert "-by a person" in again["preview"]
     told = asking("approve", waiting.number, code=5)  # who types it may have seen the first alone
     assert f"answer {again['seq']}" in told.errors
@@ -218,7 +250,7 @@ def test_what_is_not_there_is_not_found(asking: Shell) -> None:
     asking("approvals", "shew", code=2)
 
 
-@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"s\n", b'{"path": "c.txt", "content": "c"}\n'])
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n", b"s\n", b'{"path": "a.txt", "content": "c"}\n'])
 def test_at_a_terminal_the_call_itself_asks(asking: Shell, answer: bytes) -> None:
     arguments = json.dumps(OVERWRITE)
     code, printed = at_terminal(
@@ -228,7 +260,8 @@ def test_at_a_terminal_the_call_itself_asks(asking: Shell, answer: bytes) -> Non
     assert code == (1 if answer == b"n\n" else 0)
     disk = (asking.workspace / "a.txt").read_text()
     assert (disk == "new\n") == (answer in (b"y\n", b"s\n"))
-    assert (asking.workspace / "c.txt").exists() == answer.startswith(b"{")
+    assert (disk == "c") == answer.startswith(b"{")
+    assert "s allows what is asked for the same reason" in " ".join(printed.split())
 
 
 def test_what_was_typed_before_the_question_is_no_answer(asking: Shell) -> None:

@@ -211,12 +211,47 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
 
 
 def test_modified_arguments_are_what_runs_and_both_are_on_record(bench):
-    person = Person(Decision("allowed", "person:me", "", {"path": "other.txt", "content": "x"}))
+    other = OVERWRITE | {"content": "x"}
+    person = Person(Decision("allowed", "person:me", "", other))
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
-    assert (bench.root / "other.txt").read_text() == "x"
-    assert (bench.root / "notes.txt").read_bytes().startswith(b"first")
+    assert (bench.root / "notes.txt").read_text() == "x"
     assert bench.requested()[-1].arguments == OVERWRITE
-    assert answers(bench)[0].arguments == {"path": "other.txt", "content": "x"}
+    assert answers(bench)[0].arguments == other
+
+
+def test_modified_arguments_that_make_what_was_not_shown_are_asked_about_again(bench):
+    other = {"path": "other.txt", "content": "x"}
+    modified = Decision("allowed", "person:me", "", other)
+    refused = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(modified, NO)))
+    assert not refused.success and not (bench.root / "other.txt").exists()
+    assert questions(bench)[1].arguments == other and "+x" in questions(bench)[1].preview
+    assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(modified, YES))).success
+    assert (bench.root / "other.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize(("answer", "success"), [(True, True), (False, False)])
+def test_a_callback_may_answer_true_or_false(bench, answer, success):
+    gate = AskingGate(ask=lambda request: answer)
+    assert bench.call("write_file", OVERWRITE, gate=gate).success == success
+    assert answers(bench)[0].by == "gate:callback"
+
+
+@pytest.mark.parametrize("answer", ["yes", 1, {"decision": "allowed"}])
+def test_another_answer_of_a_callback_is_a_no_that_says_what_is_expected(bench, answer, caplog):
+    result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=lambda request: answer))
+    assert result.error.code == "APPROVAL_DENIED"
+    assert f"gave {type(answer).__name__}; expected are a Decision, True" in result.output
+    assert "Traceback" not in caplog.text
+
+
+def test_a_rule_is_named_with_its_number_what_it_is_about_and_its_reason(bench):
+    rules = [{"command": "sudo *", "action": "deny", "reason": "runs as another user"}]
+    rules += [{"path": "*.txt", "action": "ask"}]
+    gate = AskingGate(read_policy({"rule": rules}), ask=Person(NO))
+    refused = bench.call("shell_execute", {"command": "sudo true"}, gate=gate)
+    assert "rule 1 (sudo *): runs as another user" in refused.output
+    bench.call("write_file", OVERWRITE, gate=gate)
+    assert questions(bench)[-1].reason == "rule 2 (*.txt)"
 
 
 def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again(bench):
@@ -252,6 +287,7 @@ def test_what_moved_since_it_was_shown_is_asked_about_again(bench):
     one, two = questions(bench)
     assert "edited in between" in two.preview and "edited in between" not in one.preview
     assert "changed since it was shown" in two.reason and one.state != two.state
+    assert two.reason.startswith(one.reason)
     assert notes.read_text() == "edited in between\n"
 
 
@@ -392,6 +428,17 @@ def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench):
         late = AskingGate(wait=False)
         session.gate = late
         assert anyio.run(session.call, "write_file", OVERWRITE).error.code == "APPROVAL_DENIED"
+
+
+def test_an_answer_for_the_session_holds_when_it_was_given_to_the_second_question(bench):
+    def edit_first(request):
+        (bench.root / "notes.txt").write_text("edited in between\n")
+        return YES
+
+    gate = AskingGate(ask=Person(edit_first, Decision("allowed", "person:me", lasting=True)))
+    for _ in range(2):
+        assert bench.call("write_file", OVERWRITE, gate=gate).success
+    assert len(questions(bench)) == 2
 
 
 def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(bench):

@@ -138,8 +138,13 @@ def test_changed_arguments_are_what_runs_and_wrong_ones_stay_typed(
         assert client.post(waiting.url, data={**form, "arguments": "[]"}).status_code == 400
         assert client.post(waiting.url, data={**form, "decision": "maybe"}).status_code == 400
         assert waiting.pending()
+        wrong = client.post(waiting.url, data={**form, "arguments": '{"foo": 1}'})
+        assert wrong.status_code == 400 and "foo" in wrong.text and waiting.pending()
         other = json.dumps({"path": "fresh.txt", "content": "x"})
-        assert client.post(waiting.url, data={**form, "arguments": other}).status_code == 303
+        told = client.post(waiting.url, data={**form, "arguments": other})
+        assert told.status_code == 303 and told.headers["location"] == waiting.url
+        form["question"] = str(waiting.next({waiting.request.seq}).seq)
+        assert client.post(waiting.url, data=form).status_code == 303
         assert waiting.result().success
     assert (recorded.root / "fresh.txt").read_text() == "x"
 
