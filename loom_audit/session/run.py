@@ -22,7 +22,7 @@ from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.commit_hook import AutoCommit
-from loom_audit.tools.messages import ToolCall, tool_calls_of
+from loom_audit.tools.messages import ToolCall, tool_calls_of, with_own_ids
 from loom_audit.tools.registry import ToolRegistry
 from loom_audit.tools.tool import ToolResult
 from loom_audit.tools.values import as_far_as_possible
@@ -64,6 +64,7 @@ class Session:
         self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
         self._state: Literal["new", "open", "ended"] = "new"
         self._closing = ExitStack()
+        self._call_ids: dict[str, int] = {}
 
     @functools.cached_property
     def registry(self) -> ToolRegistry:
@@ -119,6 +120,8 @@ class Session:
             self._check_open()
         except Conflict as error:
             return ToolResult.failure(error)
+        if isinstance(call_id, str):
+            self._call_ids.setdefault(call_id, 1)
         return await call_tool(
             self.registry,
             self.gate,
@@ -135,6 +138,8 @@ class Session:
     def batch(self, answer: Any, *, hooks: Sequence[PostToolsHook] = ()) -> ToolBatch:
         """The calls in a model's answer, to be `run` together, each recorded under its own id.
 
+        An id that the session has used before gets a number on record, as `call_0#2`; the
+        message answers to the model's.
         With `auto_commit` in the settings, what they changed is committed first of all hooks.
         InvalidArguments when the answer is none; Conflict when the session is not open.
         """
@@ -145,7 +150,8 @@ class Session:
         async def execute(call: ToolCall) -> ToolResult:
             return await self.call(call.name, call.arguments, call_id=call.id)
 
-        return ToolBatch(tool_calls_of(answer), execute, self.registry.effect, hooks)
+        calls = [*with_own_ids(tool_calls_of(answer), self._call_ids)]
+        return ToolBatch(calls, execute, self.registry.effect, hooks)
 
     @contextmanager
     def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:

@@ -11,7 +11,7 @@ import anyio
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
 from loom_audit.model.events import Effect
-from loom_audit.tools.messages import ToolCall, tool_messages
+from loom_audit.tools.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.tool import ToolResult
 
 CallStatus = Literal["pending", "running", "done"]
@@ -44,8 +44,9 @@ class BatchOutcome:
     mutated: bool
     hooks: tuple[HookOutcome, ...] = ()
 
-    def messages(self) -> list[dict[str, str]]:
-        return tool_messages(self.calls, self.results)
+    def messages(self, dialect: MessageDialect = "openai") -> list[dict[str, Any]]:
+        """The results for the model: see `tool_messages`."""
+        return tool_messages(self.calls, self.results, dialect)
 
 
 class Caller(Protocol):

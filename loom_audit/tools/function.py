@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints, overload
 
 from pydantic import BaseModel, create_model
 from pydantic.errors import PydanticUserError
@@ -58,7 +58,25 @@ class FunctionTool(Tool):
         return await ctx.in_thread(lambda: self.function(**named))
 
 
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
 def tool(
+    *,
+    name: str | None = ...,
+    description: str | None = ...,
+    effect: Effect = ...,
+    timeout_seconds: float = ...,
+    needs_workspace: bool = ...,
+    requires_approval: bool | Callable[[Any, ToolContext], bool | str] = ...,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -66,8 +84,10 @@ def tool(
     timeout_seconds: float = 30,
     needs_workspace: bool = False,
     requires_approval: bool | Callable[[Any, ToolContext], bool | str] = False,
-) -> Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a function a tool. A parameter annotated `ToolContext` is given the call's context.
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool: `@tool`, or `@tool(…)` to say more than its hints do.
+
+    A parameter annotated `ToolContext` is given the call's context.
 
     A plain `def` runs in a worker thread, and a timeout waits for its end. It may return a
     ToolResult, a text, a pydantic model or any JSON value; what its hint says of it is the
@@ -91,7 +111,7 @@ def tool(
         made.announced = effect != "read"
         return made
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 def _input(function: Callable[..., Any], name: str) -> tuple[str, type[Arguments]]:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.entries import Entry, EntryType
+from loom_audit.tools.place import SCRATCH
 from loom_audit.tools.tool import Arguments, Tool, ToolResult, at_once
 
 MAX_ENTRIES = 5_000
@@ -84,7 +85,7 @@ class ListDirectory(Tool):
 
 
 def _tree(top: str, named: list[tuple[str, Entry]]) -> list[str]:
-    lines = [f"{top.rstrip('/') or '/'}/"]
+    lines = [top if top == SCRATCH else f"{top.rstrip('/') or '/'}/"]
     for name, entry in named:
         mark = {"directory": "/", "symlink": "@", "other": "?"}.get(entry.type, "")
         lines.append("  " * (name.count("/") + 1) + entry.name + mark)

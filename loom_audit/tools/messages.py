@@ -5,13 +5,18 @@ Read are the messages of OpenAI's chat completions (`tool_calls`), the items of 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 from uuid import uuid4
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.tool import ToolResult
+
+MessageDialect = Literal["openai", "openai-flat", "anthropic"]
+
+NAMELESS = "(no name)"
+"""What a call is recorded as that names no tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +24,21 @@ class ToolCall:
     """A call as a model asked for it.
 
     `arguments` is a text where the model's JSON could not be read: calling it records that
-    text and fails with INVALID_ARGUMENTS.
+    text and fails with INVALID_ARGUMENTS. `answers` is the model's id where `id` is another.
     """
 
     id: str
     name: str
     arguments: Any
+    answers: str = ""
 
 
 def tool_calls_of(answer: Any) -> list[ToolCall]:
     """The calls in a model's answer, in its order; none when it has none.
 
     The answer is a message, a list of calls, items or content blocks, or one of these; objects
-    of the vendors' packages are taken by their `model_dump`. InvalidArguments when it is none.
+    of the vendors' packages are taken by their `model_dump`. A call that is malformed stays one,
+    which fails when it is made. InvalidArguments when the whole is no answer.
     """
     plain = _plain(answer)
     if isinstance(plain, Mapping):
@@ -40,24 +47,62 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
                 return tool_calls_of(plain[key])
         if plain.get("role") is not None:
             return []
-        plain = [plain]
-    if not isinstance(plain, list):
+        plain = [plain] if plain.keys() & {"type", "function", "name"} else None
+    parts = [_plain(part) for part in plain] if isinstance(plain, list) else [None]
+    if parts and not any(isinstance(part, Mapping | ToolCall) for part in parts):
         raise InvalidArguments(
             f"{type(answer).__name__} is no answer of a model",
             hint="Pass its message, or the list of its tool calls.",
         )
-    return [call for part in plain if (call := _call(_plain(part))) is not None]
+    return [call for part in parts if (call := _call(part)) is not None]
 
 
-def tool_messages(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[dict[str, str]]:
-    """One `{"role": "tool", "tool_call_id", "content"}` for each call, in order.
+def with_own_ids(calls: Iterable[ToolCall], used: dict[str, int]) -> Iterator[ToolCall]:
+    """The calls, each with an id that is not `used`, which then is: `ID#2` for the second ID.
 
-    The content is the output, which of a failure is `Error: MESSAGE` and what to do about it.
+    Some providers begin at `call_0` in every answer. The values count the calls of an id.
     """
-    return [
-        {"role": "tool", "tool_call_id": call.id, "content": result.output}
-        for call, result in zip(calls, results, strict=True)
+    for call in calls:
+        own = call.id
+        while own in used:
+            used[call.id] += 1
+            own = f"{call.id}#{used[call.id]}"
+        used[own] = 1
+        yield call if own == call.id else replace(call, id=own, answers=call.id)
+
+
+def tool_messages(
+    calls: Sequence[ToolCall], results: Sequence[ToolResult], dialect: MessageDialect = "openai"
+) -> list[dict[str, Any]]:
+    """The results under the model's ids, in order, as messages or items of a vendor's API.
+
+    openai: a `tool` message for each; openai-flat: a `function_call_output` item for each;
+    anthropic: one `user` message with a `tool_result` block for each, none without calls. The
+    content is the output, which of a failure is `Error: MESSAGE` and what to do about it.
+    InvalidArguments for another dialect.
+    """
+    given = [(call.answers or call.id, result) for call, result in zip(calls, results, strict=True)]
+    if dialect == "openai":
+        return [{"role": "tool", "tool_call_id": id, "content": r.output} for id, r in given]
+    if dialect == "openai-flat":
+        return [
+            {"type": "function_call_output", "call_id": id, "output": r.output} for id, r in given
+        ]
+    if dialect != "anthropic":
+        raise InvalidArguments(
+            f"no messages in the dialect {dialect!r:.80}",
+            hint="There are openai, openai-flat and anthropic.",
+        )
+    blocks = [
+        {
+            "type": "tool_result",
+            "tool_use_id": id,
+            "content": result.output,
+            "is_error": not result.success,
+        }
+        for id, result in given
     ]
+    return [{"role": "user", "content": blocks}] if blocks else []
 
 
 def _plain(value: Any) -> Any:
@@ -70,8 +115,8 @@ def _call(part: Any) -> ToolCall | None:
     if isinstance(part, ToolCall):
         return part
     if not isinstance(part, Mapping):
-        raise InvalidArguments(f"{part!r:.80} is no tool call", hint="Pass objects.")
-    kind = part.get("type", "function")
+        return _made(None, None, part)
+    kind = part.get("type") or "function"
     if kind == "tool_use":
         return _made(part.get("id"), part.get("name"), part.get("input"))
     if kind == "function_call":
@@ -80,16 +125,13 @@ def _call(part: Any) -> ToolCall | None:
         return None
     inner = part.get("function", part)
     if not isinstance(inner, Mapping):
-        raise InvalidArguments(
-            f"{inner!r:.80} is no function call", hint="Pass name and arguments."
-        )
+        return _made(part.get("id"), None, inner)
     return _made(part.get("id"), inner.get("name"), _parsed(inner.get("arguments")))
 
 
 def _made(id: Any, name: Any, arguments: Any) -> ToolCall:
-    if not isinstance(name, str):
-        raise InvalidArguments("a tool call names no tool", details={"name": repr(name)[:80]})
-    return ToolCall(id if isinstance(id, str) and id else uuid4().hex, name, arguments)
+    named = name if isinstance(name, str) and name else NAMELESS
+    return ToolCall(id if isinstance(id, str) and id else uuid4().hex, named, arguments)
 
 
 def _parsed(text: Any) -> Any:

@@ -4,12 +4,23 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from posixpath import normpath
 
 from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
 from loom_audit.ports import Stamp, Workspace
 from loom_audit.tools.entries import Entry, type_of
 
 SCRATCH = "scratch://"
+
+
+def in_scratch(disk: Workspace, text: str) -> str:
+    """What follows `scratch://`, relative to the scratch directory. InvalidPath outside of it."""
+    if normpath(text).split("/")[0] == "..":
+        written = f"{SCRATCH}{text}".encode("utf-8", "backslashreplace").decode()
+        raise InvalidPath(
+            f"the path leaves the scratch directory: {written[:200]}", hint="Name a path in it."
+        )
+    return disk.relative(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +35,7 @@ class Place:
 
     def path(self, text: str) -> str:
         """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
-        return self.disk.relative(text)
+        return in_scratch(self.disk, text) if self.prefix else self.disk.relative(text)
 
     def directory(self, text: str) -> str:
         """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""

@@ -183,6 +183,10 @@ async def _argv(framework: str, args: TestsInput, ctx: ToolContext, mark: str) -
     if framework == "npm":
         if args.pattern:
             raise InvalidArguments("npm test takes no pattern", hint="Name paths instead.")
+        if not await ctx.in_thread(lambda: ctx.exists("package.json")):
+            raise NotFound(
+                "there is no package.json in the workspace", hint="Name another framework."
+            )
         return ["npm", "test", *(["--", *paths] if paths else [])]
     request = {
         "framework": framework,

@@ -18,7 +18,7 @@ from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.call import call_tool
-from loom_audit.tools.messages import ToolCall, tool_calls_of
+from loom_audit.tools.messages import ToolCall, tool_calls_of, with_own_ids
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.subtask import chosen
 from loom_audit.tools.thread import in_thread
@@ -136,7 +136,8 @@ class ToolRegistry:
         async def execute(call: ToolCall) -> ToolResult:
             return await self.execute(call.name, call.arguments, workspace, call_id=call.id)
 
-        return ToolBatch(tool_calls_of(answer), execute, self.effect, hooks)
+        calls = [*with_own_ids(tool_calls_of(answer), {})]
+        return ToolBatch(calls, execute, self.effect, hooks)
 
     def effect(self, name: str) -> Effect | None:
         """The effect of the tool of that name, None when there is none."""

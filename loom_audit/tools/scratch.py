@@ -8,7 +8,7 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Stamp, Workspace
-from loom_audit.tools.place import SCRATCH
+from loom_audit.tools.place import SCRATCH, in_scratch
 
 FOLDER = FileState("directory", None, 0o755, 0)
 
@@ -22,7 +22,7 @@ def written(
     create: bool = True,
 ) -> FileChange:
     """Put a content, or what `new` makes of the old, at a path of the scratch directory."""
-    target = scratch.resolve(scratch.relative(path))
+    target = scratch.resolve(in_scratch(scratch, path))
     stamp = scratch.stamp(target) if target else None
     if not target or (stamp and S_ISDIR(stamp.mode)):
         raise InvalidPath(f"{SCRATCH}{path} is a directory", hint="Name a file in it.")
@@ -38,7 +38,7 @@ def written(
 
 def deleted(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]:
     """Delete a path and, `recursive`, all below it; what is gone, with `scratch://` before."""
-    target = scratch.relative(path)
+    target = in_scratch(scratch, path)
     stamp = _stamp(scratch, target)
     going = [target]
     if S_ISDIR(stamp.mode):
@@ -58,7 +58,7 @@ def moved(
     scratch: Workspace, source: str, target: str, *, overwrite: bool
 ) -> tuple[FileChange, ...]:
     """Move a file within the scratch directory. Conflict when the target exists."""
-    old, new = scratch.relative(source), scratch.relative(target)
+    old, new = in_scratch(scratch, source), in_scratch(scratch, target)
     stamp = _stamp(scratch, old)
     if S_ISDIR(stamp.mode) or S_ISLNK(stamp.mode):
         raise InvalidPath(

@@ -1,5 +1,6 @@
 """What a person has set for the tools."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -58,10 +59,10 @@ def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolS
             raise _invalid(source, key, f"must be one of {', '.join(CONFINEMENTS)}")
         if key in ("network", "auto_commit") and not isinstance(value, bool):
             raise _invalid(source, key, "must be true or false")
-        if key == "proxy_url" and not isinstance(value, str):
-            raise _invalid(source, key, "must be a text")
+        if key == "proxy_url" and not _address(value):
+            raise _invalid(source, key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
-            raise _invalid(source, key, "must be a number, 0 for no limit")
+            raise _invalid(source, key, "must be a whole number from 0, which is no limit")
         if key in ("readable", "allowed_hosts", "private_hosts") and not _texts(value):
             raise _invalid(source, key, "must be a list of texts")
     values: dict[str, Any] = {
@@ -77,6 +78,14 @@ def _absolute(path: str, source: str) -> str:
     if not found.is_absolute():
         raise _invalid(source, "readable", f"names {path}, which is not absolute")
     return str(found)
+
+
+def _address(value: Any) -> bool:
+    """Whether it is the address of a server, or empty for none."""
+    return isinstance(value, str) and (
+        not value
+        or re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", value, re.IGNORECASE) is not None
+    )
 
 
 def _texts(value: Any) -> bool:

@@ -2,14 +2,14 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
@@ -17,6 +17,7 @@ from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
+from loom_audit.tools.flaws import model_flaws, no_object, schema_flaws, signature
 from loom_audit.tools.values import as_json
 
 if TYPE_CHECKING:
@@ -237,22 +238,21 @@ class Tool(ABC):
         """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                f"The arguments of {self.name} must be a JSON object, "
-                f"not {type(arguments).__name__}",
-                hint=f"Arguments of {self.name}: {_signature(self.parameters)}.",
+                f"The arguments of {self.name} {no_object(arguments)}",
+                hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
             )
         flaws = []
         if not plainly_fits(self.parameters, arguments):
-            flaws = [*_schema_flaws(self._checker.iter_errors(arguments))]
+            flaws = [*schema_flaws(self._checker.iter_errors(arguments))]
         if not flaws and self.input is not None:
             try:
                 return self.input.model_validate(arguments)
             except ModelError as error:
-                flaws = [*_model_flaws(error)]
+                flaws = [*model_flaws(error)]
         if flaws:
             raise InvalidArguments(
                 f"Invalid arguments for {self.name}: " + "; ".join(flaws[:5]),
-                hint=f"Arguments of {self.name}: {_signature(self.parameters)}.",
+                hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
                 details={"flaws": flaws[:20]},
             )
         return arguments
@@ -264,10 +264,10 @@ class Tool(ABC):
             try:
                 self.output.model_validate(data)
             except ModelError as error:
-                flaws = [*_model_flaws(error)]
+                flaws = [*model_flaws(error)]
         elif self.output_schema is not None:
             checker = Draft202012Validator(dict(self.output_schema))
-            flaws = [*_schema_flaws(checker.iter_errors(data))]
+            flaws = [*schema_flaws(checker.iter_errors(data))]
         if flaws:
             raise ExecutionFailed(
                 f"The result of {self.name} is not what it says it gives: " + "; ".join(flaws[:5]),
@@ -366,23 +366,3 @@ def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> boo
         if "enum" in said and (kind is not str or value not in said["enum"]):
             return False
     return all(name in arguments for name in schema.get("required", ()))
-
-
-def _schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
-    for error in sorted(errors, key=lambda e: [str(part) for part in e.absolute_path]):
-        place = ".".join(str(part) for part in error.absolute_path)
-        text = error.message if len(error.message) <= 300 else error.message[:300] + "…"
-        yield f"{place}: {text}" if place else text
-
-
-def _model_flaws(error: ModelError) -> Iterator[str]:
-    for flaw in error.errors(include_url=False, include_input=False):
-        place = ".".join(str(part) for part in flaw["loc"])
-        text = flaw["msg"].removeprefix("Value error, ")
-        yield f"{place}: {text}" if place else text
-
-
-def _signature(parameters: Mapping[str, Any]) -> str:
-    required = parameters.get("required", [])
-    names = [n if n in required else f"{n}?" for n in parameters.get("properties", {})]
-    return ", ".join(names) or "none"

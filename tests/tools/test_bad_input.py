@@ -178,6 +178,34 @@ def test_messages_say_what_and_what_to_do(bench):
     assert "path, line_range?, max_bytes?, encoding?" in extra.output
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("bash", {"command": "true", "timeout": 600}, "timeout: 600 is greater than the maximum"),
+        ("bash", {"command": "true", "timeout": "x"}, "timeout: 'x' is not of type 'integer'"),
+        ("run_tests", {"paths": [""]}, "paths.0: '' should be non-empty"),
+        ("run_tests", {"paths": [3]}, "paths.0: 3 is not of type 'string'"),
+    ],
+)
+def test_a_refused_optional_argument_is_told_its_limit(bench, tool, arguments, said):
+    assert said in bench.call(tool, arguments).error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"path": "a.txt",\n "max_bytes" 3}', "are no JSON: Expecting ':' delimiter at line 2"),
+        ('{"path": ', "are no JSON: Expecting value at line 1, column 10"),
+        ("[" * 100_000, "are no JSON that can be read"),
+        ('{"path": "notes.txt"}', "must be a JSON object, not str"),
+    ],
+)
+def test_broken_json_is_told_where_it_breaks(bench, text, said):
+    result = bench.call("read_file", text)
+    assert result.error.code == "INVALID_ARGUMENTS"
+    assert result.error.message.startswith(f"The arguments of read_file {said}")
+
+
 def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench):
     class Broken:
         def __repr__(self):

@@ -1,5 +1,7 @@
 """Batches: order, concurrency where effects allow, one failure by itself, hooks once."""
 
+from functools import partial
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -204,8 +206,33 @@ def test_the_registry_runs_a_batch_too(bench):
     assert outcome.results[0].error.code == "NO_WORKSPACE"
 
 
-def test_an_id_used_before_is_refused_by_itself(bench):
-    one = answer(("same", "list_directory", "{}"))
-    assert anyio.run(bench.session.batch(one).run).results[0].success
-    again = anyio.run(bench.session.batch(one).run).results[0]
-    assert again.error.code == "CONFLICT"
+def test_an_id_used_before_gets_a_number_on_record_and_the_message_keeps_the_models(bench):
+    anyio.run(partial(bench.session.call, "list_directory", {}, call_id="call_0"))
+    ids = ["call_0#2", "call_0#3", "call_0#4"]
+    twice = answer(("call_0", "list_directory", "{}"), ("call_0", "list_directory", "{}"))
+    for made in (twice["tool_calls"][:1], twice["tool_calls"]):
+        outcome = anyio.run(bench.session.batch(made).run)
+        assert all(result.success for result in outcome.results)
+        assert {said["tool_call_id"] for said in outcome.messages()} == {"call_0"}
+    assert sorted(fact.call_id for fact in bench.finished()) == ["call_0", *ids]
+
+
+def test_a_call_made_under_a_used_id_is_refused(bench):
+    anyio.run(bench.session.batch(answer(("same", "list_directory", "{}"))).run)
+    assert bench.call("list_directory", {}, call_id="same").error.code == "CONFLICT"
+
+
+def test_a_malformed_call_fails_on_record_and_the_others_run(bench):
+    blocks = [
+        {"type": "tool_use", "id": "x1", "name": "read_file", "input": {"path": "notes.txt"}},
+        {"type": "tool_use", "id": "x2", "name": "read_file", "input": ["notes.txt"]},
+        {"type": "tool_use", "id": "x3", "input": {}},
+    ]
+    outcome = anyio.run(bench.session.batch(blocks).run)
+    good, shapeless, nameless = outcome.results
+    assert good.success
+    assert shapeless.error.code == "INVALID_ARGUMENTS"
+    assert nameless.error.code == "UNKNOWN_TOOL" and "(no name)" in nameless.error.message
+    assert sorted(fact.call_id for fact in bench.finished()) == ["x1", "x2", "x3"]
+    (message,) = outcome.messages("anthropic")
+    assert [block["is_error"] for block in message["content"]] == [False, True, True]

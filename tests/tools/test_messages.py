@@ -3,7 +3,7 @@
 import pytest
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.tools.messages import ToolCall, tool_calls_of, tool_messages
+from loom_audit.tools.messages import ToolCall, tool_calls_of, tool_messages, with_own_ids
 from loom_audit.tools.tool import ToolResult
 
 WANTED = [ToolCall("call_1", "read_file", {"path": "a"}), ToolCall("call_2", "bash", {})]
@@ -74,10 +74,49 @@ def test_a_call_without_an_id_is_given_one():
     assert first.id and second.id and first.id != second.id
 
 
-@pytest.mark.parametrize("answer", ["text", 3, None, [3], [{"function": 3}], [{"function": {}}]])
+@pytest.mark.parametrize("answer", ["text", 3, None, [3], ["text", None], {}, {"error": "busy"}])
 def test_what_is_no_answer_is_refused(answer):
     with pytest.raises(InvalidArguments):
         tool_calls_of(answer)
+
+
+@pytest.mark.parametrize(
+    ("part", "id", "arguments"),
+    [
+        ({"type": "tool_use", "id": "x", "input": {}}, "x", {}),
+        ({"type": "tool_use", "id": "x", "name": "", "input": None}, "x", None),
+        ({"type": "function_call", "call_id": "x", "name": 3, "arguments": "{}"}, "x", {}),
+        ({"id": "x", "type": "function", "function": 3}, "x", 3),
+        ({"id": "x", "function": {}}, "x", {}),
+        ({"id": "x", "type": None}, "x", {}),
+        (3, None, 3),
+    ],
+)
+def test_a_malformed_call_stays_one_beside_the_others(part, id, arguments):
+    good = {"type": "tool_use", "id": "call_2", "name": "bash", "input": {}}
+    first, second = tool_calls_of([part, good])
+    assert second == WANTED[1]
+    assert (first.name, first.arguments) == ("(no name)", arguments)
+    assert first.id == id if id else first.id
+
+
+def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models():
+    used: dict[str, int] = {}
+    names = []
+    for _ in range(3):
+        calls = [ToolCall("call_0", "bash", {}), ToolCall("call_0#2", "bash", {})]
+        given = [*with_own_ids(calls, used)]
+        names += [call.id for call in given]
+        messages = tool_messages(given, [ToolResult(True)] * 2)
+        assert [said["tool_call_id"] for said in messages] == ["call_0", "call_0#2"]
+    assert names[:3] == ["call_0", "call_0#2", "call_0#3"]
+    assert len({*names}) == len(names)
+
+
+def test_no_calls_are_no_messages_and_another_dialect_is_refused():
+    assert tool_messages([], [], "anthropic") == tool_messages([], []) == []
+    with pytest.raises(InvalidArguments, match="mcp"):
+        tool_messages([], [], "mcp")  # type: ignore[arg-type]
 
 
 def test_results_go_back_as_tool_messages_errors_included():

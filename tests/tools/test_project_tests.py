@@ -160,6 +160,7 @@ def test_tests_without_end_are_stopped(bench):
         ({"paths": ["../x"]}, "INVALID_PATH"),
         ({"paths": ["nowhere.py"]}, "FILE_NOT_FOUND"),
         ({"framework": "npm", "pattern": "x"}, "INVALID_ARGUMENTS"),
+        ({"framework": "npm"}, "NOT_FOUND"),
     ],
 )
 def test_arguments_that_are_none(bench, bad, code):

@@ -231,6 +231,16 @@ def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatc
     assert "a tool named echo is registered already" in caplog.text
 
 
+def test_a_function_is_a_tool_without_parentheses_too():
+    @tool
+    def add(a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+    assert (add.name, add.description, add.effect) == ("add", "Add two numbers.", "read")
+    assert add(1, 1) == 2
+
+
 def test_a_function_is_a_tool_by_its_hints():
     @tool()
     def add(a: int, b: int = 2) -> int:

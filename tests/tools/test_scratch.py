@@ -83,6 +83,21 @@ def test_a_scratch_path_cannot_leave_it(bench, path):
         assert result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND"), (tool, path)
 
 
+def test_a_path_that_leaves_it_is_told_as_written(bench):
+    path = "scratch://a/../../x"
+    for tool, more in (("read_file", {}), ("write_file", {"content": ""}), ("delete_file", {})):
+        said = bench.call(tool, {"path": path, **more}).error.message
+        assert said == f"the path leaves the scratch directory: {path}"
+
+
+def test_a_listing_of_it_is_headed_by_its_name(bench):
+    bench.call("write_file", {"path": "scratch://a/b.txt", "content": ""})
+    assert bench.call("list_directory", {"path": "scratch://"}).output.startswith(
+        "scratch://\n  a/"
+    )
+    assert bench.call("list_directory", {"path": "scratch://a"}).output.startswith("scratch://a/\n")
+
+
 def test_a_link_in_the_scratch_directory_leads_nowhere(bench, tmp_path):
     outside = tmp_path / "outside.txt"
     outside.write_text("keep")

@@ -1,4 +1,4 @@
-"""What the four documents of the tools ask for and no other test shows; docs/tools.md says where.
+"""What the four documents of the tools ask for and no other test shows (docs/tools-demands.md).
 
 Examples of the documents run as they are written there, with our spelling.
 """
