@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import confining_runner
-from loom_audit.sandbox.remove import remove_tree
+from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
@@ -137,17 +136,12 @@ class Store:
     @contextmanager
     def scratch(self) -> Iterator[Workspace]:
         """A new directory of the system's temporary ones, deleted at the end of the block."""
-        folder = tempfile.mkdtemp(prefix="loom-audit-scratch-")
-        try:
+        with scratch_folder() as folder:
             made = DiskWorkspace(folder)
             try:
                 yield made
             finally:
                 made.close()
-        finally:
-            # a command may have deleted it, or put there what only another user can delete
-            with suppress(OSError):
-                remove_tree(folder)
 
     def keep_head(self, head: TreeHead) -> None:
         """Append a tree head to the log's file outside the store, durably."""

@@ -13,17 +13,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from typer.exceptions import TyperException
 
     from loom_audit.cli.application import app
+    from loom_audit.cli.ending import told_to_end
+    from loom_audit.cli.exits import BROKEN_PIPE, INTERRUPTED
     from loom_audit.cli.options import PROGRAM, usage_error
 
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = app(given, prog_name=PROGRAM, standalone_mode=False)
-    except TyperException as error:
-        code = usage_error(error, given)
-    except typer.Abort:
-        code = 130
-    except BrokenPipeError:
-        code = 141
+    with told_to_end() as signals:
+        try:
+            code = app(given, prog_name=PROGRAM, standalone_mode=False)
+        except TyperException as error:
+            code = usage_error(error, given)
+        except (typer.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except BrokenPipeError:
+            code = BROKEN_PIPE
+    if signals and code == INTERRUPTED:
+        code = 128 + signals[0]
     sys.exit(code or 0)
 
 

@@ -1,14 +1,20 @@
 """Processes that are told to stop, and processes that are killed, while something runs."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import SessionStarted
+from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.session import open_store
 from tests.cli.shells import Shell
 
@@ -83,3 +89,79 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     (closed,) = audited.records("recover", "--abandon")
     assert (closed["waiting"], closed["call"]["status"]) == (False, "interrupted")
     assert audited("call", "read_file", '{"path": "a.txt"}').text.strip()
+
+
+def scratches(shell: Shell) -> list[str]:
+    return [name for name in os.listdir(shell.home) if name.startswith("loom-audit-scratch-")]
+
+
+def calling(shell: Shell, **more: Any) -> "subprocess.Popen[bytes]":
+    """`loom-audit call` of a command that has made the file `ready`, scratch in the home."""
+    shell.extra["TMPDIR"] = str(shell.home)
+    arguments = json.dumps({"command": "touch ready; exec sleep 1000"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loom_audit", "call", "shell_execute", arguments],
+        cwd=shell.workspace,
+        env=shell.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        **more,
+    )
+    wait_for(shell.workspace / "ready")
+    assert len(scratches(shell)) == 1
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_call_told_to_end_is_cancelled_and_leaves_nothing(audited: Shell, number: int) -> None:
+    process = calling(audited)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + number, output
+    assert b"Traceback" not in output
+    (record,) = audited.records("log")
+    assert (record["status"], record["paths"]) == ("cancelled", ["ready"])
+    (found,) = audited.records("status")
+    assert found["interrupted"] == []
+    assert scratches(audited) == []
+
+
+def test_where_a_hangup_is_ignored_it_stays_ignored(audited: Shell) -> None:
+    process = calling(audited, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_run_whose_command_dies_of_the_forwarded_signal_leaves_nothing(audited: Shell) -> None:
+    audited.extra["TMPDIR"] = str(audited.home)
+    process = started(audited, "touch ready; exec sleep 1000")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    (record,) = audited.records("log")
+    assert record["status"] == "error"
+    assert scratches(audited) == []
+
+
+def test_the_next_session_deletes_the_scratch_of_killed_ones_and_no_living_ones(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = calling(audited)
+    (left,) = scratches(audited)
+    foreign = audited.home / "loom-audit-scratch-link"
+    foreign.symlink_to(audited.workspace)
+    monkeypatch.setattr(tempfile, "tempdir", str(audited.home))
+    with scratch_folder() as living:
+        assert (audited.home / left).is_dir()
+        process.kill()
+        process.communicate(timeout=SECONDS)
+        assert (audited.home / left).is_dir()
+        audited("call", "read_file", '{"path": "a.txt"}')
+        assert not (audited.home / left).exists()
+        assert Path(living).is_dir()
+    assert scratches(audited) == [foreign.name]
+    assert (audited.workspace / "a.txt").exists()

@@ -1,0 +1,68 @@
+"""Temporary folders of sessions: each deleted at its end, or by a later one when it was killed."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from loom_audit.sandbox.remove import remove_tree
+
+PREFIX = "loom-audit-scratch-"
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A new folder of the system's temporary ones, mode 0700, deleted at the end of the block.
+
+    Its owner holds flock(2) on it as long as it lives; folders of ours that nobody holds are
+    those of killed processes, and are deleted first.
+    """
+    _delete_abandoned()
+    folder, held = _made()
+    try:
+        yield folder
+    finally:
+        # a command may have deleted it, or put there what only another user can delete
+        with suppress(OSError):
+            remove_tree(folder)
+        os.close(held)
+
+
+def _made() -> tuple[str, int]:
+    while True:
+        folder = tempfile.mkdtemp(prefix=PREFIX)
+        # Before we hold it, another may take it for abandoned: then we make the next.
+        if (held := _hold(folder)) is not None:
+            return folder, held
+
+
+def _hold(folder: str) -> int | None:
+    """The lock on a folder of ours, as a descriptor; None when another has it, or it is gone."""
+    try:
+        descriptor = os.open(folder, _FLAGS)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held, named = os.fstat(descriptor), os.lstat(folder)
+        if os.path.samestat(held, named) and held.st_uid == os.geteuid():
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _delete_abandoned() -> None:
+    top = tempfile.gettempdir()
+    for name in os.listdir(top):
+        folder = os.path.join(top, name)
+        if name.startswith(PREFIX) and (held := _hold(folder)) is not None:
+            try:
+                # what cannot be deleted is in nobody's way
+                with suppress(OSError):
+                    remove_tree(folder)
+            finally:
+                os.close(held)
