@@ -8,7 +8,8 @@ logs. It listens on loopback only and answers no web page, as no page can send w
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import InvalidArguments, StorageFailed
 
 GOOGLE = "https://www.googleapis.com/customsearch/v1"
 SERPER = "https://google.serper.dev/search"
@@ -153,17 +154,33 @@ def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastA
     return app
 
 
-def serve_proxy(keys: Keys, port: int = PORT) -> None:
-    """Serve on 127.0.0.1 until interrupted."""
-    uvicorn.run(
-        create_proxy(keys, port=port),
-        host="127.0.0.1",
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-    )
+def serve_proxy(
+    keys: Keys, port: int = PORT, *, listening: Callable[[str], object] | None = None
+) -> None:
+    """Serve on 127.0.0.1 until interrupted; StorageFailed when the port is taken.
+
+    `listening` is called with the address once it can be asked.
+    """
+    try:
+        taken = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot listen on 127.0.0.1:{port}: {str(error.strerror).partition(' (')[0]}",
+            hint="Another proxy may be running there; give another port with `--port`.",
+        ) from None
+    with taken:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_proxy(keys, port=port),
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+            )
+        )
+        if listening is not None:
+            listening(f"http://127.0.0.1:{port}")
+        server.run(sockets=[taken])
 
 
 # --- providers ----------------------------------------------------------------------------

@@ -30,16 +30,18 @@ def proxy(
     from loom_audit.proxy import read_keys, serve_proxy
 
     keys = read_keys()
-    url = f"http://127.0.0.1:{port}"
     ready = {
         "google": keys.has("google"),
         "serper": keys.has("serper"),
         "oracle": bool(keys.oracle_url and keys.oracle_model),
     }
-    if at.output.json:
-        at.output.record({"url": url, **ready})
-    else:
-        configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
-        at.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
-    at.output.stdout.flush()
-    serve_proxy(keys, port)
+
+    def listening(url: str) -> None:
+        if at.output.json:
+            at.output.record({"url": url, **ready})
+        else:
+            configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
+            at.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
+        at.output.stdout.flush()
+
+    serve_proxy(keys, port, listening=listening)

@@ -53,13 +53,14 @@ def serve(
 def _serve(output: Output, store: "AuditStore", port: int, show: bool = False) -> None:
     from loom_audit.web.app import serve as serve_web
 
-    url = f"http://127.0.0.1:{port}/"
-    if output.json:
-        output.record({"url": url, "store": store.url})
-    else:
-        output.line(f"dashboard on {url}  (Ctrl-C ends it)")
-    output.stdout.flush()
-    serve_web(store, port, show)
+    def listening(url: str) -> None:
+        if output.json:
+            output.record({"url": url, "store": store.url})
+        else:
+            output.line(f"dashboard on {url}  (Ctrl-C ends it)")
+        output.stdout.flush()
+
+    serve_web(store, port, show, listening=listening)
 
 
 def demo(

@@ -2,6 +2,7 @@
 
 import socket
 import webbrowser
+from collections.abc import Callable
 from http import HTTPStatus
 
 import uvicorn
@@ -46,20 +47,26 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
 
 
 def serve(
-    store: AuditStore, port: int = PORT, open: bool = False, *, host: str = "127.0.0.1"
+    store: AuditStore,
+    port: int = PORT,
+    open: bool = False,
+    *,
+    host: str = "127.0.0.1",
+    listening: Callable[[str], object] | None = None,
 ) -> None:
     """Serve the dashboard on loopback until interrupted; InvalidArguments for another address,
     StorageFailed when the port is taken; port 0 takes a free one.
 
-    `open` shows it in the person's browser.
+    `open` shows it in the person's browser. `listening` is called with the address once it
+    can be asked for.
     """
     if host not in LOOPBACK:
         raise InvalidArguments(
             f"the dashboard is served on loopback only, not on {host}",
             hint="It has no login. From elsewhere, use `ssh -L 8642:127.0.0.1:8642 HOST`.",
         )
-    with _listen(host, port) as listening:
-        port = listening.getsockname()[1]
+    with _listen(host, port) as taken:
+        port = taken.getsockname()[1]
         app = create_app(store, port=port)
         server = uvicorn.Server(
             uvicorn.Config(
@@ -70,9 +77,12 @@ def serve(
                 timeout_graceful_shutdown=3,
             )
         )
+        url = f"http://{'[::1]' if host == '::1' else host}:{port}/"
+        if listening is not None:
+            listening(url)
         if open:
-            webbrowser.open(f"http://{'[::1]' if host == '::1' else host}:{port}/")
-        server.run(sockets=[listening])
+            webbrowser.open(url)
+        server.run(sockets=[taken])
 
 
 def _listen(host: str, port: int) -> socket.socket:
