@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field
 from loom_audit import errors
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.events import ChangeIntended
+from loom_audit.tools import packages
 from loom_audit.tools.approval import Decision
 from loom_audit.tools.asking import AskingGate
 from loom_audit.tools.builtin import builtin_registry, builtin_tools
@@ -673,6 +674,9 @@ CAUSES = {
     ("format_code", "INVALID_PATH"): {"paths": ["../x.py"]},
     ("format_code", "FILE_NOT_FOUND"): {"paths": ["gone.py"]},
     ("install_package", "PERMISSION_DENIED"): {"manager": "pip", "packages": ["tiny"]},
+    ("install_package", "EXECUTION_ERROR"): {"manager": "pip", "packages": ["tiny"]},
+    ("install_package", "TIMEOUT"): {"manager": "pip", "packages": ["tiny"]},
+    ("search_code", "EXECUTION_ERROR"): {"query": "x"},
     ("search_code", "INVALID_PATH"): {"query": "x", "path": "../y"},
     ("search_code", "FILE_NOT_FOUND"): {"query": "x", "path": "no/such"},
     ("web_fetch", "PERMISSION_DENIED"): {"url": LOCAL_SERVER},
@@ -707,6 +711,14 @@ def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
         object.__setattr__(bench.session.recorder.at.scope, "max_file_bytes", 1000)
     if cause == ("install_package", "PERMISSION_DENIED"):
         (bench.root / ".venv").mkdir()  # no environment: it is left alone
+    if cause == ("install_package", "EXECUTION_ERROR"):
+        (bench.root / ".venv" / "bin").mkdir(parents=True)
+        (bench.root / ".venv" / "pyvenv.cfg").touch()
+        (bench.root / ".venv" / "bin" / "python").symlink_to("/bin/false")
+    if cause == ("install_package", "TIMEOUT"):
+        monkeypatch.setattr(packages, "SECONDS", 0.01)
+    if cause == ("search_code", "EXECUTION_ERROR"):
+        object.__setattr__(bench.session.recorder.at, "code", None)
     if cause == ("search_files", "TIMEOUT"):
         (bench.root / "b").write_text("a" * 60 + "!\n")
         monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)
