@@ -50,6 +50,7 @@ $(VENV)/python:
 	touch $@
 
 $(VENV)/installed: $(VENV)/python .ci/requirements.lock pyproject.toml
+	@echo "installing what it needs into $(VENV), about a minute"
 	$(BIN)/python -m pip install --quiet -r .ci/requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
