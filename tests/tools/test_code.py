@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.sandbox import open_runner
+from loom_audit.tools.approval import DenyAll
 from loom_audit.tools.settings import ToolSettings
 
 
@@ -128,3 +129,16 @@ def test_each_stream_keeps_256_kilobytes(bench):
 
 def test_the_workspace_is_at_its_own_path_in_the_sandbox(bench, run):
     assert Path(run("import os; print(os.getcwd())").data["stdout"].strip()) == bench.root
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("bash", {"command": "mkfs /dev/null"}),
+        ("shell_execute", {"command": "mkfs /dev/null"}),
+        ("run_code", {"language": "bash", "code": "mkfs /dev/null"}),
+    ],
+)
+def test_nobody_is_asked_about_a_blocked_command(bench, tool, arguments):
+    result = bench.call(tool, arguments, gate=DenyAll())
+    assert result.error.code == "BLOCKED_COMMAND"
