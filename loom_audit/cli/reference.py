@@ -3,15 +3,14 @@
 `python -m loom_audit.cli.reference docs/cli.md` brings the file up to date.
 """
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer.main
 
 from loom_audit.cli.application import SECTIONS, app
 from loom_audit.cli.options import PROGRAM
+from loom_audit.tools.reference import rewrite
 
 MARK = "<!-- made from the help texts by loom_audit.cli.reference; do not edit below -->"
 
@@ -48,12 +47,5 @@ def reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> None:
-    """Rewrite what stands below the mark in the file named on the command line."""
-    file = Path(sys.argv[1])
-    written = file.read_text("utf-8").partition(MARK)[0] if file.exists() else ""
-    file.write_text(written + reference(), "utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    rewrite(MARK, reference())

@@ -180,7 +180,8 @@ class OpenCall:
                     )
             self._do(footing, changes, moves=moves, reverts=reverts, origin=origin)
 
-    def _may_write(self) -> None:
+    def may_write(self) -> None:
+        """PermissionDenied for a tool of effect read."""
         if self.effect == "read":
             raise PermissionDenied(
                 f"{self.tool} is registered with effect read and tried to write",
@@ -189,7 +190,7 @@ class OpenCall:
 
     @contextmanager
     def _changing(self, final: bool) -> Iterator[Footing]:
-        self._may_write()
+        self.may_write()
         with self._exclusive(final):
             yield Footing(self._at, self._entries)
 
@@ -297,7 +298,7 @@ class OpenCall:
         What is found before it belongs to others. While other commands run, what is found
         after it is shared with them, and coverage says so.
         """
-        self._may_write()
+        self.may_write()
         with self.recorder.exclusive():
             found = scan(self._at, self._flush_foreign)
             if found.changes:

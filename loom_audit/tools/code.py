@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
+from loom_audit.errors import InvalidArguments
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.safety import check_command
-from loom_audit.tools.shell import MAX_SECONDS, MAX_STREAM, SCANNING, shown
+from loom_audit.tools.shell import MAX_SECONDS, MAX_STREAM, SCANNING, concluded
 from loom_audit.tools.text import decode, encode
 from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
 
@@ -87,17 +87,7 @@ class RunCode(Tool):
             "truncated": done.truncated,
             "sandbox": done.sandbox,
         }
-        error: AuditError | None = None
-        if done.timed_out:
-            error = ToolTimeout(f"The code was killed after {seconds:g} seconds")
-        elif done.exit_code:
-            error = ExecutionFailed(
-                f"The code failed with exit code {done.exit_code}",
-                details={"exit_code": done.exit_code},
-            )
-        if error is not None:
-            return ToolResult.failure(error, output=shown(done), data=data)
-        return ToolResult(True, shown(done), data)
+        return concluded("code", done, seconds, data)
 
 
 def _argv(args: CodeInput) -> list[str]:

@@ -377,11 +377,7 @@ class ToolContext:
     def _beside(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""
         call = self._open_call
-        if self.effect == "read":
-            raise PermissionDenied(
-                f"{call.tool} is registered with effect read and tried to write",
-                hint="Register the tool with effect write.",
-            )
+        call.may_write()
         call.coverage = call.coverage.without("outside the workspace: scratch")
         call.announce()
 

@@ -158,12 +158,12 @@ def _fields(
             yield path, _kind(field, root) + (" or null" if nullable else "")
 
 
-def main() -> None:
-    """Rewrite what stands below the mark in the file named on the command line."""
+def rewrite(mark: str, text: str) -> None:
+    """Put the text in place of what begins at the mark in the file named on the command line."""
     file = Path(sys.argv[1])
-    written = file.read_text("utf-8").partition(MARK)[0] if file.exists() else ""
-    file.write_text(written + reference(), "utf-8")
+    written = file.read_text("utf-8").partition(mark)[0] if file.exists() else ""
+    file.write_text(written + text, "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    rewrite(MARK, reference())

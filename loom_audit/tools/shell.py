@@ -55,8 +55,14 @@ class ShellExecute(Tool):
     def parse(self, arguments: Any) -> ShellInput:
         """The arguments; nobody is asked about what is refused anyway. BlockedCommand."""
         args: ShellInput = super().parse(arguments)
-        if len(args.command) <= MAX_COMMAND:  # longer ones are refused for that
-            check_command(args.command)
+        if "\0" in args.command:
+            raise InvalidArguments("command holds a NUL character", hint="Remove it.")
+        if len(args.command) > MAX_COMMAND:
+            raise InvalidArguments(
+                f"command has more than {MAX_COMMAND} characters",
+                hint="Write a script to a file first and run that.",
+            )
+        check_command(args.command)
         return args
 
     def limit(self, args: ShellInput) -> float:
@@ -69,13 +75,6 @@ class ShellExecute(Tool):
         return Preview(f"in {_where(args, ctx)}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
-        if "\0" in args.command:
-            raise InvalidArguments("command holds a NUL character", hint="Remove it.")
-        if len(args.command) > MAX_COMMAND:
-            raise InvalidArguments(
-                f"command has more than {MAX_COMMAND} characters",
-                hint="Write a script to a file first and run that.",
-            )
         seconds = self._seconds(args)
         done = await ctx.run(
             "sh",
@@ -95,18 +94,7 @@ class ShellExecute(Tool):
             "survivors": [*done.survivors],
             "sandbox": done.sandbox,
         }
-        output = shown(done)
-        error: AuditError | None = None
-        if done.timed_out:
-            error = ToolTimeout(f"The command was killed after {seconds:g} seconds")
-        elif done.exit_code:
-            error = ExecutionFailed(
-                f"The command failed with exit code {done.exit_code}",
-                details={"exit_code": done.exit_code},
-            )
-        if error is not None:
-            return ToolResult.failure(error, output=output, data=data)
-        return ToolResult(True, output, data)
+        return concluded("command", done, seconds, data)
 
 
 class Bash(ShellExecute):
@@ -117,6 +105,21 @@ class Bash(ShellExecute):
 
 def _where(args: ShellInput, ctx: ToolContext) -> str:
     return (ctx.cwd if args.cwd is None else args.cwd) or "."
+
+
+def concluded(what: str, done: Completed, seconds: float, data: dict[str, Any]) -> ToolResult:
+    """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
+    error: AuditError | None = None
+    if done.timed_out:
+        error = ToolTimeout(f"The {what} was killed after {seconds:g} seconds")
+    elif done.exit_code:
+        error = ExecutionFailed(
+            f"The {what} failed with exit code {done.exit_code}",
+            details={"exit_code": done.exit_code},
+        )
+    if error is not None:
+        return ToolResult.failure(error, output=shown(done), data=data)
+    return ToolResult(True, shown(done), data)
 
 
 def shown(done: Completed) -> str:
