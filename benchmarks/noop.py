@@ -1,13 +1,20 @@
-"""A command that changes nothing, recorded in a warm session, against git looking around."""
+"""A command that changes nothing, recorded in a warm session, against git looking around.
+
+git runs as our own user may, and so does the command; what a sandbox around it costs more is
+reported apart.
+"""
 
 import asyncio
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.places import Repository, fill, new_store
+from loom_audit.sandbox import confining_runner
 from loom_audit.session import Session
+from loom_audit.tools.settings import ToolSettings
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
@@ -24,24 +31,31 @@ def _at(folder: Path, count: int, rounds: int) -> Iterator[Figure]:
     with new_store(folder / "store") as store:
         workspace = store.attach(work)
         with workspace.session("benchmark") as session, asyncio.Runner() as runner:
+            as_set = session.settings
+            open_ = replace(as_set, confinement="off")
             times = interleaved(
                 rounds,
                 {
-                    "ours": _call(runner, session),
+                    "ours": _call(runner, session, open_),
+                    "confined": _call(runner, session, as_set),
                     "status": lambda: repository.run("status", "--porcelain"),
                     "commit": repository.commit,
                     "bare": lambda: repository.run("--version"),
                 },
                 warm=2,
             )
+        sandbox = confining_runner().name
     shown = f"no-op shell_execute, {count:,} files"
+    inside = f"… in {sandbox}"
     note = f"starting a process alone takes {times['bare']:.1f} ms"
     yield Figure("noop", shown, times["ours"], "ms", "git status", times["status"], 5.0, note)
     yield Figure("noop", shown, times["ours"], "ms", "git add -A && git commit", times["commit"])
+    yield Figure("noop", inside, times["confined"], "ms", "git status", times["status"])
 
 
-def _call(runner: asyncio.Runner, session: Session) -> Callable[[], object]:
+def _call(runner: asyncio.Runner, session: Session, settings: ToolSettings) -> Callable[[], object]:
     def call() -> None:
+        session.settings = settings
         result = runner.run(session.call("shell_execute", {"command": "true"}))
         if not result.ok:
             raise SystemExit(result.output)
