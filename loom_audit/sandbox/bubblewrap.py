@@ -57,7 +57,7 @@ class BubblewrapRunner:
         ordered = replace(command, environment=places.environment(command, HOME), variables={})
         steps = limit_steps(command.limits, processes=os.geteuid() != 0, core=False)
         with _readable(filter_program()) as filter, ExitStack() as later:
-            # by a pipe, because the command can read the arguments of what runs it
+            # by a descriptor, because the command can read the arguments of what runs it
             text = "\0".join(self._options(root, command, filter))
             options = later.enter_context(_readable(os.fsencode(text) + b"\0"))
             done = supervise(
@@ -116,11 +116,12 @@ def _laid_out(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[int]:
-    """A descriptor that the bytes can be read from."""
-    reading, writing = os.pipe()
+    """A descriptor that the bytes can be read from, however many: a pipe would hold 64 KiB."""
+    file = os.memfd_create("loom-audit", os.MFD_CLOEXEC)
     try:
-        with open(writing, "wb") as stream:
+        with open(file, "wb", closefd=False) as stream:
             stream.write(content)
-        yield reading
+        os.lseek(file, 0, os.SEEK_SET)
+        yield file
     finally:
-        os.close(reading)
+        os.close(file)

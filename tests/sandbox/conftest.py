@@ -109,7 +109,11 @@ def _asked(
     }
     python = sys.executable if uid == os.geteuid() else "/usr/bin/python3"
     done = subprocess.run(
-        [python, "-I", str(SCRIPT)], input=json.dumps(order).encode(), capture_output=True, cwd="/"
+        [python, "-I", str(SCRIPT)],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        cwd="/",
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr.decode()
     answer: dict[str, Any] = json.loads(done.stdout)

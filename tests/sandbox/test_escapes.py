@@ -392,6 +392,17 @@ def test_a_further_writable_folder_is_writable(confined: Confined) -> None:
     assert (done.code, (confined.outside / "new").read_text()) == (0, "x\n")
 
 
+def test_any_number_of_folders_can_be_shown(confined: Confined) -> None:
+    """Trap: bubblewrap's options were written to a pipe, which holds 64 KiB, before it ran."""
+    folders = [confined.outside / f"{number:03}{'x' * 200}" for number in range(400)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "f").write_text(folder.name[:3])
+    text = f"cat {folders[0]}/f {folders[-1]}/f; ls -l /proc/[0-9]*/fd 2>&1 | grep memfd"
+    done = confined.shell(text, readable=tuple(map(str, folders)))
+    assert done.stdout == "000399"
+
+
 def test_a_hidden_folder_is_not_shown_within_a_readable_one(confined: Confined) -> None:
     store = confined.outside / "store"
     store.mkdir()
