@@ -1,14 +1,18 @@
 """Temporary folders of sessions: each deleted at its end, or by a later one when it was killed."""
 
+import errno
 import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from loom_audit.errors import StorageFailed
 from loom_audit.sandbox.remove import remove_tree
 
 PREFIX = "loom-audit-scratch-"
+ATTEMPTS = 8
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -17,10 +21,16 @@ def scratch_folder() -> Iterator[str]:
     """A new folder of the system's temporary ones, mode 0700, deleted at the end of the block.
 
     Its owner holds flock(2) on it as long as it lives; folders of ours that nobody holds are
-    those of killed processes, and are deleted first.
+    those of killed processes, and are deleted first. StorageFailed where none can be made.
     """
-    _delete_abandoned()
-    folder, held = _made()
+    try:
+        _delete_abandoned()
+        folder, held = _made()
+    except OSError as error:
+        raise StorageFailed(
+            f"No temporary folder could be made in {tempfile.gettempdir()}: {error.strerror}",
+            hint="Make room there, or name another folder in TMPDIR.",
+        ) from error
     try:
         yield folder
     finally:
@@ -31,11 +41,14 @@ def scratch_folder() -> Iterator[str]:
 
 
 def _made() -> tuple[str, int]:
-    while True:
+    for _ in range(ATTEMPTS):
         folder = tempfile.mkdtemp(prefix=PREFIX)
         # Before we hold it, another may take it for abandoned: then we make the next.
         if (held := _hold(folder)) is not None:
             return folder, held
+        with suppress(FileNotFoundError):
+            Path(folder).rmdir()
+    raise OSError(errno.ENOLCK, "new folders cannot be locked there")
 
 
 def _hold(folder: str) -> int | None:
