@@ -104,12 +104,14 @@ class Pages:
         *,
         details: Mapping[str, Any] | None = None,
         links: tuple[tuple[str, str], ...] = (),
-        workspace: Any = None,
     ) -> Response:
+        here = getattr(request.state, "workspace", None)
         values = {
             "number": status,
             "phrase": HTTPStatus(status).phrase,
-            "workspace": workspace,
+            # its navigation asks the store, which may be what fails
+            "workspace": here if status < 500 else None,
+            "left": here,
             "code": code,
             "message": message,
             "hint": hint,

@@ -25,12 +25,17 @@ async def pages_of(request: Request) -> Pages:
 
 
 def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
-    """The workspace of this id; a path is not one, so that a URL cannot probe the disk."""
+    """The workspace of this id; a path is not one, so that a URL cannot probe the disk.
+
+    What goes wrong from here on is shown as a page of it.
+    """
     named = unquoted(workspace)
     store: AuditStore = request.app.state.store
     if named not in {entry.id for entry in store.workspaces()}:
         raise NotFound(f"no workspace {named}", hint="The start page lists all of them.")
-    return store.workspace(named)
+    found = store.workspace(named)
+    request.state.workspace = found
+    return found
 
 
 async def query_of(request: Request) -> Fields:

@@ -271,5 +271,4 @@ def _absent(
         f"{path} was not in the workspace at {point}.",
         "It was there at other times." if own else "Nothing is on record about that name.",
         links=tuple(links),
-        workspace=here,
     )

@@ -256,7 +256,10 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
     with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
         page.goto(f"{live}{recorded.url}/")
         page.get_by_role("link", name=re.compile("Approvals.*1 waiting")).click()
+        page.set_viewport_size({"width": 375, "height": 700})
+        assert page.locator("td.tool").bounding_box()["height"] < 30, "it fits on one line"
         page.get_by_role("link", name="Answer").click()
+        assert page.locator("html").bounding_box()["width"] == 375
         assert "overwrites notes.txt" in page.inner_text("main")
         if scripted:
             assert page.evaluate("window.hacked") is None

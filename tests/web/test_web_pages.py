@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
+from loom_audit.errors import AuditUnavailable
 from loom_audit.web.urls import address, quoted
 from tests.web.web_pages import HOSTILE, STRANGE, pages
 
@@ -268,6 +269,24 @@ def test_an_error_is_a_page_with_code_message_and_hint(
     assert re.search(r"<code>[A-Z_]+</code>", answer.text)
     assert says in answer.text
     assert answer.text.startswith("<!doctype") != fragment
+    if not fragment:
+        assert '<a href="/">All workspaces</a>' in answer.text
+        there = path.startswith("{url}") and status != 405
+        assert (f'<a href="{standing.url}/">To the workspace</a>' in answer.text) == there
+        assert ('aria-label="Workspace"' in answer.text) == there
+
+
+def test_an_error_of_the_store_leads_back_and_asks_the_store_nothing(
+    standing, reader: TestClient, monkeypatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise AuditUnavailable("the disk is gone")
+
+    monkeypatch.setattr("loom_audit.web.calls.list_calls", failing)
+    monkeypatch.setattr("loom_audit.web.pages.waits", failing)
+    answer = reader.get(f"{standing.url}/calls")
+    assert answer.status_code == 503 and "the disk is gone" in answer.text
+    assert f'<a href="{standing.url}/">To the workspace</a>' in answer.text
 
 
 def test_an_address_in_an_error_is_not_reflected_as_markup(reader: TestClient) -> None:
