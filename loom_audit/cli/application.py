@@ -16,6 +16,7 @@ from loom_audit.cli import (
     proxying,
     recording,
     serving,
+    showing,
     taking_back,
 )
 from loom_audit.cli.options import PROGRAM, JsonOption, Shared, StoreOption, WorkspaceOption
@@ -77,6 +78,7 @@ for _group in (
     recording,
     approvals,
     looking,
+    showing,
     files,
     taking_back,
     keeping,

@@ -13,6 +13,7 @@ from loom_audit.cli.lines import local_time, value_lines
 from loom_audit.cli.options import Invocation, command
 from loom_audit.cli.output import Output, Piece, Style
 from loom_audit.cli.records import plain, time_text
+from loom_audit.cli.waiting import how_to_answer, number
 from loom_audit.errors import ApprovalDenied, Conflict, InvalidArguments
 from loom_audit.model.display import one_line
 from loom_audit.model.events import Call
@@ -29,6 +30,8 @@ CallArgument = Annotated[
 ReasonOption = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Why; the model can read it.")
 ]
+
+_WHOLE = """Give all of them: --args '{"path": "b.txt", "content": "hello"}'."""
 
 RECOMMENDED = """\
 # Which calls are allowed, asked about or denied. The first rule that matches decides; where
@@ -165,9 +168,9 @@ def read_arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=_no_json)
     except (ValueError, RecursionError) as error:
-        raise InvalidArguments(f"the arguments are not JSON: {error}") from None
+        raise InvalidArguments(f"the arguments are not JSON: {error}", hint=_WHOLE) from None
     if not isinstance(found, dict):
-        raise InvalidArguments("the arguments must be a JSON object")
+        raise InvalidArguments("the arguments must be a JSON object", hint=_WHOLE)
     return found
 
 
@@ -182,7 +185,7 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
 
     with at.workspace() as workspace:
         request = find(workspace.at, name)
-        if decision == "allowed" and name != str(_number(request)) and request.fact.number > 1:
+        if decision == "allowed" and name != str(number(request)) and request.fact.number > 1:
             raise Conflict(
                 f"{request.tool} was asked about again: this is question {request.fact.number}",
                 hint=f"See `loom-audit approvals show {request.seq}`, then answer {request.seq}.",
@@ -257,17 +260,12 @@ def record(request: "ApprovalRequest") -> dict[str, Any]:
 def _line(request: "ApprovalRequest") -> list[Piece]:
     gone = "" if request.alive else "  its process is gone: `loom-audit recover`"
     return [
-        (f"{_number(request):>6}  ", "bold"),
+        (f"{number(request):>6}  ", "bold"),
         f"{local_time(request.at)}  {request.actor}  ",
         (_about(request, request.arguments), "cyan"),
         f"  {request.reason}",
         (gone, "yellow"),
     ]
-
-
-def _number(request: "ApprovalRequest") -> int:
-    """What answers it: the call's number, and the question's own when it was asked again."""
-    return request.seq if request.fact.number > 1 else request.requested
 
 
 def _show(output: Output, request: "ApprovalRequest") -> None:
@@ -328,7 +326,7 @@ def prompt(at: Invocation) -> "Asked":
     async def ask(request: "ApprovalRequest") -> "Decision | None":
         if not at.output.interactive:
             at.output.note(
-                ("waits: ", "yellow"), f"{request.reason}; `loom-audit approve {_number(request)}`"
+                ("waits: ", "yellow"), f"{request.reason}; {how_to_answer(request)} answers"
             )
             return None
         # what was typed before is no answer to what is shown now

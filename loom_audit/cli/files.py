@@ -8,7 +8,8 @@ import typer
 from loom_audit.cli.differences import below, print_differences, print_stat
 from loom_audit.cli.lines import call_line, change_lines, entry_line, history_line
 from loom_audit.cli.looking import event_id, note_baseline
-from loom_audit.cli.options import Invocation, command, is_point, point_text, workspace_path
+from loom_audit.cli.names import named_point
+from loom_audit.cli.options import Invocation, command, is_point, workspace_path
 from loom_audit.cli.records import (
     call_record,
     change_record,
@@ -16,8 +17,8 @@ from loom_audit.cli.records import (
     plain,
     state_record,
 )
+from loom_audit.cli.waiting import question_about, questions
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
-from loom_audit.history.questions import waits
 from loom_audit.model.display import visible_bytes, visible_path
 from loom_audit.model.events import Call
 
@@ -92,8 +93,8 @@ def diff(
         elif disk:
             changes = workspace.status().drift
         else:
-            old = timeline.point(point_text(points[0]))
-            new = timeline.point(point_text(points[1] if len(points) > 1 else "head"))
+            old = timeline.point(named_point(workspace, points[0]))
+            new = timeline.point(named_point(workspace, points[1] if len(points) > 1 else "head"))
             changes = timeline.diff(old, new)
         named = [workspace_path(workspace.root, path) for path in paths]
         shown = below(changes, named)
@@ -141,7 +142,7 @@ def cat(
     """
     with at.workspace() as workspace:
         name = workspace_path(workspace.root, path)
-        seq = workspace.timeline.point(point_text(point))
+        seq = workspace.timeline.point(named_point(workspace, point))
         state = workspace.timeline.state(name, seq)
         if state is None:
             raise FileNotFound(
@@ -179,7 +180,7 @@ def ls(
     """List what a folder of the workspace held at a point."""
     with at.workspace() as workspace:
         name = workspace_path(workspace.root, path)
-        seq = workspace.timeline.point(point_text(point))
+        seq = workspace.timeline.point(named_point(workspace, point))
         tree = workspace.timeline.tree(seq)
         prefix = f"{name}/" if name else ""
         if name and name not in tree:
@@ -286,8 +287,9 @@ def _print_status(at: Invocation, workspace: "AuditedWorkspace", found: Any) -> 
         out.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
     if found.open_calls:
         out.line("open calls:")
-        log = workspace.at.log
-        out.lines(call_line(c, width=out.width, waits=waits(log, c)) for c in found.open_calls)
+        asked = questions(workspace)
+        for call in found.open_calls:
+            out.line(*call_line(call, width=out.width, question=question_about(asked, call)))
     if found.interrupted:
         out.line(("interrupted; see `loom-audit recover`:", "yellow"))
         out.lines(call_line(call, width=out.width) for call in found.interrupted)

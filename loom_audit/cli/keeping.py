@@ -7,7 +7,8 @@ import typer
 from loom_audit.cli import exits
 from loom_audit.cli.files import AtOption
 from loom_audit.cli.lines import counted, local_time
-from loom_audit.cli.options import Invocation, command, folder, point_text
+from loom_audit.cli.names import named_point
+from loom_audit.cli.options import Invocation, command, folder
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import checkpoint_record
 from loom_audit.model.display import one_line
@@ -44,7 +45,7 @@ def checkpoint(
     with at.workspace() as workspace:
         if name is not None:
             before = {one.name: one.point for one in workspace.timeline.checkpoints()}
-            made = workspace.checkpoint(name.removeprefix("@"), point_text(point), note)
+            made = workspace.checkpoint(name.removeprefix("@"), named_point(workspace, point), note)
             found = [made]
             if made.name in before:
                 at.output.note(f"it was at {before[made.name]} and has moved")
@@ -73,7 +74,7 @@ def replay(
     """Rebuild a point in another, empty folder."""
     with at.workspace() as workspace:
         target = folder(to)
-        seq = workspace.timeline.point(point_text(point))
+        seq = workspace.timeline.point(named_point(workspace, point))
         with progress(at.output) as report:
             files = workspace.replay(seq, target, report=report)
         if at.output.json:

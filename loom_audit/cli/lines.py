@@ -1,11 +1,13 @@
 """What is printed for people: lines of pieces, made from the model's types."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.output import Piece, Style
+from loom_audit.cli.waiting import how_to_answer
 from loom_audit.model.display import duration_text, one_line, size_text, visible_path
 from loom_audit.model.events import (
     ApprovalRequested,
@@ -27,7 +29,16 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState, Move
 from loom_audit.model.planning import Note, Plan
 
+if TYPE_CHECKING:
+    from loom_audit.history.approvals import ApprovalRequest
+
 Line = tuple[Piece, ...]
+
+LONG = 2_000
+"""Characters of one value of a result's data, above which it is counted and not shown."""
+
+NARROW = 72
+"""Columns below which a list leaves out the year, the seconds and its own columns."""
 
 _STATUS: Mapping[str, Style] = {"ok": "green", "open": "yellow", "interrupted": "yellow"}
 
@@ -85,26 +96,34 @@ def _about(change: FileChange) -> str:
 
 
 def _delta(before: FileState, after: FileState) -> str:
-    return f"{size_text(before.size)} -> {size_text(after.size)}"
+    old, new = size_text(before.size), size_text(after.size)
+    if old != new:
+        return f"{old} -> {new}"
+    return f"{old}, {after.size - before.size:+} B" if after.size != before.size else old
 
 
-def call_line(call: Call, *, width: int | None = None, waits: bool = False) -> Line:
+def call_line(
+    call: Call, *, width: int | None = None, question: "ApprovalRequest | None" = None
+) -> Line:
     """One call on one line, cut to the terminal's width when there is one.
 
-    `waits` says that an open one waits for an answer.
+    An open one goes by the number of its request; `question` is what it waits for.
     """
-    number = f"{call.seq:>6}" if call.seq is not None else "  open"
-    head = f"{number}  {local_time(call.at)}  "
-    status = f"{'waits for approval ' if waits else call.status:<11}"
-    tool = f" {one_line(call.tool, 16):<16}  "
+    narrow = width is not None and width < NARROW
+    number = f"{call.seq or call.requested:>6}"
+    at = call.at.astimezone().strftime("%m-%d %H:%M") if narrow else local_time(call.at)
+    said = "waits for approval" if question else call.status
+    tool = one_line(call.tool, 16)
+    status, tool = (said, f" {tool} ") if narrow else (f"{said:<11}", f" {tool:<16}  ")
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call)
-    room = 10_000 if width is None else width - len(head) - len(status) - len(tool) - len(notes)
+    notes = _notes(call, question)
+    head = f"{number}  {at}  {status}{tool}"
+    room = 10_000 if width is None else width - len(head) - len(notes)
     return (
         (number, "bold"),
-        f"  {local_time(call.at)}  ",
+        f"  {at}  ",
         (status, _STATUS.get(call.status, "red")),
         tool,
         one_line(what, max(room, 20)),
@@ -112,8 +131,8 @@ def call_line(call: Call, *, width: int | None = None, waits: bool = False) -> L
     )
 
 
-def _notes(call: Call) -> str:
-    notes = []
+def _notes(call: Call, question: "ApprovalRequest | None") -> str:
+    notes = [] if question is None else [how_to_answer(question)]
     if call.changed:
         notes.append(counted(call.changed, "path"))
     if call.coverage.level != "full":
@@ -246,7 +265,9 @@ def counted(n: int, what: str) -> str:
 
 
 def note_line(note: Note) -> Line:
-    calls = f" (call {numbers(note.calls)})" if note.calls else ""
+    told = all(re.search(rf"\b{seq}\b", note.reason) for seq in note.calls)
+    word = "call" if len(note.calls) == 1 else "calls"
+    calls = "" if told else f" ({word} {numbers(note.calls)})"
     name = visible_path(note.path)
     return (f"  {name}: " if name else "  ", one_line(note.reason, 300), (calls, "dim"))
 
@@ -261,11 +282,41 @@ def entry_line(path: str, state: FileState) -> Line:
 
 
 def result_lines(result: Any) -> list[str]:
-    """A tool's result without what is said elsewhere: the paths, the success, empty fields."""
+    """A tool's result without what is said elsewhere: the paths, the success, empty fields.
+
+    Of its data, texts that the output holds are left out, and long ones are counted.
+    """
     if not isinstance(result, dict):
         return value_lines(result)
-    told = {"files_changed", "success"}
-    return value_lines({k: v for k, v in result.items() if k not in told and v not in (None, "")})
+    told = {"files_changed", "success", "data"}
+    shown = {k: v for k, v in result.items() if k not in told and v not in (None, "")}
+    found = result.get("data")
+    if not isinstance(found, dict):
+        return value_lines(shown if found in (None, "") else shown | {"data": found})
+    output = str(result.get("output") or "")
+    kept = {k: _counted(v) for k, v in found.items() if not _said(v, output)}
+    return value_lines(shown) + (["  data:", *value_lines(kept, "    ")] if kept else [])
+
+
+def _said(value: Any, output: str) -> bool:
+    """Whether a value is empty, or a text that is in the output anyway."""
+    if isinstance(value, str):
+        return value.strip() in output
+    return value is None or value == []
+
+
+def _counted(value: Any) -> Any:
+    """A value to be shown; a long text or list as how much of it there is."""
+    if isinstance(value, str) and len(value) > LONG:
+        lines = value.count("\n") + (not value.endswith("\n"))
+        return (
+            f"({counted(lines, 'line')}, {size_text(len(value.encode(errors='replace')))}; "
+            "--json has it)"
+        )
+    if isinstance(value, list | dict) and len(json.dumps(value, default=str)) > LONG:
+        n = len(value)
+        return f"({n} {'entry' if n == 1 else 'entries'}; --json has {'it' if n == 1 else 'them'})"
+    return value
 
 
 def value_lines(value: Any, indent: str = "  ") -> list[str]:

@@ -1,39 +1,24 @@
-"""Commands that look at sessions and calls: log, show, session."""
+"""The list of what is on record: log."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from loom_audit.cli.differences import difference, print_difference
-from loom_audit.cli.lines import (
-    call_line,
-    change_lines,
-    counted,
-    event_line,
-    local_time,
-    numbers,
-    result_lines,
-    value_lines,
-)
-from loom_audit.cli.options import Invocation, command, point_text, read_time, workspace_path
-from loom_audit.cli.records import (
-    call_record,
-    change_record,
-    event_record,
-    plain,
-    session_record,
-)
+from loom_audit.cli.lines import call_line, event_line
+from loom_audit.cli.names import named_point, session_id
+from loom_audit.cli.options import Invocation, command, read_time, workspace_path
+from loom_audit.cli.records import call_record, event_record
+from loom_audit.cli.waiting import question_about, questions
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.history.questions import waits
-from loom_audit.model.display import duration_text, one_line
+from loom_audit.model.display import one_line
 from loom_audit.model.events import (
     BaselineFinished,
     Call,
     Event,
+    Fact,
     FilesChanged,
     PathsUntracked,
-    Session,
     Status,
 )
 from loom_audit.ports import CallFilter, EventFilter
@@ -42,6 +27,10 @@ if TYPE_CHECKING:
     from loom_audit.session import AuditedWorkspace
 
 PAGE = 500
+
+KINDS = tuple(
+    kind for fact in get_args(Fact) if isinstance(kind := getattr(fact, "kind", None), str)
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -56,17 +45,14 @@ def add(app: typer.Typer) -> None:
             "loom-audit log --path src/ --json | jq .seq",
         ),
     )(log)
-    command(
-        app, "show", section=section, examples=("loom-audit show 42", "loom-audit show 42 --json")
-    )(show)
-    command(
-        app, "session", section=section, examples=("loom-audit session", "loom-audit session ID")
-    )(session)
 
 
 def log(
     at: Invocation,
-    session: Annotated[str | None, typer.Option(metavar="ID", help="Only of this session.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only of this session; the start of its id is enough."),
+    ] = None,
     tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tool.")] = None,
     path: Annotated[
         str | None,
@@ -112,13 +98,16 @@ def log(
     known = (*get_args(Status), "open")
     if status is not None and status not in known:
         raise InvalidArguments(f"no status {status}", hint=f"There are: {', '.join(known)}.")
+    for one in kind or ():
+        if one not in KINDS:
+            raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
     with at.workspace() as workspace:
         timeline = workspace.timeline
         note_baseline(at, workspace)
         query = CallFilter(
-            after=timeline.point(point_text(after)) if after else 0,
-            before=timeline.point(point_text(upto)) + 1 if upto else None,
-            session=session,
+            after=timeline.point(named_point(workspace, after)) if after else 0,
+            before=timeline.point(named_point(workspace, upto)) + 1 if upto else None,
+            session=None if session is None else session_id(workspace, session),
             tool=tool,
             actor=actor,
             status=status,
@@ -131,7 +120,7 @@ def log(
         if events or kind:
             _print_events(at, _facts(workspace, query, tuple(kind or ())))
         else:
-            _print_calls(at, workspace, _calls(workspace, query))
+            _print_calls(at, workspace, calls_of(workspace, query))
 
 
 def note_baseline(at: Invocation, workspace: "AuditedWorkspace") -> None:
@@ -141,7 +130,7 @@ def note_baseline(at: Invocation, workspace: "AuditedWorkspace") -> None:
         at.output.note("the baseline is not finished; `loom-audit init` goes on with it")
 
 
-def _calls(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
+def calls_of(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
     """The calls that match, read page by page."""
     from dataclasses import replace
 
@@ -164,6 +153,7 @@ def _calls(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
 
 def _print_calls(at: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]) -> None:
     shown = None
+    asked = questions(workspace)
     for call in calls:
         if at.output.json:
             at.output.record(call_record(call, event_id(workspace, call.seq or call.requested)))
@@ -172,18 +162,18 @@ def _print_calls(at: Invocation, workspace: "AuditedWorkspace", calls: Iterator[
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             at.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
-        waiting = call.seq is None and waits(workspace.at.log, call)
-        at.output.line(*call_line(call, width=at.output.width, waits=waiting))
+        question = question_about(asked, call)
+        at.output.line(*call_line(call, width=at.output.width, question=question))
     if shown is None:
         at.output.note("no calls match")
 
 
 def event_id(at: "AuditedWorkspace", seq: int) -> str:
     """The id of the event at a seq."""
-    return _event(at, seq).id
+    return event_at(at, seq).id
 
 
-def _event(at: "AuditedWorkspace", seq: int) -> Event:
+def event_at(at: "AuditedWorkspace", seq: int) -> Event:
     for event in at.timeline.events(EventFilter(after=seq - 1, before=seq + 1)):
         return event
     raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
@@ -241,126 +231,3 @@ def _print_events(at: Invocation, events: Iterator[Event]) -> None:
             at.output.line(*event_line(event))
     if not any_printed:
         at.output.note("no events match")
-
-
-def show(
-    at: Invocation,
-    seq: Annotated[int, typer.Argument(min=1, help="The number of any event of the call.")],
-    no_diff: Annotated[bool, typer.Option("--no-diff", help="Only name what changed.")] = False,
-) -> None:
-    """Show one call whole, or any other event.
-
-    A call with its arguments, decision, result and its own diff.
-    """
-    with at.workspace() as workspace:
-        try:
-            detail = workspace.timeline.call(seq)
-        except NotFound:
-            _show_event(at, workspace, _event(workspace, seq), diff=not no_diff)
-            return
-        call = detail.call
-        if at.output.json:
-            at.output.record(
-                call_record(call, event_id(workspace, call.seq or call.requested))
-                | {
-                    "arguments": detail.arguments,
-                    "decision": plain(detail.decision),
-                    "result": detail.result,
-                    "changes": [change_record(change) for change in detail.changes],
-                    "moves": plain(detail.moves),
-                    "events": [event.seq for event in detail.events],
-                }
-            )
-            return
-        _print_header(at, call)
-        if detail.decision is not None:
-            decided = detail.decision
-            at.output.line("decided    ", f"{decided.decision} by {decided.by} {decided.reason}")
-        shown = (
-            ("arguments", value_lines(detail.arguments)),
-            ("result", result_lines(detail.result)),
-        )
-        for title, lines in shown:
-            at.output.line((f"{title}:", "bold"))
-            for line in lines:
-                at.output.marked(line, "")
-        if detail.changes:
-            at.output.line(("changes:", "bold"))
-            at.output.lines(change_lines(detail.changes, detail.moves))
-            if not no_diff:
-                for change in detail.changes:
-                    print_difference(at.output, difference(workspace, change, disk=False))
-
-
-def _print_header(at: Invocation, call: Call) -> None:
-    state = "open" if call.seq is None else f"call {call.seq}"
-    at.output.line((f"{state}  {call.tool}", "bold"), f"  {call.status}")
-    at.output.line("at         ", local_time(call.at), f"  {duration_text(call.duration)}")
-    at.output.line("session    ", call.session, f"  {call.actor}")
-    at.output.line("call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
-    at.output.line("coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons)))
-    if call.error:
-        at.output.line("error      ", (call.error, "red"))
-    if call.reverts:
-        at.output.line("takes back ", numbers(call.reverts))
-    if call.undone_by is not None:
-        at.output.line("taken back by ", str(call.undone_by))
-
-
-def _show_event(at: Invocation, workspace: "AuditedWorkspace", event: Event, *, diff: bool) -> None:
-    if at.output.json:
-        at.output.record(event_record(event))
-        return
-    at.output.line(*event_line(event))
-    record = event_record(event)["fact"]
-    fact = event.fact
-    if isinstance(fact, FilesChanged):
-        record.pop("changes")
-    for line in value_lines(record):
-        at.output.marked(line, "")
-    if isinstance(fact, FilesChanged):
-        shown = fact.changes if fact.origin != "baseline" else ()
-        at.output.lines(change_lines(fact.changes, fact.moves))
-        for change in shown if diff else ():
-            print_difference(at.output, difference(workspace, change, disk=False))
-
-
-def session(
-    at: Invocation,
-    id: Annotated[str | None, typer.Argument(help="Show this one with its calls.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="0 means all.")
-    ] = 20,
-) -> None:
-    """List the sessions, or show one.
-
-    The list is newest first; one is shown with its calls in order.
-    """
-    with at.workspace() as workspace:
-        if id is not None:
-            found = workspace.timeline.session(id)
-            if at.output.json:
-                at.output.record(session_record(found))
-                return
-            _print_session(at, found)
-            query = CallFilter(session=id, newest_first=False, limit=None)
-            for call in _calls(workspace, query):
-                at.output.line(*call_line(call, width=at.output.width))
-            return
-        for found in workspace.timeline.sessions(limit=limit or 2**31):
-            if at.output.json:
-                at.output.record(session_record(found))
-            else:
-                _print_session(at, found)
-
-
-def _print_session(at: Invocation, session: Session) -> None:
-    errors = f", {session.errors} failed" if session.errors else ""
-    done = f"{counted(session.calls, 'call')}{errors}, {counted(session.files, 'file')}"
-    at.output.line(
-        (session.id, "bold"),
-        f"  {local_time(session.started_at)}  ",
-        one_line(session.agent, 40),
-        f"  {session.status}  {done}",
-        f"  {one_line(session.title, 80)}" if session.title else "",
-    )

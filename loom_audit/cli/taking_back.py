@@ -8,13 +8,13 @@ import typer
 from loom_audit.cli import exits
 from loom_audit.cli.lines import call_line, counted, marked, plan_lines
 from loom_audit.cli.looking import event_id
+from loom_audit.cli.names import SESSION, named_point, session_id
 from loom_audit.cli.options import (
     ChooseOption,
     DryRunOption,
     Invocation,
     YesOption,
     command,
-    point_text,
     read_choices,
     workspace_path,
 )
@@ -83,7 +83,8 @@ def undo(
     with at.workspace() as workspace:
         _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        plan = workspace.plan_undo(session=session, choices=choices)
+        chosen = None if session is None else session_id(workspace, session)
+        plan = workspace.plan_undo(session=chosen, choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
 
 
@@ -98,7 +99,8 @@ def redo(
     with at.workspace() as workspace:
         _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        plan = workspace.plan_redo(session=session, choices=choices)
+        chosen = None if session is None else session_id(workspace, session)
+        plan = workspace.plan_redo(session=chosen, choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
 
 
@@ -119,15 +121,16 @@ def revert(
     with at.workspace() as workspace:
         _close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        plan = workspace.plan_revert([_target(text) for text in targets], choices=choices)
+        named = [_target(workspace, text) for text in targets]
+        plan = workspace.plan_revert(named, choices=choices)
         return _settle(at, workspace, plan, dry_run=dry_run, yes=yes)
 
 
-def _target(text: str) -> int | str:
+def _target(workspace: "AuditedWorkspace", text: str) -> int | str:
     if text.isdecimal() and text.isascii():
         return int(text)
-    if text.startswith("session:"):
-        return text
+    if text.startswith(SESSION):
+        return named_point(workspace, text)
     raise InvalidArguments(
         f"not a call: {text}", hint="Name it by the number in `loom-audit log`, or session:ID."
     )
@@ -157,7 +160,7 @@ def rollback(
     with at.workspace() as workspace:
         _close_interrupted(workspace, dry_run=dry_run)
         plan = workspace.plan_rollback(
-            point_text(point),
+            named_point(workspace, point),
             paths=[workspace_path(workspace.root, path) for path in paths or ()],
             choices=read_choices(workspace.root, choose),
             outside=outside,

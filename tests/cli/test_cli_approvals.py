@@ -93,6 +93,36 @@ def test_a_call_waits_in_one_process_and_is_allowed_in_another(asking: Shell) ->
     assert "asks, question 1: overwrites a.txt" in asking("log", "--events").text
 
 
+def test_a_call_that_waits_is_shown_with_the_commands_that_answer_it(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    shown = asking("show", waiting.number).text
+    assert f"call {waiting.number}  write_file  waits for approval" in shown
+    assert "because    overwrites a.txt" in shown
+    assert f"`loom-audit approve {waiting.number}`" in shown
+    assert f"`loom-audit deny {waiting.number}`" in shown
+    for absent in ("open", "null", "result:", "coverage", " µs"):
+        assert absent not in shown
+    question = asking.records("show", waiting.number)[0]["question"]
+    assert question["requested"] == int(waiting.number) and question["reason"] == "overwrites a.txt"
+    assert f"loom-audit deny {waiting.number}" in asking("session", waiting.request["session"]).text
+    asking("deny", waiting.number, "--reason", "keep it")
+    assert not waiting.result()["success"]
+    shown = asking("show", waiting.number).text
+    assert "waits" not in shown and "decided    denied by person:" in shown and ": keep it" in shown
+    assert asking.records("show", waiting.number)[0]["question"] is None
+
+
+def test_a_call_whose_asking_process_is_gone_is_shown_with_what_closes_it(asking: Shell) -> None:
+    waiting = Waiting(asking, **OVERWRITE)
+    waiting.process.kill()
+    waiting.process.communicate()
+    shown = asking("show", waiting.number).text
+    assert "its process is gone: `loom-audit recover` closes it" in shown
+    assert "approve" not in shown
+    asking("recover")
+    assert "gone" not in asking("show", waiting.number).text
+
+
 def test_a_no_in_another_process_is_a_refusal_with_its_reason(asking: Shell) -> None:
     waiting = Waiting(asking, "delete_file", path="a.txt")
     asking("deny", waiting.request["call_id"][:8], "--reason", "keep it")
@@ -150,7 +180,10 @@ def test_a_rule_s_number_and_reason_are_shown_with_the_command(audited: Shell) -
     listed = audited("approvals").text
     assert "shell_execute rm a.txt" in listed and "(rm *): deletes" in listed
     for command in ("log", "status"):
-        assert re.search(r"open .*waits for approval +shell_execute", audited(command).text)
+        listed = (
+            rf" {waiting.number} .*waits for approval +shell_execute .*approve {waiting.number}"
+        )
+        assert re.search(listed, audited(command).text)
     audited("deny", waiting.number)
     refused = audited("call", "shell_execute", '{"command": "sudo true"}', code=1)
     assert "(sudo *): runs as another user" in refused.errors

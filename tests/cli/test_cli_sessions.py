@@ -1,0 +1,87 @@
+"""Sessions named by the start of their ids, as nobody types 32 characters."""
+
+import os
+from uuid import UUID
+
+import pytest
+
+from tests.cli.shells import Shell
+
+FIRST, SECOND = "aaaa1111" + 24 * "0", "aaaa2222" + 24 * "0"
+
+
+@pytest.fixture
+def two(audited: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Two sessions with one call each, whose ids begin alike."""
+    for name, path in ((FIRST, "first.txt"), (SECOND, "second.txt")):
+        monkeypatch.setattr("loom_audit.session.run.uuid4", lambda name=name: UUID(name))
+        audited.call("write_file", path=path, content="x\n")
+    monkeypatch.setattr("loom_audit.session.run.uuid4", lambda: UUID(bytes=os.urandom(16)))
+    return audited
+
+
+def test_a_session_is_named_by_the_start_of_its_id(two: Shell) -> None:
+    assert two.records("session", "aaaa1")[0]["id"] == FIRST
+    assert "first.txt" in two("session", "aaaa1").text
+    assert [call["session"] for call in two.records("log", "--session", "aaaa2")] == [SECOND]
+    assert all(
+        event["session"] == SECOND for event in two.records("log", "--events", "--session", "aaaa2")
+    )
+
+
+def test_a_point_takes_the_start_of_an_id(two: Shell) -> None:
+    assert "second.txt" not in two("ls", "--at", "session:aaaa2").text
+    assert "first.txt" in two("ls", "--at", "session:aaaa2").text
+    assert "A second.txt" in two("diff", "session:aaaa2", "head", "--name-only").text
+    started = two.records("session", SECOND)[0]["started"]
+    assert two.records("checkpoint", "before", "--at", "session:aaaa2")[0]["point"] == started
+
+
+def test_taking_back_takes_the_start_of_an_id(two: Shell) -> None:
+    plan = two.records("undo", "--session", "aaaa1", "--dry-run")[0]
+    assert [change["path"] for change in plan["changes"]] == ["first.txt"]
+    plan = two.records("revert", "session:aaaa1", "--dry-run")[0]
+    assert [change["path"] for change in plan["changes"]] == ["first.txt"]
+    plan = two.records("rollback", "session:aaaa2", "--dry-run")[0]
+    assert [change["path"] for change in plan["changes"]] == ["second.txt"]
+    two("undo", "--session", "aaaa1", "--yes")
+    assert not (two.workspace / "first.txt").exists()
+    two("redo", "--session", "aaaa1", "--yes")
+    assert (two.workspace / "first.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session", "aaaa"),
+        ("log", "--session", "aaaa"),
+        ("ls", "--at", "session:aaaa"),
+        ("undo", "--session", "aaaa"),
+        ("revert", "session:aaaa"),
+        ("rollback", "session:aaaa"),
+    ],
+)
+def test_a_start_that_two_sessions_share_names_both_and_does_nothing(
+    two: Shell, words: tuple[str, ...]
+) -> None:
+    before = two.tree()
+    refused = two(*words, code=2)
+    assert FIRST in refused.errors and SECOND in refused.errors
+    assert "2 sessions begin with aaaa" in refused.errors and "hint: " in refused.errors
+    assert refused.text == "" and two.tree() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session",),
+        ("log", "--session"),
+        ("undo", "--session"),
+        ("redo", "--session"),
+    ],
+)
+def test_a_session_that_is_not_there_is_said_to_be_missing(
+    two: Shell, words: tuple[str, ...]
+) -> None:
+    assert "no session zzzz" in two(*words, "zzzz", code=4).errors
+    assert "`loom-audit session` lists them" in two(*words, "", code=2).errors

@@ -1,0 +1,51 @@
+"""What one call is shown with: texts once, long ones counted, sizes that tell something."""
+
+import pytest
+
+from loom_audit.cli.lines import result_lines
+from tests.cli.shells import Shell
+
+
+def test_an_output_is_shown_once(audited: Shell) -> None:
+    audited.sh("seq 1 20000")
+    shown = audited("show", str(audited.numbers()[-1])).text
+    assert shown.count("\n    | 20000\n") == 1 and "\\n" not in shown
+    assert "    exit_code: 0\n" in shown and "stdout" not in shown and "survivors" not in shown
+
+
+def test_a_long_text_that_the_output_does_not_hold_is_counted() -> None:
+    data = {"stdout": "1234567\n" * 1000, "stderr": "short", "matches": list(range(1000))}
+    assert result_lines({"success": True, "output": "cut", "data": data}) == [
+        "  output: cut",
+        "  data:",
+        "    stdout: (1000 lines, 7.8 KiB; --json has it)",
+        "    stderr: short",
+        "    matches: (1000 entries; --json has them)",
+    ]
+
+
+def test_a_long_list_in_a_result_is_counted(audited: Shell) -> None:
+    names = [f"file-{i:04}.txt" for i in range(300)]
+    audited.sh(f"touch {' '.join(names)}")
+    audited.call("list_directory")
+    number = str(audited.numbers()[-1])
+    assert max(map(len, audited("show", number).text.splitlines())) < 500
+    assert names[-1] in str(audited.records("show", number)[0]["result"]["data"])
+
+
+def test_an_edit_that_hardly_changes_the_size_says_by_how_much(audited: Shell) -> None:
+    audited.call("write_file", path="big.txt", content="x" * 20_000)
+    audited.call("write_file", path="big.txt", content="x" * 20_013)
+    assert "M big.txt  (19.5 KiB, +13 B)" in audited("show", str(audited.numbers()[-1])).text
+    audited.call("write_file", path="big.txt", content="y" * 20_013)
+    shown = audited("show", str(audited.numbers()[-1]), "--no-diff").text
+    assert "M big.txt  (19.5 KiB)" in shown
+
+
+@pytest.mark.parametrize("words", [("--kind", "bad"), ("--kind", "call.finished", "--kind", "x")])
+def test_a_kind_that_there_is_not_is_refused_with_those_there_are(
+    audited: Shell, words: tuple[str, ...]
+) -> None:
+    refused = audited("log", *words, code=2)
+    assert f"no kind {words[-1]}" in refused.errors and "files.changed" in refused.errors
+    audited("log", "--kind", "files.changed")
