@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from loom_audit.tools.function import tool
     from loom_audit.tools.messages import ToolCall
     from loom_audit.tools.registry import ToolRegistry
+    from loom_audit.tools.result import ToolResult
     from loom_audit.tools.settings import ToolSettings
-    from loom_audit.tools.tool import Tool, ToolResult
+    from loom_audit.tools.tool import Tool
 
 __version__ = "0.1.0"
 
@@ -99,7 +100,7 @@ _HOMES = {
     "ToolCall": "tools.messages",
     "ToolContext": "tools.context",
     "ToolRegistry": "tools.registry",
-    "ToolResult": "tools.tool",
+    "ToolResult": "tools.result",
     "ToolSettings": "tools.settings",
     "ToolTimeout": "errors",
     "TreeHead": "model.events",

@@ -24,7 +24,7 @@ from loom_audit.tools.call import call_tool
 from loom_audit.tools.commit_hook import AutoCommit
 from loom_audit.tools.messages import ToolCall, tool_calls_of, with_own_ids
 from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.values import as_far_as_possible
 
 if TYPE_CHECKING:

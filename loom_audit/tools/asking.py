@@ -20,8 +20,9 @@ from loom_audit.tools.approval import Decision
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.policy import Policy, Rule, Subject, command_in, paths_in
 from loom_audit.tools.preview import MAX_PREVIEW, binding
+from loom_audit.tools.result import cut
 from loom_audit.tools.thread import in_thread
-from loom_audit.tools.tool import Preview, Tool, cut
+from loom_audit.tools.tool import Preview, Tool
 from loom_audit.tools.values import as_json
 
 Said = Decision | bool | None

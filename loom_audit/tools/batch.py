@@ -12,7 +12,7 @@ import anyio
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
 from loom_audit.model.events import Effect
 from loom_audit.tools.messages import MessageDialect, ToolCall, tool_messages
-from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.result import ToolResult
 
 CallStatus = Literal["pending", "running", "done"]
 Execute = Callable[[ToolCall], Awaitable[ToolResult]]

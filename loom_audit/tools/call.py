@@ -31,9 +31,10 @@ from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision
 from loom_audit.tools.context import ToolContext, no_workspace
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.thread import in_thread
-from loom_audit.tools.tool import Tool, ToolResult, is_at_once
+from loom_audit.tools.tool import Tool, is_at_once
 from loom_audit.tools.values import as_far_as_possible, as_json
 
 _log = logging.getLogger(__name__)

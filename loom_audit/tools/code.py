@@ -8,10 +8,11 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.safety import check_command
 from loom_audit.tools.shell import MAX_SECONDS, MAX_STREAM, SCANNING, concluded
 from loom_audit.tools.text import decode, encode
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool
 
 MAX_CODE = 120 * 1024
 """Bytes: Linux takes no single argument of 128 KiB."""

@@ -11,7 +11,8 @@ from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
 from loom_audit.history.code import list_code, read_code
 from loom_audit.ports import FoundCode
 from loom_audit.tools.context import ToolContext
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Arguments, Tool
 
 SECONDS = 25.0
 MAX_WORDS = 20

@@ -10,8 +10,8 @@ from loom_audit.errors import ExecutionFailed, NotFound
 from loom_audit.model.events import TreeHead
 from loom_audit.tools.batch import BatchOutcome, Caller
 from loom_audit.tools.messages import ToolCall
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.thread import in_thread
-from loom_audit.tools.tool import ToolResult
 
 TRAILER = "Loom-Audit-Head"
 WIDTH = 72

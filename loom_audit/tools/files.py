@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.entries import Entry
 from loom_audit.tools.preview import preview_delete, preview_move, preview_write
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.text import (
     Edited,
     Part,
@@ -19,7 +20,7 @@ from loom_audit.tools.text import (
     from_base64,
     read_part,
 )
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult, at_once
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, at_once
 
 MEBIBYTE = 1024 * 1024
 

@@ -10,9 +10,10 @@ from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, Not
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.shell import SCANNING, shown
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 SECONDS = 60.0
 MAX_FILES = 5_000

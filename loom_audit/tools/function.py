@@ -12,7 +12,9 @@ from pydantic.fields import FieldInfo
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.events import Effect
 from loom_audit.tools.context import ToolContext
-from loom_audit.tools.tool import Arguments, Tool, ToolResult, parameters_of
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.schemas import parameters_of
+from loom_audit.tools.tool import Arguments, Tool
 from loom_audit.tools.values import as_json
 
 

@@ -8,8 +8,9 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.git_output import LOG_FORMAT, changes_of, commits_of, status_of
 from loom_audit.tools.git_repository import failed, paths_of, repository
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool
 
 MAX_ENTRIES = 2_000
 MAX_PATCH = 256 * 1024

@@ -9,8 +9,9 @@ from loom_audit.tools.context import ToolContext
 from loom_audit.tools.git import DIFF, MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.git_output import LOG_FORMAT, changes_of, commits_of
 from loom_audit.tools.git_repository import Repository, failed, paths_of, repository
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.text import decode, encode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 MAX_MESSAGE = 64 * 1024
 

@@ -29,8 +29,9 @@ from loom_audit.tools.git_repository import (
     repository,
 )
 from loom_audit.tools.programs import own_programs
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 PUSH_SECONDS = 120.0
 UNKNOWN = "a remote that is not known"

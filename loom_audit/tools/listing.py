@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.entries import Entry, EntryType
 from loom_audit.tools.place import SCRATCH
-from loom_audit.tools.tool import Arguments, Tool, ToolResult, at_once
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Arguments, Tool, at_once
 
 MAX_ENTRIES = 5_000
 MAX_DEPTH = 10

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.result import ToolResult
 
 MessageDialect = Literal["openai", "openai-flat", "anthropic"]
 

@@ -21,9 +21,10 @@ from loom_audit.errors import (
 )
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.shell import SCANNING, shown
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 SECONDS = 300.0
 MAX_STREAM = 128 * 1024

@@ -16,7 +16,8 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 from loom_audit.tools.context import ToolContext, no_workspace
 from loom_audit.tools.place import SCRATCH
-from loom_audit.tools.tool import Preview, cut
+from loom_audit.tools.result import cut
+from loom_audit.tools.tool import Preview
 
 MAX_PREVIEW = 64 * 1024
 """Bytes of a preview's text, as UTF-8."""

@@ -14,9 +14,10 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.result import ToolResult, cut
 from loom_audit.tools.shell import SCANNING
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult, cut
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 MAX_SECONDS = 300
 MAX_STREAM = 1024 * 1024

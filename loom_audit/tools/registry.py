@@ -19,10 +19,11 @@ from loom_audit.tools.approval import AllowAll, ApprovalGate
 from loom_audit.tools.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.messages import ToolCall, tool_calls_of, with_own_ids
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.settings import ToolSettings
 from loom_audit.tools.subtask import chosen
 from loom_audit.tools.thread import in_thread
-from loom_audit.tools.tool import Dialect, Tool, ToolResult
+from loom_audit.tools.tool import Dialect, Tool
 
 CONNECT_GROUP = "loom_audit.connect"
 """Entry point group whose `default` makes what finds recorders in the default store."""

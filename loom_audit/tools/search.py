@@ -13,8 +13,9 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, To
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.place import SCRATCH
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.text import counted, decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool
 
 MAX_MATCHES = 1_000
 MAX_TEXT = 300

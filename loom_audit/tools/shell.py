@@ -7,9 +7,10 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
 from loom_audit.ports import Completed
 from loom_audit.tools.context import ToolContext
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.safety import check_command
 from loom_audit.tools.text import decode
-from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Preview, Tool
 
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300

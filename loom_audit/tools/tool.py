@@ -1,10 +1,9 @@
-"""What a tool is and what it gives back."""
+"""What a tool is."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -13,131 +12,18 @@ from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
-from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments
+from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
 from loom_audit.tools.flaws import model_flaws, no_object, schema_flaws, signature
-from loom_audit.tools.values import as_json
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.schemas import parameters_of, plainly_fits
 
 if TYPE_CHECKING:
     from loom_audit.tools.context import ToolContext
 
-MAX_OUTPUT = 10 * 1024
-"""Bytes of `ToolResult.output`, as UTF-8."""
-
-MAX_KEPT = 1024 * 1024
-"""Bytes of `ToolResult.full_output`, which goes into the log."""
-
 Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolError:
-    """Why a tool did not succeed: a code of `loom_audit.errors`; `str()` is the message."""
-
-    code: str
-    message: str
-    details: Mapping[str, Any] = field(default_factory=dict)
-    hint: str = ""
-
-    def __str__(self) -> str:
-        return self.message
-
-    @classmethod
-    def of(cls, error: AuditError) -> "ToolError":
-        return cls(error.code, error.message, dict(error.details), error.hint)
-
-    def to_dict(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"code": self.code, "message": self.message}
-        if self.hint:
-            body["hint"] = self.hint
-        if self.details:
-            body["details"] = dict(self.details)
-        return body
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """What a call gives back to the model and to the log.
-
-    `output` is text of at most 10 KB: of a longer one head and tail are kept and the cut says
-    so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values.
-    """
-
-    success: bool
-    output: str = ""
-    data: dict[str, Any] | None = None
-    files_changed: list[str] = field(default_factory=list)
-    error: ToolError | None = None
-    full_output: str = field(default="", repr=False)
-
-    def __post_init__(self) -> None:
-        short = cut(self.output, MAX_OUTPUT)
-        if not self.full_output:
-            object.__setattr__(self, "full_output", cut(self.output, MAX_KEPT))
-        object.__setattr__(self, "output", short)
-
-    @classmethod
-    def failure(
-        cls, error: AuditError, *, output: str = "", data: dict[str, Any] | None = None
-    ) -> "ToolResult":
-        """The error as a result; its output is `Error: MESSAGE`, the hint, then `output`."""
-        lines = [f"Error: {error.message}"]
-        lines += [error.hint] if error.hint else []
-        lines += [output] if output else []
-        return cls(False, "\n".join(lines), data, error=ToolError.of(error))
-
-    @property
-    def ok(self) -> bool:
-        return self.success
-
-    @property
-    def value(self) -> dict[str, Any] | None:
-        """The data of a success, None for a failure."""
-        return self.data if self.success else None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "success": self.success,
-            "output": self.output,
-            "data": self.data,
-            "files_changed": list(self.files_changed),
-            "error": self.error.to_dict() if self.error else None,
-        }
-
-    def to_json(self) -> str:
-        """The result as one line of ASCII JSON for a model."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_record(self) -> dict[str, Any]:
-        """The result as the log keeps it, with the full output. NotSerializable."""
-        body: dict[str, Any] = as_json({**self.to_dict(), "output": self.full_output}, "result")
-        return body
-
-
-def cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named."""
-    if len(text) * 4 <= limit:
-        return text
-    raw = text.encode("utf-8", "surrogatepass")
-    if len(raw) <= limit:
-        return text
-    room = limit - 80
-    head, tail = raw[: room // 2], raw[len(raw) - room // 2 :]
-    while tail and tail[0] & 0xC0 == 0x80:
-        tail = tail[1:]
-    lead = len(head)
-    while lead and head[lead - 1] & 0xC0 == 0x80:
-        lead -= 1
-    if lead and head[lead - 1] >= 0xC0:
-        head = head[: lead - 1]
-    left_out = len(raw) - len(head) - len(tail)
-    return (
-        head.decode("utf-8", "surrogatepass")
-        + f"\n[… {left_out} of {len(raw)} bytes left out …]\n"
-        + tail.decode("utf-8", "surrogatepass")
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,57 +198,3 @@ def at_once(execute: Execute) -> Execute:
 
 def is_at_once(tool: Tool) -> bool:
     return getattr(tool.execute, "at_once", False)
-
-
-def parameters_of(
-    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
-) -> dict[str, Any]:
-    """The model's JSON Schema without titles; extra fields are refused unless it allows them."""
-    schema: dict[str, Any] = model.model_json_schema(by_alias=True, mode=mode)
-    _drop_titles(schema)
-    schema.pop("description", None)
-    if mode == "validation":
-        schema.setdefault("additionalProperties", False)
-    return schema
-
-
-def _drop_titles(schema: Any) -> None:
-    """Remove the titles pydantic makes up; a property that is named `title` stays."""
-    if isinstance(schema, list):
-        for item in schema:
-            _drop_titles(item)
-    elif isinstance(schema, dict):
-        if isinstance(schema.get("title"), str):
-            del schema["title"]
-        for key, item in schema.items():
-            if key in ("properties", "$defs"):
-                for inner in item.values():
-                    _drop_titles(inner)
-            elif key not in ("default", "const", "enum", "examples"):
-                _drop_titles(item)
-
-
-_PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
-_PLAIN_WORDS = frozenset({"type", "description", "default", "minLength", "enum"})
-_OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperties"})
-
-
-def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether arguments certainly are as a simple schema says: spares most calls the long check.
-
-    False says nothing.
-    """
-    if schema.keys() - _OBJECT_WORDS or schema.get("additionalProperties") is not False:
-        return False
-    properties = schema.get("properties", {})
-    for name, value in arguments.items():
-        said, kind = properties.get(name), type(value)
-        if not isinstance(said, dict) or said.keys() - _PLAIN_WORDS:
-            return False
-        if kind is not _PLAIN_TYPES.get(str(said.get("type"))):
-            return False
-        if kind is str and len(value) < said.get("minLength", 0):
-            return False
-        if "enum" in said and (kind is not str or value not in said["enum"]):
-            return False
-    return all(name in arguments for name in schema.get("required", ()))

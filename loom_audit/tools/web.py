@@ -13,8 +13,9 @@ from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, To
 from loom_audit.tools.addresses import Target, named, target
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.fetching import Answer, Sent, addresses_of, client, exchange
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool
 
 MAX_BODY = 1024 * 1024
 MAX_SECONDS = 120

@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field, model_validator
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.proxy_client import ask
-from loom_audit.tools.tool import Arguments, NonEmpty, Tool, ToolResult
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Arguments, NonEmpty, Tool
 
 RESULTS = 5
 MAX_RESULTS = 10

@@ -14,7 +14,7 @@ from loom_audit.ports import EventFilter
 from loom_audit.session import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.tools.call import call_tool
 from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.result import ToolResult
 
 
 @dataclass

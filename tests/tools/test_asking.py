@@ -17,7 +17,8 @@ from loom_audit.tools.approval import AllowAll, Decision
 from loom_audit.tools.asking import AskingGate
 from loom_audit.tools.function import tool
 from loom_audit.tools.policy import read_policy
-from loom_audit.tools.tool import Tool, ToolResult
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Tool
 
 OVERWRITE = {"path": "notes.txt", "content": "new\n"}
 YES = Decision("allowed", "person:me")

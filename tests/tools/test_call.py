@@ -11,7 +11,8 @@ from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.recorder import OpenCall
 from loom_audit.tools.approval import AllowAll, Decision, DenyAll
 from loom_audit.tools.call import call_tool
-from loom_audit.tools.tool import Tool, ToolResult, at_once
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Tool, at_once
 
 
 class Probe(Tool):

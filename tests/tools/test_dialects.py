@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from loom_audit.errors import InvalidPath
 from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.messages import MessageDialect, ToolCall, tool_messages
-from loom_audit.tools.tool import Dialect, ToolResult
+from loom_audit.tools.result import ToolResult
+from loom_audit.tools.tool import Dialect
 
 TYPES: dict[Dialect, Any] = {
     "openai": ChatCompletionFunctionToolParam,

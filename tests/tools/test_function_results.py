@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from loom_audit.tools.function import tool
-from loom_audit.tools.tool import ToolResult
+from loom_audit.tools.result import ToolResult
 
 
 class Point(BaseModel):

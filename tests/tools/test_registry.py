@@ -17,7 +17,9 @@ from loom_audit.tools.builtin import builtin_registry, builtin_tools
 from loom_audit.tools.context import ToolContext
 from loom_audit.tools.function import tool
 from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.tool import Tool, ToolError, ToolResult, plainly_fits
+from loom_audit.tools.result import ToolError, ToolResult
+from loom_audit.tools.schemas import plainly_fits
+from loom_audit.tools.tool import Tool
 
 
 def execute(registry, *args, **options):

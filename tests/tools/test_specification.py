@@ -29,9 +29,10 @@ from loom_audit.tools.approval import Decision
 from loom_audit.tools.asking import AskingGate
 from loom_audit.tools.builtin import builtin_registry, builtin_tools
 from loom_audit.tools.registry import ToolRegistry
+from loom_audit.tools.result import ToolResult
 from loom_audit.tools.search import SearchFiles
 from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.tool import Arguments, Tool, ToolResult
+from loom_audit.tools.tool import Arguments, Tool
 from tests.tools.test_bad_input import BAD
 
 ROOT = Path(__file__).parents[2]
