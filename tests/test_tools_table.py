@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.tools.builtin import builtin_registry
 from loom_audit.tools.settings import ToolSettings
 from tests.tools.test_bad_input import BAD
 
@@ -73,3 +74,12 @@ def test_every_setting_is_listed_with_its_default() -> None:
             assert listed[field.name] == str(field.default).lower()
         elif isinstance(field.default, int):
             assert listed[field.name] == str(field.default)
+
+
+@pytest.mark.parametrize("confinement", ["required", "preferred"])
+def test_the_guide_names_every_tool_that_asks_to_be_confined(confinement: str) -> None:
+    text = (ROOT / "docs" / "confinement.md").read_text("utf-8")
+    row = next(line for line in text.splitlines() if line.startswith(f"| `{confinement}`"))
+    named = re.findall(r"`(\w+)`", row.rstrip("| ").rpartition("|")[2])
+    asking = [tool.name for tool in builtin_registry().list() if tool.confinement == confinement]
+    assert sorted(named) == sorted(asking)
