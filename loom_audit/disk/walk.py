@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
 from loom_audit.disk.beneath import Beneath
-from loom_audit.disk.paths import in_our_words, join, kind_of, shown
+from loom_audit.disk.paths import failed, in_our_words, join, kind_of, shown
 from loom_audit.disk.stamps import COARSE, stamp_of
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
@@ -24,10 +24,12 @@ _fields = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino
 _CTIME = 3
 _UNREADABLE: tuple[int, ...] = ()
 _NOTHING: Mapping[str, Stamp] = {}
-_DEPTH = 64
-"""How many folders are kept open at once."""
+_DEPTH = 16
+"""How many folders are kept open at once; deeper ones are opened from the root."""
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What an open says that has nothing to do with the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +136,31 @@ class _Folders:
     def next(self) -> int | str | None:
         """The next folder's descriptor, or why it cannot be read; None at the end."""
         self._let_go()
-        while self._stack and not self._stack[-1][2]:
-            self._leave()
-        try:
-            if self._first is not None:
-                self._first = None
-                self._current = self._beneath.folder(self.path)
-            elif self._stack:
-                parent, prefix, names = self._stack[-1]
-                name = names.pop()
-                self.path = prefix + name
-                if parent < 0:
-                    self._current = self._beneath.folder(self.path)
-                else:
-                    self._current = os.open(name, _FOLDER, dir_fd=parent)
-            else:
-                return None
-        except OSError as error:
-            if error.errno in GONE:
-                return self.next() if self._stack else None
-            return "path too long" if error.errno == errno.ENAMETOOLONG else "unreadable"
-        return self._current
+        while self._first is not None or self._stack:
+            if self._first is None and not self._stack[-1][2]:
+                self._leave()
+                continue
+            try:
+                self._current = self._open_next()
+            except OSError as error:
+                if error.errno in GONE:
+                    continue
+                if error.errno in _EXHAUSTED:
+                    raise failed(error, self.path) from error
+                return "path too long" if error.errno == errno.ENAMETOOLONG else "unreadable"
+            return self._current
+        return None
+
+    def _open_next(self) -> int:
+        if self._first is not None:
+            self._first = None
+            return self._beneath.folder(self.path)
+        parent, prefix, names = self._stack[-1]
+        name = names.pop()
+        self.path = prefix + name
+        if parent < 0:
+            return self._beneath.folder(self.path)
+        return os.open(name, _FOLDER, dir_fd=parent)
 
 
 def _entries(

@@ -50,7 +50,9 @@ def catch_up(at: Attachment) -> Stamps:
     A path whose content the log learned after the index did is stale: it will be hashed.
     """
     known, head = at.known, at.index.head()
-    if head > at.log.head() or (known.head < 0 and head and not _is_of_this_log(at)):
+    if head != known.head and (
+        head > at.log.head() or (known.head < 0 and head and not _is_of_this_log(at))
+    ):
         at.index.clear()
         head = 0
         known.head = -1
@@ -115,8 +117,8 @@ def remember(
     if not entries and at.known.head == head:
         return
     try:
-        if at.known.head < 0:  # what the index has not followed must not be passed over
-            known = catch_up(at)
+        if _is_behind(at, events[0].seq if events else head + 1):
+            known = catch_up(at)  # what the index has not followed must not be passed over
             stale = (path for path in known if known.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark(events[-1])} if events else entries
@@ -127,6 +129,14 @@ def remember(
     at.known.head = head
     for path, entry in entries.items():
         _note(at, path, entry)
+
+
+def _is_behind(at: Attachment, seq: int) -> bool:
+    """Whether somebody else recorded changes before this seq, or the index is not as we left it."""
+    head = at.known.head
+    if head < 0 or at.index.head() != head:
+        return True
+    return seq > head + 1 and any(True for _ in at.projections.changes(after=head, until=seq - 1))
 
 
 def observe(

@@ -222,9 +222,7 @@ class OpenCall:
         self._check_approved(changes)
         check_recoverable(self._at, changes)
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
-        events = self._append([], last=[intended])
-        if self._entries:  # an intention alone changes no tree: the index need not follow it
-            self._settle(events)
+        self._settle(self._append([], last=[intended]))
         done = carry_out(footing, changes)
         self._entries.update(footing.entries)
         if done.foreign:
@@ -314,8 +312,9 @@ class OpenCall:
                 with self._exclusive(final):
                     others |= {call.call_id for call in self._at.running(but=self._key)}
                     self._collect(tuple(sorted(others)))
-            except AuditError as error:
-                self.coverage = self.coverage.without(f"not seen: {error.message}", level="none")
+            except BaseException as error:
+                why = error.message if isinstance(error, AuditError) else type(error).__name__
+                self.coverage = self.coverage.without(f"not seen: {why}", level="none")
                 raise
 
     def _collect(self, others: tuple[str, ...]) -> None:

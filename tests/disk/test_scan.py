@@ -1,8 +1,11 @@
 """Stamps and the scan on a real disk: no change is missed, however soon it follows another."""
 
 import os
+import resource
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from loom_audit.disk import stamps
 from loom_audit.disk.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Stamp, Stamps
 
@@ -156,6 +160,42 @@ def test_a_tree_deeper_than_the_descriptor_limit_is_walked(tmp_path: Path, calls
         assert len(list(workspace.walk(Scope(), {}))) == depth
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_a_deep_tree_is_walked_with_few_descriptors_left(tmp_path: Path, calls: System) -> None:
+    deep = tmp_path / "/".join("d" * 100)
+    deep.mkdir(parents=True)
+    (deep / "f").touch()
+    workspace = DiskWorkspace(str(tmp_path), calls=calls)
+    with descriptors_left(24):
+        assert len(list(workspace.walk(Scope(), {}))) == 101
+
+
+def test_a_folder_is_not_called_unreadable_when_there_are_no_descriptors_left(
+    tmp_path: Path, calls: System
+) -> None:
+    (tmp_path / "d").mkdir()
+    workspace = DiskWorkspace(str(tmp_path), calls=calls)
+    walked = workspace.walk(Scope(), {})
+    with descriptors_left(0), pytest.raises(StorageFailed, match="Too many open files"):
+        list(walked)
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """So many more can be opened in the block, and no more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    taken = [os.open("/", os.O_RDONLY)]
+    try:
+        while taken[-1] < highest:
+            taken.append(os.dup(taken[0]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1 + count, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def test_what_vanishes_during_the_walk_is_left_out(tmp_path: Path, calls: System) -> None:
