@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
+from loom_audit.errors import Corrupt
+from loom_audit.model.codec import read_envelope
 from loom_audit.model.events import TreeHead
 from loom_audit.model.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import StoredEvent
@@ -93,9 +95,10 @@ class Spine:
 
     def add(self, rows: Sequence[StoredEvent]) -> None:
         """Check the next rows: each leaf's hash, place and predecessor, whole tree nodes."""
-        name = f'"log":"{self._log}"'.encode()
+        log = f'"log":"{self._log}"'
+        name = log.encode()
         leaves, width, prev, due = self._leaves, self._width, self._prev, self._next
-        for seq, _, _, leaf, stored in rows:
+        for seq, id, kind, leaf, stored in rows:
             if seq != due:
                 self._next, self._prev = due, prev
                 if not self._skip_to(seq):
@@ -108,6 +111,10 @@ class Spine:
                     self._findings.add(
                         seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
                     )
+                # neighbours in a canonical leaf; together they leave no room for quotes in either
+                filed = f',"id":"{id}","kind":"{kind}",{log},'.encode("utf-8", "replace")
+                if filed not in leaf:
+                    self._compare_columns(seq, id, kind, leaf)
                 if b',"seq":%d,' % seq not in leaf or name not in leaf:
                     self._findings.add(
                         seq, "event.place", f"event {seq} was recorded at another place"
@@ -124,6 +131,17 @@ class Spine:
                 self._close_node()
                 leaves = self._leaves
         self._prev, self._next = prev, due
+
+    def _compare_columns(self, seq: int, id: str, kind: str, leaf: bytes) -> None:
+        """What the table repeats of an envelope must be what the envelope says."""
+        try:
+            envelope = read_envelope(leaf)
+        except Corrupt:
+            return  # reported where payloads are checked, and its hash here
+        for name, found in (("id", id), ("kind", kind)):
+            if envelope.get(name) != found:
+                message = f"event {seq} is filed under the {name} {found!a}, not its own"
+                self._findings.add(seq, "event.column", message)
 
     def _skip_to(self, seq: int) -> bool:
         """Leave room for the events that are missing before `seq`."""
@@ -230,11 +248,9 @@ class Spine:
                 f" the last {size - self.size} were removed",
             )
         if self._nodes and not self.broken:
-            level, index = max(self._nodes, key=lambda key: (key[1] + 1) << key[0])
             self._findings.add(
                 self.size,
                 "tree.extra",
-                f"the tree has {len(self._nodes)} nodes too many, over events up to"
-                f" {(index + 1) << level}; the log ends at {self.size}",
+                f"the tree has {len(self._nodes)} nodes too many: the log ends at {self.size}",
             )
         return self.frontier.root()

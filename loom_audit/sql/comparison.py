@@ -19,7 +19,7 @@ from loom_audit.model.events import Event
 from loom_audit.ports import NotedBlob, Progress, Report
 from loom_audit.sql.engine import driver
 from loom_audit.sql.folding import fold
-from loom_audit.sql.schema import create_tables
+from loom_audit.sql.schema import alterations, create_tables, shape
 from loom_audit.sql.tables import PROJECTIONS
 
 _REMEMBERED = 50_000
@@ -34,7 +34,12 @@ _NOTED = (
     "LEFT JOIN blob b ON b.sha256 = n.digest ORDER BY b.number"
 )
 
-_BLOBS = "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob"
+# What is no bytes is no name of ours: its rows differ from what the log makes.
+_BLOBS = (
+    "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob "
+    "WHERE typeof(sha256) = 'blob'"
+)
+_PATHS = "SELECT number, log, path FROM path WHERE log = ? AND typeof(path) = 'blob'"
 
 
 class Scratch:
@@ -81,7 +86,7 @@ class Scratch:
         scratch = self._connection()
         _raw(scratch).executemany(
             "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
-            self._store.execute("SELECT number, log, path FROM path WHERE log = ?", (self._log,)),
+            self._store.execute(_PATHS, (self._log,)),
         )
         done = 0
         for batch in events:
@@ -101,6 +106,10 @@ class Scratch:
             theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
 
+    def alterations(self) -> Iterator[str]:
+        """Where the store's tables, indexes and triggers are not as we make them."""
+        return alterations(shape(self._store), shape(_raw(self._connection())))
+
     def _connection(self) -> Connection:
         if self._open is None:
             engine = create_engine(
@@ -113,7 +122,9 @@ class Scratch:
     def _fill(self, scratch: Connection) -> None:
         create_tables(scratch)
         raw = _raw(scratch)
-        raw.execute("CREATE TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID")
+        raw.execute(
+            "CREATE TEMP TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID"
+        )
         raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
         raw.executemany(
             "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
@@ -146,8 +157,10 @@ def _listing(table: Table) -> tuple[str, int, int | None]:
     names = keys + [c.name for c in table.columns if c.name not in keys]
     if table.name == "session":
         names.remove("number")
-    shown = ["s.id" if joined and name == "session" else f"t.{name}" for name in names]
-    join = " LEFT JOIN session s ON s.number = t.session" if joined else ""
+    # a number that leads nowhere, or to another log's session, stays one and equals no id
+    session = "coalesce(s.id, t.session)"
+    shown = [session if joined and name == "session" else f"t.{name}" for name in names]
+    join = " LEFT JOIN session s ON s.number = t.session AND s.log = t.log" if joined else ""
     order = ", ".join(f"t.{name}" for name in keys)
     sql = f"SELECT {', '.join(shown)} FROM {table.name} t{join} WHERE t.log = ? ORDER BY {order}"
     seq = next((name for name in _SEQ_COLUMNS if name in names), None)
@@ -159,7 +172,7 @@ def _compare(
 ) -> Iterator[tuple[int | None, str]]:
     """What differs between two listings in the order of their keys, each event once."""
     mine, its = ours.fetchone(), theirs.fetchone()
-    last: int | None = -1
+    last: int | None = None
 
     def told(row: Any, what: str) -> Iterator[tuple[int | None, str]]:
         nonlocal last

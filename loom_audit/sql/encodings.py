@@ -17,6 +17,7 @@ LEVEL = 3
 MAX_DELTA = 8 * 1024 * 1024
 """Longest content, in bytes, that is encoded in memory or against another."""
 
+_MAX_SIZE = 1 << 40
 _MAX_WINDOW_LOG = 27
 _MIN_WINDOW_LOG = 10
 _LONG = 1 << 20
@@ -53,6 +54,8 @@ def decompress(encoding: str, stored: bytes, size: int, base: bytes | None) -> b
     """The content, which is to be `size` bytes. Corrupt when it cannot be had from these."""
     if encoding == "raw":
         return stored
+    if not isinstance(size, int) or not 0 <= size <= _MAX_SIZE:
+        raise Corrupt(f"A content cannot be {size!a} bytes long")
     if encoding not in ("zstd", "zstd-delta"):
         raise Corrupt(f"A content is stored in the unknown encoding {encoding!r}")
     prefix = None if base is None else ZstdDict(base, is_raw=True).as_prefix

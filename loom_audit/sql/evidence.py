@@ -26,30 +26,30 @@ from loom_audit.sql.packing import unpack, unpack_id
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
-_ALL = 2**62
+_FIRST, _LAST = -(2**63), 2**63 - 1
 
-_EVENTS = (
-    "SELECT seq, id, kind, leaf, leaf_hash FROM event "
-    "WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
-)
+_EVENTS = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? AND seq >= ?"
 _PARTS = (
     "SELECT p.seq, p.role, p.n, p.salt, p.content, b.sha256, b.size "
-    "FROM payload p LEFT JOIN blob b ON b.number = p.blob "
-    "WHERE p.log = ? AND p.seq > ? AND p.seq <= ? ORDER BY p.seq"
+    "FROM payload p LEFT JOIN blob b ON b.number = p.blob WHERE p.log = ? AND p.seq >= ?"
 )
 _NODES = "SELECT level, position, hash FROM tree_node WHERE log = ? ORDER BY level, position"
 
 _ODD_BLOBS = (
-    "SELECT b.number, b.sha256 FROM blob b LEFT JOIN blob_content c ON c.blob = b.number "
-    "WHERE length(b.sha256) <> 32 OR b.large NOT IN (0, 1) OR typeof(b.version) <> 'integer' "
+    "SELECT b.number, hex(b.sha256) FROM blob b LEFT JOIN blob_content c ON c.blob = b.number "
+    "WHERE length(b.sha256) <> 32 OR typeof(b.sha256) <> 'blob' OR typeof(b.size) <> 'integer' "
+    "OR b.large NOT IN (0, 1) OR typeof(b.version) <> 'integer' "
     "OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0)) "
     "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0))"
 )
 _VERSIONS = (
-    "SELECT b.number, b.sha256, b.version, base.version FROM blob b "
+    "SELECT b.number, hex(b.sha256), b.version, base.version FROM blob b "
     "LEFT JOIN blob base ON base.number = b.base "
     "WHERE typeof(b.version) = 'integer' AND (b.version <> 0 OR b.base IS NOT NULL)"
 )
+
+
+_LARGE = "SELECT sha256, stored FROM blob WHERE large = 1 AND typeof(sha256) = 'blob'"
 
 
 class SqlEvidence:
@@ -97,23 +97,29 @@ class SqlEvidence:
         return TILE
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
-        """The rows of these events, some at a time."""
-        rows = self._batches(_EVENTS, self._number, after, _ALL if until is None else until)
-        for batch in rows:
+        """The rows of these events, some at a time; from the first on also what lies before it."""
+        for batch in self._batches(*self._between(_EVENTS, after, until)):
             yield [
-                StoredEvent(seq, _id(id), kind, _leaf(leaf), hashed)
+                StoredEvent(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
             ]
 
     def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
         """Their payloads in order of seq."""
-        rows = self._batches(_PARTS, self._number, after, _ALL if until is None else until)
+        rows = self._batches(*self._between(_PARTS, after, until))
         return chain.from_iterable(map(_parts, rows))
+
+    def _between(self, sql: str, after: int, until: int | None) -> tuple[Any, ...]:
+        """The query and its values; without an end it gives what sorts behind all numbers too."""
+        first = after + 1 if after else _FIRST
+        if until is None:
+            return f"{sql} ORDER BY seq", self._number, first
+        return f"{sql} AND seq <= ? ORDER BY seq", self._number, first, until
 
     def nodes(self) -> Iterator[Node]:
         """Every stored node."""
         for level, position, hashed in self._rows(_NODES, self._number):
-            yield Node(level, position, hashed)
+            yield Node(level, position, _hash(hashed))
 
     def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
@@ -187,10 +193,16 @@ class SqlEvidence:
         return self._blobs.get(BlobId((part.digest or b"").hex()))
 
     def damage(self) -> Iterator[str]:
-        """SQLite's own integrity_check, at most 100 lines, and how blobs say they are stored."""
+        """SQLite's own integrity_check, at most 100 lines, what was altered or added to the
+        tables, and how blobs say they are stored.
+        """
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
                 yield text
+        try:
+            yield from self._scratch.alterations()
+        except driver().Error as error:
+            raise _failed(error) from error
         odd = self._rows(_ODD_BLOBS)
         lines = (
             (number, digest)
@@ -198,8 +210,8 @@ class SqlEvidence:
             if base is None or version < 1 or leans_on(version) != base
         )
         for number, digest in chain(odd, lines):
-            yield f"what is said of how content {number} ({digest.hex()}) is stored is not so"
-        for digest, stored in self._rows("SELECT sha256, stored FROM blob WHERE large = 1"):
+            yield f"what is said of how content {number} ({digest.lower()}) is stored is not so"
+        for digest, stored in self._rows(_LARGE):
             if _file_size(self._large.path(digest)) not in (stored, None):
                 yield f"the file of content {digest.hex()} is not {stored} bytes long"
 
@@ -237,18 +249,29 @@ def _failed(error: Exception) -> StorageFailed:
     return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
 
 
+def _seq(stored: Any) -> int:
+    """The seq; one that is no number is behind all that are, as SQLite sorts it."""
+    seq: int = _LAST if isinstance(stored, (str, bytes)) else stored
+    return seq
+
+
+def _hash(stored: Any) -> bytes:
+    """The hash; none at all where it is no bytes, which equals no other."""
+    return stored if isinstance(stored, bytes) else b""
+
+
 def _leaf(packed: Any) -> bytes | None:
     try:
         return unpack(packed, MAX_LEAF)
-    except (Corrupt, TypeError):
+    except Corrupt:
         return None
 
 
 def _parts(rows: Sequence[Any]) -> Sequence[StoredPart]:
     return [
-        StoredPart(seq, role, n, salt, None, digest, size)
+        StoredPart(_seq(seq), role, n, salt, None, digest, size)
         if content is None
-        else StoredPart(seq, role, n, salt, _content(content), None, size)
+        else StoredPart(_seq(seq), role, n, salt, _content(content), None, size)
         for seq, role, n, salt, content, digest, size in rows
     ]
 
@@ -258,13 +281,15 @@ def _content(packed: Any) -> bytes:
     try:
         return unpack(packed, MAX_INLINE_PAYLOAD)
     except Corrupt:
-        return b"\x00" + bytes(packed)
+        return b"\x00" + (
+            packed if isinstance(packed, bytes) else repr(packed).encode("ascii", "replace")
+        )
 
 
 def _id(packed: Any) -> str:
     try:
         return unpack_id(packed)
-    except (TypeError, ValueError, AttributeError):
+    except Corrupt:
         return repr(packed)
 
 

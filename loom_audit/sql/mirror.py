@@ -33,21 +33,25 @@ from loom_audit.sql.summaries import failure, plain_text, summarize
 
 _HOUR = 3_600_000_000
 
+# A number that leads nowhere, or to another log, is shown as it is: it equals no id and no hash.
 _CHANGE_SETS = (
-    "SELECT c.seq, c.at, s.id, c.actor, c.origin, c.call, c.causes FROM change_set c "
-    "LEFT JOIN session s ON s.number = c.session WHERE c.log = ? ORDER BY c.seq"
+    "SELECT c.seq, c.at, coalesce(s.id, c.session), c.actor, c.origin, c.call, c.causes "
+    "FROM change_set c LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
+    "WHERE c.log = ? ORDER BY c.seq"
 )
 _CHANGES = (
-    "SELECT f.seq, f.n, p.path, f.old_mode, f.old_size, a.sha256, f.new_mode, f.new_size, "
-    "b.sha256, f.path, f.new_blob FROM file_change f LEFT JOIN path p ON p.number = f.path "
+    "SELECT f.seq, f.n, p.path, f.old_mode, f.old_size, coalesce(a.sha256, f.old_blob), "
+    "f.new_mode, f.new_size, coalesce(b.sha256, f.new_blob), f.path, f.new_blob "
+    "FROM file_change f LEFT JOIN path p ON p.number = f.path AND p.log = f.log "
     "LEFT JOIN blob a ON a.number = f.old_blob LEFT JOIN blob b ON b.number = f.new_blob "
     "WHERE f.log = ? ORDER BY f.seq, f.n"
 )
 _CALLS = (
-    "SELECT c.requested, s.id, c.call_id, c.at, c.actor, c.tool, c.effect, c.summary, "
-    "c.finished, c.status, c.coverage, c.reasons, c.error, c.reverts, c.duration, c.sandbox, "
-    "c.changed FROM call c "
-    "LEFT JOIN session s ON s.number = c.session WHERE c.log = ? ORDER BY c.requested"
+    "SELECT c.requested, coalesce(s.id, c.session), c.call_id, c.at, c.actor, c.tool, "
+    "c.effect, c.summary, c.finished, c.status, c.coverage, c.reasons, c.error, c.reverts, "
+    "c.duration, c.sandbox, c.changed FROM call c "
+    "LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
+    "WHERE c.log = ? ORDER BY c.requested"
 )
 _CALL_CHANGES = "SELECT seq, requested, own FROM call_change WHERE log = ? ORDER BY seq, requested"
 _SESSIONS = (

@@ -46,6 +46,8 @@ def pack_raw(data: bytes) -> bytes:
 
 def unpack(stored: bytes, limit: int) -> bytes:
     """What was packed. Corrupt when it is damaged or longer than `limit` bytes."""
+    if not isinstance(stored, bytes):
+        raise Corrupt("A packed row holds no bytes")
     how = stored[:1]
     if how == _RAW:
         data = stored[1:]
@@ -79,7 +81,10 @@ def pack_id(id: str) -> bytes:
 
 
 def unpack_id(stored: bytes) -> str:
-    """The id that `pack_id` was given."""
-    if len(stored) == _UUID_BYTES:
-        return stored.hex()
-    return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
+    """The id that `pack_id` was given. Corrupt when it was given none that makes this."""
+    try:
+        if len(stored) == _UUID_BYTES:
+            return stored.hex()
+        return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Corrupt(f"An id cannot be read: {stored!a}") from error

@@ -294,7 +294,7 @@ def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -
 def _text_id(packed: Any) -> str:
     try:
         return unpack_id(packed)
-    except (TypeError, ValueError, AttributeError):
+    except Corrupt:
         return repr(packed)
 
 

@@ -5,6 +5,7 @@ the two); Alembic is imported only when there is something to upgrade.
 """
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,9 @@ _KEYS = {
     "event": ("log = NEW.log AND seq = NEW.seq", "log = NEW.log AND id = NEW.id"),
     "tree_node": ("log = NEW.log AND level = NEW.level AND position = NEW.position",),
 }
+_SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")
+_KIND_OF_TABLE = "SELECT type, wr, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?"
+_KIND_OF_INDEX = 'SELECT "unique", partial FROM pragma_index_list(?) WHERE name = ?'
 _STATISTICS = {
     "event": "1000000 100000 1",
     "event_id": "1000000 100000 1",
@@ -169,6 +173,39 @@ def check_triggers(connection: Connection) -> None:
             hint="Somebody altered the store. Run `loom-audit verify` before you trust it.",
             details={"triggers": wrong},
         )
+
+
+def shape(raw: Any) -> dict[str, Any]:
+    """What a database is made of, by type and name, in words that no version of SQLite changes.
+
+    SQLite's own tables and those inside the full-text index are left out. `raw` is a driver's
+    connection.
+    """
+    found: dict[str, Any] = {}
+    rows = raw.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    for kind, name, table, sql in rows:
+        if kind in ("table", "index") and (name.startswith("sqlite_") or name in _SEARCH_TABLES):
+            continue
+        made_of: Any = sql
+        if kind == "table":
+            columns = raw.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
+            made_of = raw.execute(_KIND_OF_TABLE, (name,)).fetchone(), columns
+        elif kind == "index":
+            columns = raw.execute("SELECT * FROM pragma_index_xinfo(?)", (name,)).fetchall()
+            made_of = raw.execute(_KIND_OF_INDEX, (table, name)).fetchone(), columns
+        found[f"{kind} {name}"] = made_of
+    return found
+
+
+def alterations(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+    """How the shape of a store differs from that of one just made."""
+    for name in sorted({*found, *made} - {"table alembic_version"}):
+        if name not in made:
+            yield f"the {name} is not ours"
+        elif name not in found:
+            yield f"the {name} is missing"
+        elif found[name] != made[name]:
+            yield f"the {name} is not as it was made"
 
 
 def back_up(path: str) -> str:

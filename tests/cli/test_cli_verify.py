@@ -22,11 +22,15 @@ def recorded(audited: Shell) -> Shell:
 def tamper(shell: Shell, *statements: str, values: Sequence[object] = ()) -> None:
     """What somebody with write access to the database file can do."""
     with closing(sqlite3.connect(shell.home / "audit.db")) as raw:
-        names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for (name,) in names:
+        guards = raw.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+        for name, _ in guards:
             raw.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             raw.execute(statement, values)
+        for _, sql in guards:
+            raw.execute(sql)
         raw.commit()
 
 

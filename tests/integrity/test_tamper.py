@@ -7,8 +7,8 @@ program would. What the guards stop by themselves is tested first.
 import json
 import random
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -25,14 +25,21 @@ from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.engine import driver
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import pack, pack_id, unpack
+from loom_audit.sql.schema import triggers
 from tests.integrity.conftest import Recorded, record
 
 WHERE = 300
 """An event in the middle of the log, under the second stored tree node."""
 
 
-def connect(store: Recorded) -> Any:
-    return closing(driver().connect(str(store.path), isolation_level=None))
+@contextmanager
+def connect(store: Recorded) -> Iterator[Any]:
+    """Somebody else's connection, who puts back the guards that `unguarded` took away."""
+    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+        yield raw
+        there = raw.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()
+        for sql in () if there[0] else triggers().values():
+            raw.execute(sql)
 
 
 def unguarded(raw: Any) -> Any:
@@ -273,13 +280,56 @@ def rewrite_the_whole_log(raw, store):
 
 def edit_an_id_column(raw, store):
     raw.execute("UPDATE event SET id = x'ff41' WHERE seq = ?", (WHERE,))
-    return Expected({("event.column", WHERE)})
+    return Expected({("event.column", WHERE)}, quick=True)
 
 
 def edit_a_kind_column(raw, store):
     seq = find_seq(raw, "files.changed")
     raw.execute("UPDATE event SET kind = 'session.ended' WHERE seq = ?", (seq,))
-    return Expected({("event.column", seq)})
+    return Expected({("event.column", seq)}, quick=True)
+
+
+def edit_a_kind_column_so_that_the_leaf_holds_it(raw, store):
+    kind = f'session.started","log":"{store.log}'
+    seq = find_seq(raw, "session.started")
+    raw.execute("UPDATE event SET kind = ? WHERE seq = ?", (kind, seq))
+    return Expected({("event.column", seq)}, quick=True)
+
+
+def file_an_event(raw, seq):
+    raw.execute(
+        "INSERT INTO event SELECT log, ?, x'ff41', kind, leaf, leaf_hash FROM event WHERE seq = ?",
+        (seq, WHERE),
+    )
+    return Expected({("event.place", None)}, quick=True)
+
+
+def add_an_event_before_the_first(raw, store):
+    return file_an_event(raw, 0)
+
+
+def add_an_event_far_before_the_first(raw, store):
+    return file_an_event(raw, -(2**63))
+
+
+def add_an_event_far_behind_the_last(raw, store):
+    return file_an_event(raw, 2**63 - 1)
+
+
+def add_an_event_whose_seq_is_a_text(raw, store):
+    return file_an_event(raw, "last")
+
+
+def add_an_event_whose_seq_is_bytes(raw, store):
+    return file_an_event(raw, b"last")
+
+
+def add_payloads_before_the_first_event_and_behind_all_numbers(raw, store):
+    for seq in (-1, "last"):
+        raw.execute(
+            "INSERT INTO payload VALUES (1, ?, 'note', 0, zeroblob(32), x'00', NULL)", (seq,)
+        )
+    return Expected({("payload.extra", -1), ("payload.extra", 2**63 - 1)})
 
 
 def swap_payloads_between_events(raw, store):
@@ -473,6 +523,13 @@ ATTACKS: tuple[Attack, ...] = (
     rewrite_the_whole_log,
     edit_an_id_column,
     edit_a_kind_column,
+    edit_a_kind_column_so_that_the_leaf_holds_it,
+    add_an_event_before_the_first,
+    add_an_event_far_before_the_first,
+    add_an_event_far_behind_the_last,
+    add_an_event_whose_seq_is_a_text,
+    add_an_event_whose_seq_is_bytes,
+    add_payloads_before_the_first_event_and_behind_all_numbers,
     swap_payloads_between_events,
     edit_a_payload,
     edit_a_salt,
