@@ -2,7 +2,7 @@
 
 import re
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from loom_audit.tools.shell_words import ANY, HOME, LITERAL, SET, STAR
 
@@ -17,6 +17,7 @@ _SYSTEM_PAIRS = {
     ("System", "Library"), ("private", "etc"), ("private", "var"),
 }  # fmt: skip
 _NARROWING = {"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"}
+_BEFORE_STARTS = re.compile(r"-[HLP]|-O\d*")
 _DEVICES = re.compile(
     r"/dev/(null|zero|full|random|urandom|stdin|stdout|stderr|tty|ptmx"
     r"|(fd|pts|shm|tcp|udp|mqueue)/.*)",
@@ -86,17 +87,14 @@ def _is_recursive(options: list[str]) -> bool:
 
 def find_start(args: list[str], cwd: str) -> str:
     """Where `find` begins when that is protected and no test on names narrows what it finds."""
-    starts = [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), _after_links(args))]
+    behind = dropwhile(_BEFORE_STARTS.fullmatch, args)
+    starts = [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), behind)]
     for place, word in enumerate(args[:-1]):
         pattern = args[place + 1].strip("*.?/" + STAR + ANY)
         negated = place > 0 and args[place - 1] in ("!", "-not")
         if word in _NARROWING and pattern and not negated:
             return ""
     return next((start for start in starts or ["."] if _protected(start, cwd)), "")
-
-
-def _after_links(args: list[str]) -> list[str]:
-    return args[1:] if args[:1] and args[0] in ("-H", "-L", "-P") else args
 
 
 def is_device(path: str) -> bool:

@@ -169,11 +169,10 @@ def _check_path(pattern: str, source: str, where: str) -> None:
 def _check_command(pattern: str, source: str, where: str) -> None:
     """One command with its words; of several, or of redirections, none could ever match."""
     try:
-        shlex.split(pattern)
-        found = _split(pattern)
+        words, found = shlex.split(pattern), _split(pattern)
     except ValueError as error:
         raise _invalid(source, where, f"is no pattern: {error}") from error
-    if len(found) != 1 or found[0] != shlex.split(pattern):
+    if found != [words]:
         raise _invalid(source, where, "must be one command; write a rule for each")
 
 
