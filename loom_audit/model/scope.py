@@ -37,10 +37,15 @@ IGNORE_FILE = ".loomignore"
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
+def _lines(ignore: str) -> list[str]:
+    """As git splits them: other line breaks than these belong to a pattern or a comment."""
+    return [line.removesuffix("\r") for line in ignore.split("\n")]
+
+
 def bad_lines(ignore: str) -> list[str]:
     """The lines of a text in gitignore syntax that are no pattern."""
     bad = []
-    for line in ignore.splitlines():
+    for line in _lines(ignore):
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error):
@@ -72,7 +77,7 @@ class Scope:
     @cached_property
     def _spec(self) -> GitIgnoreSpec | None:
         bad = set(bad_lines(self.ignore))
-        lines = [line for line in self.ignore.splitlines() if line.strip() and line not in bad]
+        lines = [line for line in _lines(self.ignore) if line.strip() and line not in bad]
         return GitIgnoreSpec.from_lines(lines) if lines else None
 
     def excludes(self, path: str, *, directory: bool) -> str | None:
@@ -84,8 +89,11 @@ class Scope:
             return "temporary"
         if directory and name in self.heavy:
             return "heavy folder"
-        if self._spec is not None and self._spec.match_file(path + "/" if directory else path):
-            return "ignored"
+        if self._spec is not None:
+            # A pattern holds no newline, and `$` would match before one: a wildcard's matter only.
+            plain = path.replace("\n", "\0")
+            if self._spec.match_file(plain + "/" if directory else plain):
+                return "ignored"
         return None
 
     def includes(self, path: str, *, directory: bool = False) -> bool:
