@@ -1,4 +1,4 @@
-# make run    the demo: a recorded agent session and its dashboard
+# make run    the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
 # make check  what CI runs
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: run test test-deep check bench lock fmt clean
 
 run: $(VENV)/installed
-	$(BIN)/loom-audit demo
+	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/installed $(VENV)/needs
 	$(ALL_TESTS)

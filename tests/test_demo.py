@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from loom_audit.cli.serving import _usable
 from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
 from loom_audit.session import AuditStore, open_store
 
@@ -131,22 +134,65 @@ def test_the_packages_of_every_python_will_do(
         assert prove(store.workspace(made.root), made).holds
 
 
-def test_the_command_proves_and_exits_zero(tmp_path: Path) -> None:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("LOOM_AUDIT_")
-    }
-    environment |= {"TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
-    done = subprocess.run(
-        [sys.executable, "-m", "loom_audit", "demo", "--no-serve", "--json"],
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """As of somebody who has set nothing of ours, with a folder for temporaries of their own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LOOM_AUDIT_")}
+    return kept | {"TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def start(environment: dict[str, str], *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "loom_audit", "demo", *words],
         cwd=Path(__file__).parents[1],
         env=environment,
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+
+
+def test_the_command_proves_and_exits_zero(tmp_path: Path, environment: dict[str, str]) -> None:
+    process = start(environment, "--no-serve", "--json")
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    record = json.loads(output)
     assert record["proven"] is True
     assert record["calls"] >= 25
     assert record["store"] == f"sqlite:///{record['folder']}/home/audit.db"
     assert not (tmp_path / "state").exists()
     shutil.rmtree(record["folder"])
+
+
+def test_the_end_of_a_served_demo_says_what_stays_and_how_to_delete_it(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    process = start(environment)
+    assert process.stdout is not None
+    served = next(line for line in process.stdout if line.startswith("dashboard on http://"))
+    assert "Ctrl-C ends it" in served
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    (folder,) = tmp_path.glob("loom-audit-demo-*")
+    assert f"all of it is in {folder}; `rm -r {folder}` deletes it" in errors
+    assert process.returncode == 130 and (folder / "workspace").is_dir()
+
+
+def test_a_taken_port_is_said_before_anything_is_recorded(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = start(environment, "--port", str(taken.getsockname()[1]))
+        output, errors = process.communicate()
+    assert process.returncode == 4 and "cannot listen on 127.0.0.1:" in errors
+    assert output == "" and not list(tmp_path.iterdir())
+
+
+def test_where_the_usual_port_is_taken_a_demo_takes_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loom_audit.cli.serving.PORT", taken.getsockname()[1])
+        assert _usable(None) == 0
+    with socket.create_server(("127.0.0.1", 0)) as freed:
+        port = freed.getsockname()[1]
+    assert _usable(port) == port

@@ -1,5 +1,6 @@
 """Commands that look at files: diff, cat, ls, history, status."""
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,6 +105,8 @@ def diff(
                     f"nothing is on record for {visible_path(path)}",
                     hint="Name a path that was recorded, or a point: 42, head~3, @name.",
                 )
+        if not shown:
+            at.output.note("no differences")
         if stat:
             print_stat(workspace, at.output, shown, disk=disk)
         elif not name_only:
@@ -144,20 +147,33 @@ def cat(
         name = workspace_path(workspace.root, path)
         seq = workspace.timeline.point(named_point(workspace, point))
         state = workspace.timeline.state(name, seq)
-        if state is None:
-            raise FileNotFound(
-                f"{visible_path(name)} did not exist at {seq}",
-                hint=f"`loom-audit history {path}` says when it did.",
-            )
-        if state.blob is None:
-            raise InvalidArguments(f"{name} is a directory", hint=f"`loom-audit ls {path}`")
+        if state is None and name:
+            raise _absent(workspace, name, path, seq)
+        if state is None or state.blob is None:
+            shown = visible_path(name) or "the workspace"
+            hint = f"`loom-audit ls {shlex.quote(path)}` lists it." if name else "`loom-audit ls`"
+            raise InvalidArguments(f"{shown} is a directory", hint=hint)
         if at.output.json:
             text = workspace.timeline.content(state).decode("utf-8", "surrogateescape")
             at.output.record({"path": name, "at": seq, "state": state_record(state), "text": text})
         elif raw or not at.output.stdout.isatty():
             _write_out(at, workspace, state)
         else:
-            at.output.text(visible_bytes(workspace.timeline.content(state), multiline=True))
+            text = visible_bytes(workspace.timeline.content(state), multiline=True)
+            at.output.text(text.removesuffix("\n"))
+
+
+def _absent(at: "AuditedWorkspace", name: str, typed: str, seq: int) -> FileNotFound:
+    """The error about a path that is not there at a point, or never was."""
+    if not _ever(at, name):
+        return FileNotFound(
+            f"nothing is on record for {visible_path(name)}",
+            hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
+        )
+    return FileNotFound(
+        f"{visible_path(name)} did not exist at {seq}",
+        hint=f"`loom-audit history {shlex.quote(typed)}` says when it did.",
+    )
 
 
 def _write_out(at: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
@@ -184,7 +200,7 @@ def ls(
         tree = workspace.timeline.tree(seq)
         prefix = f"{name}/" if name else ""
         if name and name not in tree:
-            raise FileNotFound(f"{visible_path(name)} did not exist at {seq}")
+            raise _absent(workspace, name, path, seq)
         listed = (
             [name]
             if name and tree[name].kind != "directory"
@@ -200,6 +216,8 @@ def ls(
             else:
                 shown = one if one == name else one[len(prefix) :]
                 at.output.line(*entry_line(shown, tree[one]))
+        if not listed:
+            at.output.note(f"nothing was there at {seq}")
 
 
 def _state(state: "FileState") -> dict[str, Any]:

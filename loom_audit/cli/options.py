@@ -113,7 +113,16 @@ class Invocation:
     def workspace(self) -> Iterator["AuditedWorkspace"]:
         """The workspace asked for, or the one that holds the current directory. NoWorkspace."""
         with self.store() as store:
-            yield store.workspace(self.shared.workspace or Path.cwd())
+            try:
+                found = store.workspace(self.shared.workspace or Path.cwd())
+            except NoWorkspace as error:
+                raise NoWorkspace(
+                    error.message,
+                    hint="`loom-audit workspaces` lists those there are, to be named with "
+                    "--workspace; `loom-audit init` makes one of a folder.",
+                    details=error.details,
+                ) from None
+            yield found
 
 
 Body = Callable[..., int | None]
@@ -323,14 +332,27 @@ def wants_json(arguments: Sequence[str]) -> bool:
 def usage_error(error: Exception, arguments: Sequence[str]) -> int:
     """Print what Typer found wrong with the arguments, and give the exit code."""
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else PROGRAM
+    path = context.command_path if context is not None else _command_in(arguments)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    if message.startswith("Usage: "):  # a group of commands named alone says its whole help
-        message = f"{path} needs a command"
     output = replace(open_output(json=wants_json(arguments)), stdout=sys.stdout)
+    if message.startswith("Usage: "):  # a group of commands named alone says its whole help
+        if not output.json:
+            output.text(message + "\n")
+        message = f"{path} needs a command"
     output.error(InvalidArguments(message, hint=f"See `{path} --help`."))
     is_run = path.split()[-1:] == ["run"]
     return exits.OUR_FAILURE if is_run else exits.USAGE
+
+
+def _command_in(arguments: Sequence[str]) -> str:
+    """The program with the command that the arguments name, where Typer did not get so far."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("--store", "--workspace"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return f"{PROGRAM} {word}"
+    return PROGRAM
 
 
 def folder(path: str) -> Path:

@@ -42,6 +42,8 @@ def proxy(
         else:
             configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
             at.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
+            if not any(ready.values()):
+                at.output.note("no keys are set; `loom-audit proxy --help` names them")
         at.output.stdout.flush()
 
     serve_proxy(keys, port, listening=listening)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_audit.history.recorder import OpenCall
     from loom_audit.ports import Completed, Confinement
     from loom_audit.session import AuditedWorkspace, Session
-    from loom_audit.tools.tool import ToolResult
+    from loom_audit.tools.result import ToolResult
 
 COMMAND_LINE = "command-line"
 
@@ -200,6 +200,8 @@ def _run(
         completed = opened.run(runner, order, final=True)
     except ExecutionFailed as error:
         opened.finish("error", _result(opened, error=error))
+        if words[0].startswith("-"):
+            error.hint = "It was taken for the command: `loom-audit run --help` lists the options."
         at.output.error(error)
         return int(error.details.get("exit_code", exits.OUR_FAILURE))
     except AuditError as error:
@@ -256,9 +258,8 @@ def call(
         arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
     try:
         values = json.loads(arguments)
-    except (ValueError, RecursionError) as error:
-        values = arguments
-        at.output.note(("note: ", "yellow"), f"the arguments are not JSON: {error}")
+    except (ValueError, RecursionError):
+        values = arguments  # which the tool refuses, and says where
     with at.workspace() as workspace:
         gate = workspace.default_gate(ask=prompt(at))
         with workspace.session(agent, actor=_actor(agent), gate=gate) as session:
@@ -299,7 +300,9 @@ def scope(
     Until a person accepts it, a changed .loomignore changes nothing.
     """
     if action not in ("", "accept"):
-        raise InvalidArguments(f"unknown action {action}", hint="`loom-audit scope accept`")
+        raise InvalidArguments(
+            f"unknown action {action}", hint="There is one: `loom-audit scope accept`."
+        )
     with at.workspace() as workspace:
         if action:
             workspace.accept_scope()
@@ -315,6 +318,8 @@ def scope(
                 }
             )
             return
+        if action:
+            at.output.line(("accepted", "green"), "; from now on this holds")
         at.output.line(("never: ", "bold"), ".git and the store")
         at.output.line(("heavy folders left out: ", "bold"), ", ".join(sorted(rules.heavy)))
         at.output.line(("by hash only: ", "bold"), f"over {size_text(rules.max_file_bytes)}")

@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from loom_audit.cli import exits
 from loom_audit.cli.options import PROGRAM, Invocation, command
 from loom_audit.cli.output import Output
 from loom_audit.cli.progress import progress
+from loom_audit.errors import StorageFailed
 
 if TYPE_CHECKING:
     from loom_audit.demo import Demo, Proof
@@ -69,34 +71,60 @@ def demo(
         bool, typer.Option("--serve/--no-serve", help="Serve the dashboard on it at the end.")
     ] = True,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="N", help="The dashboard's port.")
-    ] = PORT,
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="N",
+            help=f"The dashboard's port; else {PORT}, or a free one where that is taken.",
+        ),
+    ] = None,
 ) -> int:
     """Record a real agent session and show what can be done.
 
-    Over a copy of a Python package found on this machine, in a new temporary folder, and in a
-    store of its own there unless one is set. Without serving it ends by replaying the end,
-    rolling the workspace back to the start, and proving both equal byte for byte.
+    Over a copy of a Python package found on this machine, in a new temporary folder, which
+    stays until you delete it, and in a store of its own there unless one is set. Without
+    serving it ends by replaying the end, rolling the workspace back to the start, and proving
+    both equal byte for byte.
     """
     from loom_audit.demo import demo_store, make_folder, prove, run_demo
 
+    chosen = _usable(port) if serving else 0
     folder = make_folder()
-    with demo_store(folder, at.shared.store) as store:
-        with progress(at.output) as report:
-            made = run_demo(store, folder, report=report)
-        if not at.output.json:
-            _introduce(at.output, made)
-        if serving:
-            if at.output.json:
-                at.output.record(asdict(made))
-            _serve(at.output, store, port)
-            return exits.OK
-        proof = prove(store.workspace(made.root), made)
-    if at.output.json:
-        at.output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
-    else:
-        _conclude(at.output, proof)
-    return exits.OK if proof.holds else exits.FAILED
+    try:
+        with demo_store(folder, at.shared.store) as store:
+            with progress(at.output) as report:
+                made = run_demo(store, folder, report=report)
+            if not at.output.json:
+                _introduce(at.output, made)
+            if serving:
+                if at.output.json:
+                    at.output.record(asdict(made))
+                _serve(at.output, store, chosen)
+                return exits.OK
+            proof = prove(store.workspace(made.root), made)
+        if at.output.json:
+            at.output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
+        else:
+            _conclude(at.output, proof)
+        return exits.OK if proof.holds else exits.FAILED
+    finally:
+        # what somebody tried in it meanwhile is theirs: it is not deleted unasked
+        at.output.note(f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it")
+
+
+def _usable(port: int | None) -> int:
+    """The port asked for; where none was, the usual one, or 0 for a free one. StorageFailed."""
+    try:
+        socket.create_server(("127.0.0.1", port or PORT)).close()
+    except OSError as error:
+        if port is None:
+            return 0
+        raise StorageFailed(
+            f"cannot listen on 127.0.0.1:{port}: {str(error.strerror).partition(' (')[0]}",
+            hint="Nothing was recorded. Give another port with `--port`, or none.",
+        ) from None
+    return port or PORT
 
 
 def _introduce(output: Output, made: "Demo") -> None:

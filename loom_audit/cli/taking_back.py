@@ -20,6 +20,7 @@ from loom_audit.cli.options import (
 )
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import call_record, plan_record
+from loom_audit.cli.waiting import how_to_answer, questions
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.model.display import visible_path
 from loom_audit.model.planning import Plan
@@ -223,7 +224,10 @@ def _settle(
         out.note("nothing was changed")
         return exits.FAILED
     with progress(out):
-        result = workspace.carry_out(plan)
+        try:
+            result = workspace.carry_out(plan)
+        except Conflict as error:
+            raise _or_waiting(workspace, error) from None
     record |= {"carried_out": True, "call": result.call.seq, "changed": list(result.changed)}
     if out.json:
         out.record(record)
@@ -244,7 +248,24 @@ def _settle(
 
 def _confirmed(at: Invocation, plan: Plan) -> bool:
     at.output.stdout.flush()
-    return typer.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
+    try:
+        return typer.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
+    except typer.Abort:
+        at.output.note("")
+        at.output.note("nothing was changed")
+        raise
+
+
+def _or_waiting(workspace: "AuditedWorkspace", error: Conflict) -> Conflict:
+    """The conflict; with a call that waits for an answer, how to answer it."""
+    for question in questions(workspace).values():
+        if question.requested in (error.details.get("calls") or ()):
+            return Conflict(
+                f"{question.tool} waits for approval: {question.reason}",
+                hint=f"Answer it first: {how_to_answer(question)}.",
+                details=error.details,
+            )
+    return error
 
 
 def _blocked(plan: Plan) -> Conflict:
@@ -252,7 +273,8 @@ def _blocked(plan: Plan) -> Conflict:
     more = f" and {len(plan.blocked) - 5} more" if len(plan.blocked) > 5 else ""
     return Conflict(
         f"nothing was written: {shown}{more} would lose later changes",
-        hint="Choose for each with --choose PATH=current|old|merge.",
+        hint="Choose for each: --choose PATH=current keeps it, PATH=old takes what was, "
+        "PATH=merge writes both with markers.",
         details={"paths": [note.path for note in plan.blocked]},
     )
 

@@ -79,7 +79,8 @@ def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> 
 )
 def test_arguments_that_are_not_json_are_refused_on_record(audited: Shell, text: str) -> None:
     refused = audited("call", "read_file", text, code=2)
-    assert "not JSON" in refused.errors and "hint: " in refused.errors
+    assert "no JSON" in refused.errors and "hint: " in refused.errors
+    assert len(refused.errors.splitlines()) == 2
     (call,) = audited.records("log")
     assert (call["tool"], call["status"]) == ("read_file", "error")
     (shown,) = audited.records("show", str(call["seq"]))

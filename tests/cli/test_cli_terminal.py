@@ -11,7 +11,7 @@ from tests.cli.shells import Shell
 
 
 def at_terminal(
-    shell: Shell, *arguments: str, answer: bytes = b"", after: bytes = b""
+    shell: Shell, *arguments: str, answer: bytes = b"", after: bytes = b"", columns: int = 100
 ) -> tuple[int, str]:
     """Run a command with a terminal at all three ends; exit code and all it printed.
 
@@ -21,7 +21,7 @@ def at_terminal(
     process = subprocess.Popen(
         [sys.executable, "-m", "loom_audit", *arguments],
         cwd=shell.workspace,
-        env=shell.environment | {"TERM": "xterm", "COLUMNS": "100"},
+        env=shell.environment | {"TERM": "xterm", "COLUMNS": str(columns)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

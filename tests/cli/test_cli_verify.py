@@ -94,6 +94,53 @@ def test_a_log_started_over_is_found_by_a_head_of_the_one_before(
     assert "TAMPERED" in recorded("verify", "--against", str(heads), code=1).text
 
 
+HIDDEN = {
+    "emptied": ("DELETE FROM event", "DELETE FROM payload", "DELETE FROM workspace"),
+    "unlisted": ("DELETE FROM workspace",),
+    "filed elsewhere": ("UPDATE workspace SET root = '/elsewhere'",),
+}
+
+
+@pytest.mark.parametrize("statements", HIDDEN.values(), ids=HIDDEN)
+def test_a_log_that_another_one_took_the_place_of_is_found_by_the_new_one(
+    recorded: Shell, statements: Sequence[str]
+) -> None:
+    (old,) = recorded.records("head")
+    tamper(recorded, "PRAGMA foreign_keys = OFF", *statements)
+    recorded("init")
+    recorded.call("write_file", path="c.txt", content="new\n")
+    (record,) = recorded.records("verify", code=1)
+    assert record["log"] != old["log"]
+    assert record["unanchored"] == 0
+    assert any(old["log"] in finding["message"] for finding in record["findings"])
+
+
+def test_another_workspace_of_the_store_is_no_finding(recorded: Shell, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    recorded("init", cwd=tmp_path / "other")
+    assert recorded("verify").text.endswith("ok\n")
+
+
+def test_every_head_of_the_file_is_compared_and_not_the_newest_alone(
+    recorded: Shell, tmp_path: Path
+) -> None:
+    heads = tmp_path / "heads.txt"
+    (head,) = recorded.records("head")
+    forged = f"loom-audit-head v1 {head['log']} {head['size'] - 2} {'0' * 64}\n"
+    heads.write_text(forged + recorded("head").text)
+    (record,) = recorded.records("verify", "--against", str(heads), code=1)
+    assert [finding["code"] for finding in record["findings"]] == ["head.root"]
+
+
+@pytest.mark.parametrize("size", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "-1", "1.0"])
+def test_a_line_whose_size_is_no_number_is_no_head(
+    recorded: Shell, tmp_path: Path, size: str
+) -> None:
+    (tmp_path / "heads.txt").write_text(f"loom-audit-head v1 x {size} {'0' * 64}\n")
+    refused = recorded("verify", "--against", str(tmp_path / "heads.txt"), code=4)
+    assert "holds no tree head" in refused.errors
+
+
 def test_a_head_of_this_log_is_taken_from_among_those_of_others(
     recorded: Shell, tmp_path: Path
 ) -> None:
