@@ -4,9 +4,17 @@ import hashlib
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO, cast
 
-from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied
+from loom_audit.errors import (
+    AuditError,
+    AuditUnavailable,
+    FileNotFound,
+    PermissionDenied,
+    TooLarge,
+)
 from loom_audit.history.attachment import HIDDEN, STALE, Attachment
+from loom_audit.model.display import size_text
 from loom_audit.model.events import Draft, Event, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
 from loom_audit.ports import EventFilter, IndexEntry, Progress, Report, Stamp, Stamps
@@ -17,6 +25,10 @@ CHUNK_BYTES = 8 * 1024 * 1024
 CHUNK_PATHS = 10_000
 IN_MEMORY = 1024 * 1024
 """Bytes of a file that is read at once rather than as a stream."""
+
+READABLE = 32 * 1024 * 1024 * 1024
+"""Bytes of a file that is not read at all: its hash would take most of a minute, and a sparse
+file of petabytes costs nothing to make."""
 
 MANY = 500
 """From this many doubtful paths on, the whole tree is read once instead of path by path."""
@@ -190,16 +202,35 @@ def _state(
     if stamp.size <= IN_MEMORY and kept == keep:
         content, after = at.workspace.read_at_once(path, stamp.size)
         return FileState("file", _named(at, content, similar, keep), mode, len(content)), after
+    if stamp.size > max(READABLE, at.scope.max_file_bytes):
+        raise TooLarge(
+            f"too large to be read ({size_text(stamp.size)})",
+            hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
+        )
     with at.workspace.open(path) as stream:
+        first = _First(stream, stamp.size)
         if kept:
-            blob = at.blobs.put(stream, similar_to=similar)
+            blob = at.blobs.put(cast("BinaryIO", first), similar_to=similar)
             return FileState("file", blob, mode, at.blobs.size(blob)), at.workspace.stamp(path)
         digest, size = hashlib.sha256(), 0
-        while part := stream.read(1024 * 1024):
+        while part := first.read(1024 * 1024):
             digest.update(part)
             size += len(part)
     blob = BlobId(digest.hexdigest())
     return FileState("file", blob, mode, size), at.workspace.stamp(path)
+
+
+class _First:
+    """A stream's first bytes, so that reading a file comes to its end while that one grows."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream = stream
+        self._rest = size
+
+    def read(self, size: int = -1) -> bytes:
+        part = self._stream.read(self._rest if size < 0 else min(size, self._rest))
+        self._rest -= len(part)
+        return part
 
 
 def _named(at: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
