@@ -1,6 +1,6 @@
 """In a real browser: JavaScript on and off, accessible, silent, deaf to hostile content."""
 
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,22 +177,25 @@ def test_filtering_by_form(standing, looking: Watch) -> None:
 def test_the_last_words_typed_win_over_a_slow_answer(
     standing, scripted_watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    last = threading.Event()
+
     def slow(timeline, query, session=None):
         if query.get("path") == ("",):
-            time.sleep(1.5)
+            last.wait(60)
         return list_calls(timeline, query, session)
 
     monkeypatch.setattr("loom_audit.web.calls.list_calls", slow)
     page = scripted_watch.page
     scripted_watch.go(f"{standing.url}/calls?path=big.txt")
     path = page.get_by_label("Changed path")
-    with page.expect_request("**/calls?**"):
-        path.fill("")
-    for typed in ("nope", "notes.txt"):
-        path.fill(typed)
-        page.wait_for_timeout(450)
+    for typed in ("", "nope", "notes.txt"):
+        with page.expect_request("**/calls?**"):
+            path.fill(typed)
     page.locator(f"tr#c{standing.numbers['shell']}").wait_for(state="detached")
     page.wait_for_url("**path=notes.txt")
+    last.set()
+    with page.expect_response("**/calls?**"):
+        page.get_by_label("Tool").fill("edit_file")
     assert page.locator("tr[id^=c]").count() == 1
 
 
