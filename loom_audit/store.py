@@ -155,8 +155,13 @@ class Store:
         return self.database.projections(id).rebuild()
 
     def missing_logs(self) -> Sequence[str]:
-        """Logs that heads were kept of and that the store does not hold."""
-        return sorted(set(kept_logs(self.settings.heads)) - set(self.database.logs()))
+        """Logs that the store does not hold, or not up to the last head that was kept of them."""
+        kept = {
+            log: max((head.size for head in self.kept_heads(log)), default=0)
+            for log in kept_logs(self.settings.heads)
+        }
+        held = {entry.id: entry.head or 0 for entry in self.workspaces()}
+        return [log for log, size in kept.items() if held.get(log, -1) < size]
 
     def evidence(self, id: str) -> SqlEvidence:
         """What the tables of one log hold, as it lies there; to be closed."""

@@ -1,6 +1,7 @@
 """Commands that prove and repair: head, verify, doctor, salvage."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,9 +120,9 @@ def verify(
     tree heads kept outside the store.
     """
     with at.workspace() as workspace:
-        head = _newest_head(against, workspace.id) if against is not None else None
+        heads = _heads_of(against, workspace.id) if against is not None else ()
         with progress(at.output) as report:
-            found = workspace.verify(quick=quick, sample=sample, against=head, report=report)
+            found = workspace.verify(quick=quick, sample=sample, against=heads, report=report)
         if at.output.json:
             at.output.record(
                 {
@@ -140,7 +141,7 @@ def verify(
         return found.exit_code
 
 
-def _newest_head(against: str, log: str) -> "TreeHead":
+def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
     from loom_audit.disk.heads import parse_heads
 
     text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
@@ -152,7 +153,7 @@ def _newest_head(against: str, log: str) -> "TreeHead":
         )
     own = [head for head in heads if head.log == log]
     # One of another log is not passed over: a log that was started over has a new id.
-    return max(own, key=lambda head: head.size) if own else heads[-1]
+    return own or heads[-1:]
 
 
 def _print_verification(at: Invocation, found: "Verification") -> None:

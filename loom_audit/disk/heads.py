@@ -20,14 +20,14 @@ def parse_heads(text: str) -> Sequence[TreeHead]:
     heads = []
     for line in text.splitlines():
         words = line.strip().removeprefix(PREFIX).split()
-        if line.strip().startswith(PREFIX) and len(words) == 3 and words[1].isdigit():
+        if line.strip().startswith(PREFIX) and len(words) == 3 and words[1].isdecimal():
             try:
-                root = bytes.fromhex(words[2])
+                size, root = int(words[1]), bytes.fromhex(words[2])
             except ValueError:
                 continue
             # A line that a full disk or a power cut left behind is not a head that differs.
             if len(root) == 32:
-                heads.append(TreeHead(words[0], int(words[1]), root))
+                heads.append(TreeHead(words[0], size, root))
     return heads
 
 
@@ -64,9 +64,17 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
-    """The heads kept of a log, oldest first; none when there is no file."""
+    """The heads kept of a log, oldest first; none when there is no file. IO when not to be read."""
     file = folder / f"{log}.heads"
-    return parse_heads(file.read_text("utf-8", "replace")) if file.exists() else []
+    try:
+        return parse_heads(file.read_text("utf-8", "replace"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageFailed(
+            f"the tree heads in {file} cannot be read: {error.strerror}",
+            hint="Give this user the right to read them.",
+        ) from error
 
 
 def kept_logs(folder: Path) -> Sequence[str]:

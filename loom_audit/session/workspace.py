@@ -160,20 +160,22 @@ class AuditedWorkspace:
         *,
         quick: bool = False,
         sample: int | None = None,
-        against: TreeHead | None = None,
+        against: TreeHead | Sequence[TreeHead] = (),
         report: Report | None = None,
     ) -> Verification:
         """Check the log against itself and against heads kept elsewhere; every finding.
 
-        The heads are those kept outside the store at each session's end, or the one given.
+        The heads are those kept outside the store at each session's end, or those given.
         """
-        heads = [against] if against else self._parts.kept_heads(self.id)
+        given = [against] if isinstance(against, TreeHead) else against
+        heads = given or self._parts.kept_heads(self.id)
         with closing(self._parts.evidence(self.id)) as evidence:
             found = verify(evidence, heads=heads, quick=quick, sample=sample, report=report)
-        missing = () if against else self._parts.missing_logs()
+        missing = () if given else self._parts.missing_logs()
         findings = tuple(
-            Finding(None, "log", f"log {log}, of which heads were kept, is not in the store")
+            Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
             for log in missing
+            if log != self.id
         )
         return replace(found, findings=(*found.findings, *findings))
 

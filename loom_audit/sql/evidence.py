@@ -9,7 +9,7 @@ from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode
-from loom_audit.model.events import Event
+from loom_audit.model.events import Event, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
@@ -50,6 +50,12 @@ _VERSIONS = (
 
 
 _LARGE = "SELECT sha256, stored FROM blob WHERE large = 1 AND typeof(sha256) = 'blob'"
+
+
+_OTHERS = (
+    "SELECT l.number, l.id, w.root, e.leaf FROM log l JOIN event e ON e.log = l.number "
+    "AND e.seq = 1 LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ?"
+)
 
 
 class SqlEvidence:
@@ -193,8 +199,8 @@ class SqlEvidence:
         return self._blobs.get(BlobId((part.digest or b"").hex()))
 
     def damage(self) -> Iterator[str]:
-        """SQLite's own integrity_check, at most 100 lines, what was altered or added to the
-        tables, and how blobs say they are stored.
+        """SQLite's own integrity_check, at most 100 lines; what was altered or added to the
+        tables; what is filed wrongly besides this log; how blobs say they are stored.
         """
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
@@ -203,6 +209,7 @@ class SqlEvidence:
             yield from self._scratch.alterations()
         except driver().Error as error:
             raise _failed(error) from error
+        yield from self._misfiled()
         odd = self._rows(_ODD_BLOBS)
         lines = (
             (number, digest)
@@ -214,6 +221,22 @@ class SqlEvidence:
         for digest, stored in self._rows(_LARGE):
             if _file_size(self._large.path(digest)) not in (stored, None):
                 yield f"the file of content {digest.hex()} is not {stored} bytes long"
+
+    def _misfiled(self) -> Iterator[str]:
+        """Other logs that are not listed under the directory they say: one can hide another."""
+        for number, id, filed, leaf in self._rows(_OTHERS, self._number):
+            rows = self._batches(f"{_PARTS} AND seq <= ?", number, 1, 1)
+            try:
+                parts = chain.from_iterable(map(_parts, rows))
+                payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
+                fact = decode(_leaf(leaf) or b"", payloads).fact
+            except (Corrupt, NotFound) as error:
+                yield f"log {id} cannot be read at its first event: {error}"
+                continue
+            if fact.kind == WorkspaceAttached.kind:
+                said = getattr(fact, "root", "").encode("utf-8", "surrogateescape")
+                if said != filed:
+                    yield f"log {id}, of {said!a}, is filed under {filed!a}"
 
     def close(self) -> None:
         self._closing.close()

@@ -97,7 +97,7 @@ def test_a_log_started_over_is_found_by_a_head_of_the_one_before(
 HIDDEN = {
     "emptied": ("DELETE FROM event", "DELETE FROM payload", "DELETE FROM workspace"),
     "unlisted": ("DELETE FROM workspace",),
-    "filed elsewhere": ("UPDATE workspace SET root = '/elsewhere'",),
+    "filed elsewhere": ("UPDATE workspace SET root = CAST('/elsewhere' AS BLOB)",),
 }
 
 
