@@ -36,13 +36,14 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Look:
     """One look at a tree: of what is as `expected` nothing is said.
 
-    `visited` are the folders that were read, `missing` the expected files that were not in them.
+    `excluded` are paths that are never recorded, each with its reason. `visited` are the
+    folders that were read, `missing` the expected files that were not in them.
     """
 
     beneath: Beneath
     scope: Scope
     known: Container[str]
-    excluded: frozenset[str]
+    excluded: Mapping[str, str]
     expected: Stamps = field(default_factory=Stamps)
     visited: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -181,7 +182,7 @@ def _entries(
             if look.scope.excludes(child, directory=True):
                 continue
             if child in look.excluded:
-                differing.append((child, "store"))
+                differing.append((child, look.excluded[child]))
             else:
                 folders.append(entry.name)
             continue
@@ -221,7 +222,7 @@ def _seen(
 ) -> Stamp | str:
     """The stamp of what is no folder, or why it cannot be recorded."""
     if child in look.excluded:
-        return "store"
+        return look.excluded[child]
     if fields == _UNREADABLE:
         return "unreadable"
     seen = entry.stat(follow_symlinks=False)  # the entry kept it

@@ -13,6 +13,7 @@ from loom_audit.disk import walk as walking
 from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
 from loom_audit.disk.displaced import remove
 from loom_audit.disk.exchange import spot
+from loom_audit.disk.mounts import mounts_below
 from loom_audit.disk.paths import (
     failed,
     in_our_words,
@@ -47,7 +48,7 @@ class DiskWorkspace:
         if sys.getfilesystemencoding() != "utf-8":
             raise StorageFailed(
                 f"file names are in {sys.getfilesystemencoding()} here",
-                hint="set PYTHONUTF8=1",
+                hint="Set PYTHONUTF8=1.",
             )
         with in_our_words(root):
             self._beneath = Beneath(root, system.probe() if calls is None else calls)
@@ -100,7 +101,7 @@ class DiskWorkspace:
         if reason:
             raise InvalidPath(
                 f"{reason}: {shown(path)}",
-                hint="choose another path; a shell command may still change it, unrecorded",
+                hint="Choose another path; a shell command may still change it, unrecorded.",
                 details={"path": shown(path)},
             )
 
@@ -235,13 +236,17 @@ class DiskWorkspace:
         self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        look = walking.Look(self._beneath, scope, known, self._excluded)
+        look = walking.Look(self._beneath, scope, known, self._left_out())
         return walking.walk(look, path)
 
     def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
-        look = walking.Look(self._beneath, scope, known, self._excluded, known)
+        look = walking.Look(self._beneath, scope, known, self._left_out(), known)
         return walking.differences(look)
+
+    def _left_out(self) -> dict[str, str]:
+        mounts = dict.fromkeys(mounts_below(self._beneath.real), "mount")
+        return mounts | dict.fromkeys(self._excluded, "store")
 
     # --- changing -------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.disk import stamps
+from loom_audit.disk.mounts import points_below
 from loom_audit.disk.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import StorageFailed
@@ -226,3 +227,47 @@ def test_names_that_are_not_utf_8_come_back_as_bytes(tmp_path: Path, calls: Syst
     assert [os.fsencode(path) for path in paths] == [name, name + b"/" + name]
     assert workspace.read(paths[1]) == b"x"
     assert workspace.resolve(paths[1]) == paths[1]
+
+
+def test_the_mount_points_below_a_root_are_read_from_the_systems_table() -> None:
+    table = (
+        rb"36 35 98:0 / /mnt/w rw - ext4 /dev/sda rw" + b"\n"
+        rb"37 36 98:0 /home/me /mnt/w/a\040b\134c\012d rw master:1 - ext4 /dev/sda rw" + b"\n"
+        b"38 36 98:0 /x /mnt/w/\xff/deep rw - ext4 /dev/sda rw\n"
+        b"39 35 98:0 / /mnt/wide rw - ext4 /dev/sda rw\n"
+    )
+    assert points_below(table, "/mnt/w") == {"a b\\c\nd", os.fsdecode(b"\xff/deep")}
+    assert len(points_below(table, "/")) == 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a folder")
+def test_a_folder_and_a_file_of_the_same_filesystem_mounted_inside_are_not_ours(
+    tmp_path: Path, calls: System
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").touch()
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    for path in (root / "folder" / "inner", root / "file"):
+        path.touch()
+    workspace = DiskWorkspace(str(root), calls=calls)
+    known = Stamps()
+    for path, stamp in workspace.walk(Scope(), {}):
+        assert isinstance(stamp, Stamp)
+        known[path] = stamp
+    mounted = [("mine", root / "folder"), ("mine/letter", root / "file")]
+    done = []
+    try:
+        for source, target in mounted:
+            mount = ["mount", "--bind", str(tmp_path / source), str(target)]
+            tried = subprocess.run(mount, capture_output=True, check=False)
+            if tried.returncode:
+                pytest.skip(f"cannot mount: {tried.stderr.decode()}")
+            done.append(target)
+        differing = dict(workspace.differences(Scope(), known))
+        assert {path for path, seen in differing.items() if seen == "mount"} == {"folder", "file"}
+        assert "folder/letter" not in differing
+    finally:
+        for target in done:
+            subprocess.run(["umount", str(target)], check=True)
+    assert {path for path, _ in workspace.walk(Scope(), {})} == {"folder", "folder/inner", "file"}
