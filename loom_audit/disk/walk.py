@@ -36,8 +36,9 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class Look:
     """One look at a tree: of what is as `expected` nothing is said.
 
-    `excluded` are paths that are never recorded, each with its reason. `visited` are the
-    folders that were read, `missing` the expected files that were not in them.
+    `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
+    whose stamps prove nothing. `visited` are the folders that were read, `missing` the
+    expected files that were not in them.
     """
 
     beneath: Beneath
@@ -45,6 +46,7 @@ class Look:
     known: Container[str]
     excluded: Mapping[str, str]
     expected: Stamps = field(default_factory=Stamps)
+    mapped: frozenset[int] = frozenset()
     visited: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
 
@@ -193,7 +195,8 @@ def _entries(
         except OSError:
             found[entry.name] = _UNREADABLE
     expected = look.expected.files.get(folder, _NOTHING)
-    if found == expected and not look.excluded and _is_settled(found, now):
+    doubts = look.excluded or look.mapped
+    if found == expected and not doubts and _is_settled(found, now):
         return differing, folders
     look.missing.extend(prefix + name for name in expected.keys() - found.keys())
     for entry in listed:
@@ -230,6 +233,8 @@ def _seen(
         return f"not a file: {kind_of(seen.st_mode)}"
     if seen.st_dev != look.beneath.device:
         return "mount"
+    if seen.st_ino in look.mapped:
+        return Stamp._make(fields)._replace(ctime_ns=-now)
     if fields[_CTIME] >= now - COARSE:
         return stamp_of(seen, now)
     return Stamp._make(fields)

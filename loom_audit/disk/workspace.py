@@ -13,6 +13,7 @@ from loom_audit.disk import walk as walking
 from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
 from loom_audit.disk.displaced import remove
 from loom_audit.disk.exchange import spot
+from loom_audit.disk.mapped import mapped_below
 from loom_audit.disk.mounts import mounts_below
 from loom_audit.disk.paths import (
     failed,
@@ -48,7 +49,7 @@ class DiskWorkspace:
         if sys.getfilesystemencoding() != "utf-8":
             raise StorageFailed(
                 f"file names are in {sys.getfilesystemencoding()} here",
-                hint="Set PYTHONUTF8=1.",
+                hint="set PYTHONUTF8=1",
             )
         with in_our_words(root):
             self._beneath = Beneath(root, system.probe() if calls is None else calls)
@@ -101,7 +102,7 @@ class DiskWorkspace:
         if reason:
             raise InvalidPath(
                 f"{reason}: {shown(path)}",
-                hint="Choose another path; a shell command may still change it, unrecorded.",
+                hint="choose another path; a shell command may still change it, unrecorded",
                 details={"path": shown(path)},
             )
 
@@ -241,7 +242,8 @@ class DiskWorkspace:
 
     def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
-        look = walking.Look(self._beneath, scope, known, self._left_out(), known)
+        mapped = mapped_below(self._beneath.real)
+        look = walking.Look(self._beneath, scope, known, self._left_out(), known, mapped)
         return walking.differences(look)
 
     def _left_out(self) -> dict[str, str]:
