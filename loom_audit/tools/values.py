@@ -9,6 +9,7 @@ MAX_DEPTH = 64
 MAX_VALUES = 2_000_000
 MAX_NEAREST = 10_000
 _SHOWN = 500
+_PASS = "Pass null, booleans, numbers, texts, lists and objects with texts as keys only."
 
 
 def as_json(value: Any, where: str = "value") -> Any:
@@ -24,6 +25,10 @@ def as_json(value: Any, where: str = "value") -> Any:
 def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
     """The copy; `trail` leads to the value, `left` counts how many more there may be."""
     left[0] -= 1
+    if left[0] < 0:
+        raise NotSerializable(
+            f"more than {MAX_VALUES} values", hint="Write them to a file and pass its path."
+        )
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -33,21 +38,26 @@ def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
     if isinstance(value, float):
         if math.isfinite(value):
             return float(value)
-        raise NotSerializable(f"{value} at {_place(trail)} is not a JSON number")
-    if left[0] < 0:
-        raise NotSerializable(f"more than {MAX_VALUES} values")
+        raise NotSerializable(
+            f"{value} at {_place(trail)} is not a JSON number", hint="Pass null or a text for it."
+        )
     if len(trail) > MAX_DEPTH:
-        raise NotSerializable(f"nested deeper than {MAX_DEPTH} at {_place(trail)}")
+        raise NotSerializable(
+            f"nested deeper than {MAX_DEPTH} at {_place(trail)}",
+            hint="Pass it flatter, or as a text.",
+        )
     if isinstance(value, (list, tuple)):
         return [_inner(item, n, trail, left) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(f"the key {_text(key):.100} at {_place(trail)} is not a text")
+                raise NotSerializable(
+                    f"the key {_text(key):.100} at {_place(trail)} is not a text", hint=_PASS
+                )
         return {str(key): _inner(item, key, trail, left) for key, item in value.items()}
     raise NotSerializable(
         f"{type(value).__name__} at {_place(trail)} is not a JSON value",
-        hint="Pass null, booleans, numbers, texts, lists and objects only.",
+        hint=_PASS,
     )
 
 

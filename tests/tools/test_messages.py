@@ -70,8 +70,10 @@ def test_arguments_that_are_no_json_stay_a_text(text):
 
 
 def test_a_call_without_an_id_is_given_one():
-    first, second = tool_calls_of([{"name": "bash", "arguments": {}}] * 2)
-    assert first.id and second.id and first.id != second.id
+    for said in ({}, {"id": ""}, {"id": 3}, {"id": None}):
+        first, second = tool_calls_of([{"name": "bash", "arguments": {}, **said}] * 2)
+        assert first.id and second.id and first.id != second.id
+        assert isinstance(first.id, str)
 
 
 @pytest.mark.parametrize("answer", ["text", 3, None, [3], ["text", None], {}, {"error": "busy"}])

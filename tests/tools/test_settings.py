@@ -6,13 +6,14 @@ import pytest
 
 from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.errors import InvalidArguments
+from loom_audit.ports import Limits
 from loom_audit.tools.settings import ToolSettings
 
 
 def settings_of(folder: Path, text: str | None) -> ToolSettings:
     settings = read_settings(environment={"LOOM_AUDIT_HOME": str(folder)})
     if text is not None:
-        settings.configuration.mkdir()
+        settings.configuration.mkdir(parents=True)
         (settings.configuration / "tools.toml").write_text(text)
     return read_tool_settings(settings)
 
@@ -26,6 +27,14 @@ def test_what_the_file_says_is_taken(tmp_path: Path) -> None:
         tmp_path, 'confinement = "required"\nnetwork = true\nallowed_hosts = ["*.example.org"]\n'
     )
     assert found == ToolSettings("required", True, allowed_hosts=("*.example.org",))
+
+
+def test_limits_are_given_in_bytes_and_seconds_and_zero_is_none(tmp_path: Path) -> None:
+    keys = ("cpu_seconds", "memory_mib", "processes", "file_mib")
+    some = settings_of(tmp_path / "a", "".join(f"{key} = 3\n" for key in keys))
+    assert some.limits == Limits(cpu=3, memory=3 << 20, processes=3, file=3 << 20)
+    none = settings_of(tmp_path / "b", "".join(f"{key} = 0\n" for key in keys))
+    assert none.limits == Limits(cpu=None, memory=None, processes=None, file=None)
 
 
 @pytest.mark.parametrize(

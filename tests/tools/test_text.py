@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.errors import FileNotFound, InvalidArguments
@@ -25,6 +25,7 @@ def lines_of(content: bytes) -> list[bytes]:
 
 
 @given(raw, st.integers(1, 20), st.integers(0, 20), st.integers(1, 100))
+@example(b"ab\ncd\nef\n", 1, 2, 4)
 def test_a_range_is_what_cutting_a_list_of_lines_gives(content, first, more, limit):
     last = first + more
     part = read_part(io.BytesIO(content), first, last, limit)

@@ -66,6 +66,24 @@ def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(monkeypatch):
         as_json(wide)
 
 
+@pytest.mark.parametrize("wrap", [list, lambda items: dict.fromkeys(map(str, items), None)])
+def test_so_many_values_and_not_one_more(monkeypatch, wrap):
+    monkeypatch.setattr(values, "MAX_VALUES", 1_000)
+    assert len(as_json(wrap(range(999)))) == 999
+    with pytest.raises(NotSerializable, match="more than 1000 values"):
+        as_json(wrap(range(1_000)))
+
+
+def test_what_has_no_place_in_json_stands_as_its_type_and_text():
+    value = {"a": {1}, 2: (b"x", float("inf")), "b": [None, True, 0.5]}
+    assert as_far_as_possible(value) == {
+        "a": "<set: {1}>",
+        "int: 2": ["<bytes: b'x'>", "<float: inf>"],
+        "b": [None, True, 0.5],
+    }
+    assert as_far_as_possible([0] * 10_001)[-2:] == [0, "<left out>"]
+
+
 def test_an_error_names_the_place():
     with pytest.raises(NotSerializable, match=r"set at arguments\.a\[1\]\.b is not a JSON value"):
         as_json({"a": [0, {"b": {1}}]}, "arguments")
