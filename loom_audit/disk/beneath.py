@@ -58,13 +58,13 @@ class Beneath:
         except OSError as error:
             raise NoWorkspace(
                 f"the workspace has vanished: {self.real}",
-                hint="mount it or move it back",
+                hint="Mount it or move it back.",
                 details={"root": self.real},
             ) from error
         if (seen.st_dev, seen.st_ino) != (self.device, self._inode):
             raise NoWorkspace(
                 f"another directory is in the workspace's place: {self.real}",
-                hint="move it back, or open the workspace again to go on with this one",
+                hint="Move it back, or open the workspace again to go on with this one.",
                 details={"root": self.real},
             )
 

@@ -250,7 +250,7 @@ class Replaced:
     def _changed_again(self) -> Conflict:
         return Conflict(
             f"{shown(self.at.path)} was changed again after we replaced it",
-            hint="what was displaced is kept; look at the file and decide",
+            hint="What was displaced is kept; look at the file and decide.",
             details={"path": shown(self.at.path)},
         )
 
@@ -293,7 +293,7 @@ class ModeChanged:
             ):
                 raise Conflict(
                     f"{shown(self.at.path)} was changed again after its mode was",
-                    hint="look at it and decide",
+                    hint="Look at it and decide.",
                     details={"path": shown(self.at.path)},
                 )
             if self.mode != self.state.mode:

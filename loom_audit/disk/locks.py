@@ -131,7 +131,7 @@ class DiskLock:
         waited = f" after {timeout:g} s" if timeout else ""
         return Conflict(
             f"the lock {name} is still held by {who}{waited}",
-            hint="wait for it to finish, or end that process",
+            hint="Wait for it to finish, or end that process.",
             details={"lock": name, "holder": int(holder) if holder.isdigit() else None},
         )
 

@@ -50,7 +50,7 @@ def split(path: str) -> tuple[str, str]:
 def tidy(text: str) -> str:
     """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is no path here."""
     if "\0" in text:
-        raise InvalidPath("the path holds a NUL character", hint="remove it")
+        raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     named = text.split("/")
     if text.isascii() and len(text) <= NAME_BYTES and _NO_NAMES.isdisjoint(named):
         return text
@@ -60,7 +60,7 @@ def tidy(text: str) -> str:
             if not parts:
                 raise InvalidPath(
                     f"the path leaves the workspace: {_safe(text)}",
-                    hint="name a path inside the workspace",
+                    hint="Name a path inside the workspace.",
                 )
             parts.pop()
         elif part not in ("", "."):
@@ -74,11 +74,11 @@ def tidy(text: str) -> str:
     if longest > NAME_BYTES:
         raise InvalidPath(
             f"a name in the path is {longest} bytes long",
-            hint=f"names are at most {NAME_BYTES} bytes",
+            hint=f"Names are at most {NAME_BYTES} bytes.",
         )
     if size > PATH_BYTES:
         raise InvalidPath(
-            f"the path is {size} bytes long", hint=f"paths are at most {PATH_BYTES} bytes"
+            f"the path is {size} bytes long", hint=f"Paths are at most {PATH_BYTES} bytes."
         )
     return path
 
@@ -88,9 +88,11 @@ def _safe(text: str) -> str:
 
 
 def outside(path: str) -> InvalidPath:
+    """The error about a path that leads out of a workspace or of a scratch directory."""
     return InvalidPath(
-        f"the path leads outside the workspace: {shown(path)}",
-        hint="name a path inside the workspace, or the link's target where it may be read",
+        f"the path leads outside: {shown(path)}",
+        hint="Name a path inside the workspace or the scratch directory, "
+        "or the link's target where it may be read.",
         details={"path": shown(path)},
     )
 
@@ -99,7 +101,7 @@ def not_a_file(path: str, mode: int) -> InvalidPath:
     kind = kind_of(mode)
     return InvalidPath(
         f"not a file but a {kind}: {shown(path)}",
-        hint="list it instead" if kind == "directory" else "only files can be read and written",
+        hint="List it instead." if kind == "directory" else "Only files can be read and written.",
         details={"path": shown(path), "kind": kind},
     )
 
@@ -114,18 +116,18 @@ def failed(error: OSError, path: str) -> AuditError:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         reason = "read-only file system" if number == errno.EROFS else "permission denied"
         return PermissionDenied(
-            f"{reason}: {where}", hint="check its owner and mode", details=details
+            f"{reason}: {where}", hint="Check its owner and mode.", details=details
         )
     if number == errno.ELOOP:
         return InvalidPath(
             f"a symlink is in the way, or links go round in a circle: {where}",
-            hint="name the path that the link leads to",
+            hint="Name the path that the link leads to.",
             details=details,
         )
     if number == errno.ENOTDIR:
         return InvalidPath(
             f"a folder of the path is not a directory: {where}",
-            hint="choose another path",
+            hint="Choose another path.",
             details=details,
         )
     if number == errno.EXDEV:
@@ -138,10 +140,10 @@ def failed(error: OSError, path: str) -> AuditError:
         return InvalidPath(f"the path is too long: {where}", details=details)
     if number in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(
-            f"the disk is full: {where}", hint="free some space and try again", details=details
+            f"the disk is full: {where}", hint="Free some space and try again.", details=details
         )
     text = error.strerror or str(error)
-    return StorageFailed(f"{text}: {where}", hint="check the disk", details=details)
+    return StorageFailed(f"{text}: {where}", hint="Check the disk.", details=details)
 
 
 class in_our_words:

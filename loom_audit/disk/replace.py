@@ -82,7 +82,7 @@ def _check(found: str, after: FileState, temporary: Spot) -> None:
         raise Corrupt(
             f"the content for {shown(temporary.parent) or 'the root'} has hash {found[:12]}, "
             f"not {after.blob[:12]}",
-            hint="run verify",
+            hint="Run `loom-audit verify`.",
             details={"expected": after.blob, "found": found},
         )
 
@@ -114,7 +114,7 @@ def place(temporary: Spot, at: Spot, *, occupied: bool) -> os.stat_result | None
         return found
     raise Conflict(
         f"somebody keeps creating and deleting {shown(at.path)}",
-        hint="stop that program and try again",
+        hint="Stop that program and try again.",
         details={"path": shown(at.path)},
     )
 
@@ -140,7 +140,7 @@ def _keep_only_what_may_go(temporary: Spot, at: Spot, found: os.stat_result) -> 
 def not_empty(at: Spot) -> Conflict:
     return Conflict(
         f"the folder is not empty: {shown(at.path)}",
-        hint="delete what is in it first",
+        hint="Delete what is in it first.",
         details={"path": shown(at.path)},
     )
 
@@ -251,7 +251,7 @@ def _in_place(
     if now is None or put_of(now) != put_of(found):
         raise Conflict(
             f"somebody else is changing {shown(at.path)}",
-            hint="try again",
+            hint="Try again.",
             details={"path": shown(at.path)},
         )
     if durable and mode != after.mode:

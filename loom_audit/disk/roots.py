@@ -22,25 +22,25 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     """
     text = os.fspath(path)
     if "\0" in text:
-        raise InvalidPath("the path holds a NUL character", hint="remove it")
+        raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     real = os.path.realpath(text)
     with in_our_words(text):
         if not os.path.isdir(real):
             os.stat(real)
-            raise _refused(text, "no directory", "name the folder that the agent works in")
+            raise _refused(text, "no directory", "Name the folder that the agent works in.")
         os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         os.stat(os.path.join(real, "."))
     if real in _EXACT or any(_holds(folder, real) for folder in _SYSTEM):
-        raise _refused(real, "a folder of the system", "name a project's own folder")
+        raise _refused(real, "a folder of the system", "Name a project's own folder.")
     for home in _homes():
         if _holds(real, home):
             raise _refused(
                 real,
                 "the home directory" if _same(real, home) else "a folder that holds home",
-                "name a folder in it",
+                "Name a folder in it.",
             )
     if ".git" in Path(real).parts:
-        raise _refused(real, "inside .git", "name the folder that holds .git")
+        raise _refused(real, "inside .git", "Name the folder that holds .git.")
     _check_apart(real, os.path.realpath(store_dir), "the store")
     for other in others:
         if not _same(real, other):
@@ -55,7 +55,7 @@ def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[st
     for a NUL character and for a symlink that leads nowhere.
     """
     if "\0" in os.fspath(path):
-        raise InvalidPath("the path holds a NUL character", hint="remove it")
+        raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     if os.path.islink(path) and not os.path.exists(path):
         raise InvalidPath(
             f"{shown(os.fspath(path))} is a symlink that leads nowhere", hint="Name a new folder."
@@ -77,9 +77,9 @@ def _refused(path: str, reason: str, hint: str) -> InvalidPath:
 
 def _check_apart(real: str, other: str, name: str) -> None:
     if _holds(other, real):
-        relation, hint = "lies inside", "use that one, or name a folder outside it"
+        relation, hint = "lies inside", "Use that one, or name a folder outside it."
     elif _holds(real, other):
-        relation, hint = "holds", "name a folder beside it"
+        relation, hint = "holds", "Name a folder beside it."
     else:
         return
     raise Conflict(

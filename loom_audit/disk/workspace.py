@@ -49,7 +49,7 @@ class DiskWorkspace:
         if sys.getfilesystemencoding() != "utf-8":
             raise StorageFailed(
                 f"file names are in {sys.getfilesystemencoding()} here",
-                hint="set PYTHONUTF8=1",
+                hint="Set PYTHONUTF8=1.",
             )
         with in_our_words(root):
             self._beneath = Beneath(root, system.probe() if calls is None else calls)
@@ -102,7 +102,7 @@ class DiskWorkspace:
         if reason:
             raise InvalidPath(
                 f"{reason}: {shown(path)}",
-                hint="choose another path; a shell command may still change it, unrecorded",
+                hint="Choose another path; a shell command may still change it, unrecorded.",
                 details={"path": shown(path)},
             )
 

@@ -66,7 +66,7 @@ class MemoryLock:
             if not self._changed.wait_for(lambda: name not in self._held, timeout):
                 raise Conflict(
                     f"the lock {name} is still held",
-                    hint="wait for it to finish",
+                    hint="Wait for it to finish.",
                     details={"lock": name},
                 )
             self._held.add(name)

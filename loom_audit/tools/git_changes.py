@@ -108,9 +108,24 @@ class GitCommit(Tool):
                 left_out += [] if below else [given]
             files = chosen
         if not files:
+            await _something_there(left_out, ctx)
             raise NotFound("there is nothing to commit", hint="git_status says what changed.")
         await _check_filters(git, files)
         return sorted(files), left_out
+
+
+async def _something_there(paths: list[str], ctx: ToolContext) -> None:
+    """NotFound when of the paths without a change some are not there at all."""
+    absent = await ctx.in_thread(lambda: [path for path in paths if not ctx.exists(path)])
+    if absent:
+        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+        verb = "is" if len(absent) == 1 else "are"
+        raise NotFound(
+            f"there is nothing to commit: {', '.join(absent[:5])}{more} {verb} not there, "
+            "and not tracked by git",
+            hint="git_status says what changed.",
+            details={"paths": absent[:100]},
+        )
 
 
 async def _something_staged(git: Repository) -> None:

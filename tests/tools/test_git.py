@@ -170,6 +170,21 @@ def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench, rep
     assert not result.files_changed
 
 
+def test_a_commit_of_paths_that_are_not_there_names_them(bench, repo):
+    for paths, said in (
+        (["nowhere"], "nowhere is not there"),
+        (["notes.txt", "gone", "lost/x"], "gone, lost/x are not there"),
+    ):
+        error = bench.call("git_commit", {"message": "x", "paths": paths}).error
+        assert error.code == "NOT_FOUND" and error.message.startswith("there is nothing to commit")
+        assert said in error.message and "notes.txt" not in error.message
+    (repo / "dangling").symlink_to("nowhere")
+    git(repo, "add", "dangling")
+    git(repo, "commit", "-q", "-m", "link")
+    error = bench.call("git_commit", {"message": "x", "paths": ["dangling"]}).error
+    assert error.message == "there is nothing to commit"
+
+
 def test_a_commit_of_what_is_staged_and_of_all(bench, repo):
     (repo / "notes.txt").write_text("2")
     assert bench.call("git_commit", {"message": "x"}).error.code == "NOT_FOUND"

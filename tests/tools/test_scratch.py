@@ -39,6 +39,24 @@ def test_every_file_tool_takes_scratch_paths(bench):
     assert bench.tree() == before
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "scratch://out/passwd"}),
+        ("write_file", {"path": "scratch://out/passwd", "content": "x"}),
+        ("edit_file", {"path": "scratch://out/passwd", "old_str": "a", "new_str": "b"}),
+        ("list_directory", {"path": "scratch://out"}),
+    ],
+)
+def test_a_link_out_of_the_scratch_directory_is_not_said_to_leave_the_workspace(
+    bench, tool, arguments
+):
+    (scratch_of(bench) / "out").symlink_to("/etc")
+    error = bench.call(tool, arguments).error
+    assert error.code == "INVALID_PATH" and "leads outside: out" in error.message
+    assert "workspace" not in error.message and "scratch directory" in error.hint
+
+
 def test_scratch_changes_are_calls_on_record_with_their_gap_named(bench):
     head = bench.workspace.log.head()
     bench.call("write_file", {"path": "scratch://x", "content": "secret"})
