@@ -47,7 +47,9 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     yield from _folders(settings)
     yield _room(settings)
     file = store_file(settings.url)
-    if file is not None and file.exists():
+    if file is not None and file.exists() and not file.stat().st_size:
+        yield Check("store", "problem", f"{file} is empty", "Restore it from a backup.")
+    elif file is not None and file.exists():
         yield from _database(file)
         yield from _workspaces(settings, here)
     else:

@@ -104,6 +104,12 @@ class Invocation:
                 f"there is no store at {file}",
                 hint="Run `loom-audit init` in the directory you want to put under audit.",
             )
+        if file is not None and not create and not file.stat().st_size:
+            # to be opened it would be made a new store, which hides that one was cut off
+            raise NoWorkspace(
+                f"the store {file} is empty",
+                hint="Restore it from a backup, or begin a new one with `loom-audit init`.",
+            )
         with open_store(self.shared.store) as store:
             if store.parts.database.notice:
                 self.output.note(("note: ", "yellow"), store.parts.database.notice)

@@ -30,6 +30,7 @@ from loom_audit.errors import (
     StorageFailed,
 )
 from loom_audit.ports import Lock
+from loom_audit.sql.remains import refuse_remains
 from loom_audit.sql.statements import Prepared, Row
 
 SAFE_SQLITE = (3, 51, 3)
@@ -75,7 +76,11 @@ def driver() -> ModuleType:
 
 
 def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
-    """A driver's connection with our settings, in autocommit; `ro` cannot write or checkpoint."""
+    """A driver's connection with our settings, in autocommit; `ro` cannot write or checkpoint.
+
+    AuditUnavailable for what is left of a file that was cut off.
+    """
+    refuse_remains(path)
     module: Any = driver()
     connection = module.connect(
         f"file:{quote(os.path.abspath(path))}?mode={mode}",

@@ -16,7 +16,7 @@ from shutil import copyfile
 from types import ModuleType
 from typing import Any
 
-from loom_audit.errors import AuditError, Corrupt, NotFound, StorageFailed
+from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, NotFound, StorageFailed
 from loom_audit.sql.encodings import decompress
 from loom_audit.sql.engine import connect, driver
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
@@ -63,7 +63,7 @@ def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
     try:
         try:
             return _sound(path), ""
-        except sqlite_error() as error:
+        except (sqlite_error(), AuditUnavailable) as error:
             reason = str(error)
         copy = os.path.join(private, os.path.basename(path))
         copyfile(path, copy)
@@ -71,7 +71,7 @@ def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
             copyfile(path + "-wal", copy + "-wal")
         try:
             return _sound(copy), f"the store cannot be read in place ({reason}): a copy was read"
-        except sqlite_error():
+        except (sqlite_error(), AuditUnavailable):
             recovered = os.path.join(private, "recovered.db")
             _recover(copy, recovered, failed)
     except OSError as error:

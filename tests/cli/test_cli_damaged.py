@@ -1,0 +1,125 @@
+"""Commands on a store that is damaged: a clear error, the exit code for it, nothing changed."""
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from loom_audit.sql.engine import driver
+from tests.cli.shells import Shell
+
+PAGE = 4096
+COMMANDS = (
+    ("log",),
+    ("log", "--events"),
+    ("show", "8"),
+    ("diff", "1", "head"),
+    ("cat", "b.txt", "--at", "head"),
+    ("ls",),
+    ("history", "b.txt"),
+    ("status",),
+    ("session",),
+    ("workspaces",),
+    ("head",),
+    ("undo", "--dry-run"),
+    ("verify",),
+    ("verify", "--quick"),
+    ("doctor",),
+    ("db", "current"),
+)
+
+
+@pytest.fixture
+def stored(audited: Shell) -> Shell:
+    """A workspace with three calls on record, all in the database file itself."""
+    audited.call("write_file", path="b.txt", content="one\n" * 400)
+    audited.call("edit_file", path="b.txt", old_str="one\n" * 400, new_str="two\n" * 300)
+    audited.call("delete_file", path="a.txt")
+    with closing(driver().connect(str(database(audited)))) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return audited
+
+
+def database(shell: Shell) -> Path:
+    return shell.home / "audit.db"
+
+
+def put(shell: Shell, content: bytes) -> None:
+    for suffix in ("-wal", "-shm"):
+        Path(f"{database(shell)}{suffix}").unlink(missing_ok=True)
+    database(shell).write_bytes(content)
+
+
+def check(shell: Shell, content: bytes) -> None:
+    """Every command ends in order on this database, and leaves it as it is."""
+    for command in COMMANDS:
+        put(shell, content)
+        ran = shell(*command, code=None)
+        assert ran.code in (0, 1, 3, 4, 6), command
+        assert "internal error" not in ran.text + ran.errors, (command, ran.errors)
+        if ran.code and command[0] not in ("verify", "doctor", "db"):
+            assert "error: " in ran.errors and "hint: " in ran.errors, command
+        assert database(shell).read_bytes() == content, command
+
+
+def zeroed(content: bytes, page: int) -> bytes:
+    return content[: page * PAGE] + bytes(PAGE) + content[(page + 1) * PAGE :]
+
+
+def test_a_page_without_its_content_is_an_error_and_changes_nothing(stored: Shell) -> None:
+    good = database(stored).read_bytes()
+    for page in range(0, len(good) // PAGE, 9):
+        check(stored, zeroed(good, page))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_every_page_in_turn_without_its_content(stored: Shell) -> None:
+    good = database(stored).read_bytes()
+    for page in range(len(good) // PAGE):
+        check(stored, zeroed(good, page))
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 511, 512, PAGE, 5 * PAGE + 7])
+def test_a_store_that_was_cut_off_is_not_made_anew(stored: Shell, size: int) -> None:
+    good = database(stored).read_bytes()
+    check(stored, good[:size])
+    put(stored, good[:size])
+    assert stored("log", code=None).code in (3, 4, 6)
+    put(stored, good)
+    assert stored("log").text
+
+
+def test_salvage_of_a_store_cut_off_to_nothing_says_that_nothing_is_left(
+    stored: Shell, tmp_path: Path
+) -> None:
+    put(stored, b"")
+    refused = stored("salvage", "--to", str(tmp_path / "out"), code=4)
+    assert "cannot be read" in refused.errors and "backup" in refused.errors
+    assert database(stored).read_bytes() == b""
+
+
+def test_what_lies_in_the_write_ahead_log_of_an_emptied_store_is_left_there_and_salvaged(
+    audited: Shell, tmp_path: Path
+) -> None:
+    wal = Path(f"{database(audited)}-wal")
+    with closing(driver().connect(str(database(audited)))) as keeps:
+        keeps.execute("SELECT count(*) FROM event").fetchall()
+        audited.call("write_file", path="b.txt", content="only in the log\n" * 9)
+        with closing(driver().connect(str(database(audited)), isolation_level=None)) as raw:
+            raw.execute("VACUUM")
+        kept = wal.read_bytes()
+    put(audited, b"")
+    wal.write_bytes(kept)
+    for command in COMMANDS:
+        if command[0] != "doctor":
+            audited(*command, code=None)
+        assert wal.read_bytes() == kept and database(audited).read_bytes() == b"", command
+    assert "cut off" in audited("init", code=3).errors
+    assert wal.read_bytes() == kept and database(audited).read_bytes() == b""
+    audited("salvage", "--to", str(tmp_path / "out"), code=None)
+    assert wal.read_bytes() == kept
+    written = {file.read_bytes() for file in (tmp_path / "out" / "blobs").iterdir()}
+    assert b"only in the log\n" * 9 in written
+    shutil.rmtree(tmp_path / "out")
