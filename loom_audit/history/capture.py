@@ -344,8 +344,20 @@ def hide(at: Attachment, paths: Iterable[Untracked]) -> dict[str, IndexEntry | N
 
 
 def _within(at: Attachment, path: str) -> list[str]:
-    below = path + "/"
-    return [known for known in at.known.stamps if known == path or known.startswith(below)]
+    """What is known at a path and below it; most of what is hidden holds nothing known."""
+    stamps = at.known.stamps
+    stamp = stamps.get(path)
+    if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):
+        below = path + "/"
+        return [known for known in stamps if known == path or known.startswith(below)]
+    found = [path] if stamp else []
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        inside = [f"{folder}/{name}" for name in stamps.files.get(folder, ())]
+        found += inside
+        folders += inside
+    return found
 
 
 def outside(changes: Iterable[FileChange]) -> Draft:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
-from loom_audit.history.capture import Found, attribute, hide, outside, remember, scan
+from loom_audit.history.capture import Found, attribute, hide, remember, scan
 from loom_audit.history.edits import Transform, deleted, edited, linked, moved
 from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
@@ -192,7 +192,7 @@ class OpenCall:
     def _changing(self, final: bool) -> Iterator[Footing]:
         self.may_write()
         with self._exclusive(final):
-            yield Footing(self._at, self._entries)
+            yield Footing(self._at, {})  # the index follows what is put on record only
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
@@ -215,18 +215,20 @@ class OpenCall:
         origin: Origin = "tool",
     ) -> None:
         """Record drift and intention, change the disk, and keep what is there for the record."""
+        if changes:
+            self._check_approved(changes)
+            check_recoverable(self._at, changes)
+        self._entries.update(footing.entries)
         if footing.drift:
             self._deferred.append(attribute(self._at, footing.drift, but=self._key))
         if not changes:
             return
-        self._check_approved(changes)
-        check_recoverable(self._at, changes)
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
         self._settle(self._append([], last=[intended]))
         done = carry_out(footing, changes)
         self._entries.update(footing.entries)
         if done.foreign:
-            self._deferred.append(outside(done.foreign))
+            self._deferred.append(attribute(self._at, done.foreign, but=self._key))
         if done.changes:
             fact = FilesChanged(
                 tuple(done.changes),
@@ -238,7 +240,7 @@ class OpenCall:
             self._deferred.append(self.recorder.draft(fact))
             self._changed(change.path for change in done.changes)
         if done.later:
-            self._deferred.append(outside(done.later))
+            self._deferred.append(attribute(self._at, done.later, but=self._key))
         if self.approved is not None:
             self.approved.update((change.path, change.after) for change in done.changes)
         self.coverage = self.coverage.without(*done.reasons)
@@ -254,7 +256,6 @@ class OpenCall:
         for change in changes:
             shown = change.path in self.approved
             if not shown or change.before != self.approved[change.path]:
-                self._settle(self._append([]))
                 raise Conflict(
                     f"{change.path} is not as it was when this call was approved",
                     hint="Look at it and make the call again.",

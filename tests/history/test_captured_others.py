@@ -1,12 +1,17 @@
 """What one process knows of the workspace while another records what it changes there."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from loom_audit import Session, ToolResult, open_store
+from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import StorageFailed
+from loom_audit.model.files import FileChange
+from loom_audit.ports import Displaced, Stamps
 
 Call = Callable[..., ToolResult]
 
@@ -82,3 +87,42 @@ def test_a_file_deleted_after_the_index_was_is_missed_by_the_next_process(
         with other.recording("look"):
             pass
         assert tree(other) == {"a.txt", "src", "own"}
+
+
+def test_what_a_running_command_wrote_at_the_same_moment_as_a_tool_is_the_commands(
+    root: Path, session: Session, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = session.workspace
+    replace = DiskWorkspace.replace
+
+    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
+        (root / change.path).write_bytes(b"the command's\n")
+        return replace(disk, change, content)
+
+    with session.recording("command"):
+        with monkeypatch.context() as patched:
+            patched.setattr(DiskWorkspace, "replace", overtaken)
+            call("write_file", path="a.txt", content="the tool's\n", fails="CONFLICT")
+        assert (root / "a.txt").read_bytes() == b"the command's\n"
+    assert [change.path for change in workspace.plan_undo().changes] == ["a.txt"]
+
+
+def test_looking_does_not_take_longer_for_each_path_that_cannot_be_recorded(
+    root: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30):
+        (root / f"file{n}").touch()
+        os.mkfifo(root / f"fifo{n}")
+    told = []
+    all_known = Stamps.__iter__
+
+    def counted(stamps: Stamps) -> Iterator[str]:
+        for path in all_known(stamps):
+            told.append(path)
+            yield path
+
+    monkeypatch.setattr(Stamps, "__iter__", counted)
+    for _ in range(3):
+        with session.recording("look"):
+            pass
+    assert len(told) < 1000
