@@ -67,6 +67,7 @@ class PermissionDenied(AuditError):
 
 class ToolTimeout(AuditError):
     code = "TIMEOUT"
+    usual_hint = "Ask for less at once, or for more time where the tool takes a timeout."
 
 
 class ExecutionFailed(AuditError):

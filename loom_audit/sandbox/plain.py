@@ -126,7 +126,10 @@ def _order(root: str, command: Command, mode: str, owner: int, steps: str) -> by
         raise InvalidArguments("The command is empty", hint="Name a program to run.")
     values = (*command.argv, command.cwd, *environment, *environment.values())
     if any("\0" in value for value in values) or any("=" in k or not k for k in environment):
-        raise InvalidArguments("A command, a path or a variable of its environment is malformed")
+        raise InvalidArguments(
+            "A command, a path or a variable of its environment is malformed",
+            hint="Leave out NUL characters, and = in names of variables.",
+        )
     fields = [
         mode.encode(),
         str(owner).encode(),
@@ -162,7 +165,9 @@ def _launch(command: Command, within: Within) -> Run:
     except OSError as error:
         os.close(control)
         os.close(report)
-        raise ExecutionFailed(f"No process could be started: {error.strerror}") from error
+        raise ExecutionFailed(
+            f"No process could be started: {error.strerror}", hint="Run `loom-audit doctor`."
+        ) from error
     finally:
         os.close(their_control)
         os.close(their_report)

@@ -81,11 +81,13 @@ async def exchange(
             if number == len(addresses):
                 raise ExecutionFailed(
                     f"{target.host} cannot be reached: {_said(error)}",
+                    hint="Check host and port.",
                     details={"address": address},
                 ) from error
         except (httpx.HTTPError, zlib.error) as error:
             raise ExecutionFailed(
                 f"{target.host} did not answer as HTTP asks for: {_said(error)}",
+                hint="Check scheme and port; something other than a web server may listen there.",
                 details={"address": address},
             ) from error
     raise ExecutionFailed(f"{target.host} has no address", hint="Check the name of the host.")

@@ -122,10 +122,16 @@ def _input(function: Callable[..., Any], name: str) -> tuple[str, type[Arguments
     context, fields = "", {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidArguments(f"{name} takes {parameter}, which no schema can describe")
+            raise InvalidArguments(
+                f"{name} takes {parameter}, which no schema can describe",
+                hint="Name each parameter, or take one list or dict.",
+            )
         hint = hints.get(parameter.name)
         if hint is None:
-            raise InvalidArguments(f"the parameter {parameter.name} of {name} has no type hint")
+            raise InvalidArguments(
+                f"the parameter {parameter.name} of {name} has no type hint",
+                hint=f"Write its type, as in `{parameter.name}: str`.",
+            )
         if hint is ToolContext:
             context = parameter.name
             continue

@@ -133,7 +133,10 @@ class GitDiff(Tool):
         if args.end is not None and args.start is None:
             raise InvalidArguments("to is given without from", hint="Say what to compare it with.")
         if args.end is not None and args.staged:
-            raise InvalidArguments("staged compares with the index, not with a revision")
+            raise InvalidArguments(
+                "staged compares with the index, not with a revision",
+                hint="Leave out staged, or to.",
+            )
         git = await repository(ctx)
         revisions = [await git.commit_id(r) for r in (args.start, args.end) if r is not None]
         words = (*DIFF, *(["--cached"] if args.staged else []), *revisions, "--")

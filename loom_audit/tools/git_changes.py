@@ -66,7 +66,8 @@ class GitCommit(Tool):
             raise InvalidArguments("paths and all are given", hint="Give one of them.")
         if "\0" in args.message or not args.message.strip() or len(message) > MAX_MESSAGE:
             raise InvalidArguments(
-                f"message must be a text of at most {MAX_MESSAGE} bytes without NUL"
+                f"message must be a text of 1 to {MAX_MESSAGE} bytes without NUL",
+                hint="Say in a line what the commit changes.",
             )
         git = await repository(ctx)
         only, left_out = await self._chosen(git, args, ctx)

@@ -233,7 +233,10 @@ def _pip_settings() -> dict[str, str]:
     try:
         parser.read(files, "utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
-        raise ExecutionFailed(f"pip's configuration cannot be read: {error}"[:500]) from error
+        raise ExecutionFailed(
+            f"pip's configuration cannot be read: {error}"[:500],
+            hint="Correct it: `pip config debug`.",
+        ) from error
     found: dict[str, str] = {}
     for section in ("global", "install"):
         if parser.has_section(section):

@@ -60,7 +60,10 @@ class ToolRegistry:
     def register(self, tool: Tool) -> None:
         """Add a tool. Conflict when the name is taken, InvalidArguments for a bad tool."""
         if not isinstance(tool, Tool):
-            raise InvalidArguments(f"{tool!r:.200} is not a Tool")
+            raise InvalidArguments(
+                f"{tool!r:.200} is not a Tool",
+                hint="Register an instance; `tool` makes one of a function.",
+            )
         name = getattr(tool, "name", None)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidArguments(
@@ -72,7 +75,9 @@ class ToolRegistry:
                 f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
             )
         if name in self._tools:
-            raise Conflict(f"a tool named {name} is registered already")
+            raise Conflict(
+                f"a tool named {name} is registered already", hint="Name the tool otherwise."
+            )
         tool.check_schemas()
         self._tools[name] = tool
 

@@ -69,7 +69,9 @@ def _texts(subtask: Any, name: str) -> list[str] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
-        raise InvalidArguments(f"{name} of a subtask must be a list of texts")
+        raise InvalidArguments(
+            f"{name} of a subtask must be a list of texts", hint="Write one text as a list of one."
+        )
     return [str(item) for item in value]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -172,7 +172,9 @@ class Tool(ABC):
         if dialect == "anthropic":
             return {**named, "input_schema": parameters}
         if dialect != "mcp":
-            raise InvalidArguments(f"no dialect {dialect!r}")
+            raise InvalidArguments(
+                f"no dialect {dialect!r}", hint=f"There are: {', '.join(get_args(Dialect))}."
+            )
         body: dict[str, Any] = {**named, "inputSchema": parameters}
         if self.output_schema is not None:
             body["outputSchema"] = deepcopy(dict(self.output_schema))

@@ -9,7 +9,6 @@ MAX_DEPTH = 64
 MAX_VALUES = 2_000_000
 MAX_NEAREST = 10_000
 _SHOWN = 500
-_PASS = "Pass null, booleans, numbers, texts, lists and objects with texts as keys only."
 
 
 def as_json(value: Any, where: str = "value") -> Any:
@@ -51,14 +50,9 @@ def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(
-                    f"the key {_text(key):.100} at {_place(trail)} is not a text", hint=_PASS
-                )
+                raise NotSerializable(f"the key {_text(key):.100} at {_place(trail)} is not a text")
         return {str(key): _inner(item, key, trail, left) for key, item in value.items()}
-    raise NotSerializable(
-        f"{type(value).__name__} at {_place(trail)} is not a JSON value",
-        hint=_PASS,
-    )
+    raise NotSerializable(f"{type(value).__name__} at {_place(trail)} is not a JSON value")
 
 
 def _inner(value: Any, step: str | int, trail: list[str | int], left: list[int]) -> Any:

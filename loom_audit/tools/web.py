@@ -142,7 +142,9 @@ class WebFetch(Tool):
             if answer.status not in REDIRECTS or onward is None:
                 return where, answer
             if len(hops) > MAX_REDIRECTS:
-                raise PermissionDenied(f"more than {MAX_REDIRECTS} redirects")
+                raise PermissionDenied(
+                    f"more than {MAX_REDIRECTS} redirects", hint="Fetch the address they lead to."
+                )
             there = target(str(where.url.join(onward)))
             if there.host != first and not named(there.host, settings.allowed_hosts):
                 raise PermissionDenied(
@@ -172,7 +174,9 @@ def _sent(args: FetchInput) -> Sent:
     headers = args.headers or {}
     for name, value in headers.items():
         if name.lower() in OURS:
-            raise InvalidArguments(f"the header {name!r:.80} is set by the connection itself")
+            raise InvalidArguments(
+                f"the header {name!r:.80} is set by the connection itself", hint="Leave it out."
+            )
         if not name.isascii() or not _is_token(name) or not (value + " ").isprintable():
             raise InvalidArguments(
                 f"{name!r:.80} is no header", hint="Use ASCII names, and values of one line."
@@ -180,13 +184,18 @@ def _sent(args: FetchInput) -> Sent:
         try:
             value.encode("latin-1")
         except UnicodeEncodeError:
-            raise InvalidArguments(f"the value of {name!r:.80} is not Latin-1") from None
+            raise InvalidArguments(
+                f"the value of {name!r:.80} is not Latin-1",
+                hint="Encode it as its receiver expects.",
+            ) from None
     if args.body is not None and args.method != "POST":
         raise InvalidArguments("a GET has no body", hint="Use method POST.")
     try:
         return Sent(args.method, headers, (args.body or "").encode())
     except UnicodeEncodeError:
-        raise InvalidArguments("body holds a lone surrogate, which is no character") from None
+        raise InvalidArguments(
+            "body holds a lone surrogate, which is no character", hint="Leave it out."
+        ) from None
 
 
 def _is_token(name: str) -> bool:

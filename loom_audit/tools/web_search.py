@@ -67,7 +67,10 @@ class WebSearch(Tool):
         said = await ask(ctx.settings.proxy_url, "/proxy/cse", body, _SECONDS)
         results = said.get("results")
         if not isinstance(results, list):
-            raise ExecutionFailed("The proxy's answer holds no results")
+            raise ExecutionFailed(
+                "The proxy's answer holds no results",
+                hint="`proxy_url` must be the address of a `loom-audit proxy`.",
+            )
         lines = [f"{r.get('title')}\n  {r.get('url')}\n  {r.get('snippet')}" for r in results]
         data = {"provider": str(said.get("provider", "")), "results": results[:count]}
         return ToolResult(True, "\n".join(lines) or "[no results]", data)

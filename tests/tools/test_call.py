@@ -98,6 +98,8 @@ def test_a_tool_that_takes_too_long_is_stopped(probe):
     bench = probe(wait, timeout_seconds=0.3)
     result = bench.call("probe", {})
     assert result.error.code == "TIMEOUT" and result.files_changed == ["made"]
+    assert result.error.message == "probe was stopped after 0.3 seconds"
+    assert "timeout" in result.error.hint and result.error.hint in result.output
     assert bench.last().status == "timeout"
     bench.assert_every_call_has_one_finish()
 

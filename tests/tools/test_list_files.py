@@ -43,6 +43,7 @@ def test_only_the_directory_itself_is_listed_unless_asked(empty):
         ],
         "truncated": False,
     }
+    assert result.output == "       512  Cargo.toml\n         0  src/"
     assert paths(empty.call("list_files", {"path": "src"})) == ["src/main.rs"]
 
 
