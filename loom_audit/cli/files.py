@@ -303,10 +303,11 @@ def _print_status(at: Invocation, workspace: "AuditedWorkspace", found: Any) -> 
     if found.untracked:
         out.line("on record, but cannot be looked at now:")
         out.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
-    if found.open_calls:
+    gone = {call.requested for call in found.interrupted}
+    if still_open := [call for call in found.open_calls if call.requested not in gone]:
         out.line("open calls:")
         asked = questions(workspace)
-        for call in found.open_calls:
+        for call in still_open:
             out.line(*call_line(call, width=out.width, question=question_about(asked, call)))
     if found.interrupted:
         out.line(("interrupted; see `loom-audit recover`:", "yellow"))

@@ -112,6 +112,21 @@ def test_a_call_that_waits_is_shown_with_the_commands_that_answer_it(asking: She
     assert asking.records("show", waiting.number)[0]["question"] is None
 
 
+def test_an_undo_that_a_waiting_call_stands_in_the_way_of_says_how_to_answer_it(
+    asking: Shell,
+) -> None:
+    asking.call("write_file", path="new.txt", content="x")
+    waiting = Waiting(asking, **OVERWRITE)
+    refused = asking("undo", code=5)
+    assert "error: write_file waits for approval: overwrites a.txt" in refused.errors
+    assert f"`loom-audit deny {waiting.number}`" in refused.errors
+    assert (asking.workspace / "new.txt").exists()
+    asking("deny", waiting.number)
+    waiting.result()
+    asking("undo")
+    assert not (asking.workspace / "new.txt").exists()
+
+
 def test_a_call_whose_asking_process_is_gone_is_shown_with_what_closes_it(asking: Shell) -> None:
     waiting = Waiting(asking, **OVERWRITE)
     waiting.process.kill()

@@ -64,7 +64,9 @@ def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: S
     process.communicate(timeout=SECONDS)
     (found,) = audited.records("status")
     assert [call["tool"] for call in found["interrupted"]] == ["run"]
-    assert "recover" in audited("status").text
+    told = audited("status").text
+    assert "recover" in told and "open calls:" not in told and told.count("made") == 2
+    assert "`loom-audit recover` closes it" in audited("show", str(found["head"])).text
     (recovered,) = audited.records("recover")
     assert recovered["call"]["status"] == "interrupted"
     (record,) = audited.records("log")
