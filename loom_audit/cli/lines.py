@@ -37,7 +37,7 @@ Line = tuple[Piece, ...]
 LONG = 2_000
 """Characters of one value of a result's data, above which it is counted and not shown."""
 
-NARROW = 72
+NARROW = 90
 """Columns below which a list leaves out the year, the seconds and its own columns."""
 
 _STATUS: Mapping[str, Style] = {"ok": "green", "open": "yellow", "interrupted": "yellow"}
@@ -295,7 +295,8 @@ def result_lines(result: Any) -> list[str]:
         return value_lines(shown if found in (None, "") else shown | {"data": found})
     output = str(result.get("output") or "")
     kept = {k: _counted(v) for k, v in found.items() if not _said(v, output)}
-    return value_lines(shown) + (["  data:", *value_lines(kept, "    ")] if kept else [])
+    said = value_lines(shown) if shown else []
+    return said + (["  data:", *value_lines(kept, "    ")] if kept else [])
 
 
 def _said(value: Any, output: str) -> bool:

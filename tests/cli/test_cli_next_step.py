@@ -1,5 +1,7 @@
 """Whatever goes wrong, what was printed says what to do next."""
 
+import re
+
 from tests.cli.shells import Shell
 from tests.cli.test_cli_terminal import at_terminal
 
@@ -79,9 +81,11 @@ def test_a_file_is_printed_on_a_terminal_without_a_line_too_many(audited: Shell)
 def test_on_a_narrow_terminal_a_call_stays_on_one_line(audited: Shell) -> None:
     audited.call("write_file", path="n.txt", content="x")
     audited.extra["NO_COLOR"] = "1"
-    _, printed = at_terminal(audited, "log", columns=60)
-    assert all(len(line) <= 60 for line in printed.split("\n")), printed
-    assert "ok write_file n.txt  [1 path]\n" in printed
+    audited("undo")
+    for columns in (72, 80):
+        _, printed = at_terminal(audited, "log", columns=columns)
+        assert all(len(line) <= columns for line in printed.split("\n")), printed
+        assert re.search(r"ok write_file n.txt  \[1 path; taken back by \d+\]\n", printed)
 
 
 def test_accepting_the_scope_says_that_it_is_accepted(audited: Shell) -> None:

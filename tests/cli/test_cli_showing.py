@@ -24,6 +24,14 @@ def test_a_long_text_that_the_output_does_not_hold_is_counted() -> None:
     ]
 
 
+def test_a_result_that_says_nothing_shows_nothing() -> None:
+    assert result_lines({"success": True, "output": "", "data": {"a": 1}}) == [
+        "  data:",
+        "    a: 1",
+    ]
+    assert result_lines({"success": True, "output": "", "data": {}}) == []
+
+
 def test_a_long_list_in_a_result_is_counted(audited: Shell) -> None:
     names = [f"file-{i:04}.txt" for i in range(300)]
     audited.sh(f"touch {' '.join(names)}")
