@@ -40,18 +40,23 @@ _MARK = ""
 
 @dataclass(slots=True)
 class Found:
-    """A part of a scan: changes against the log's tree, and index entries to store with them."""
+    """A part of a scan: changes against the log's tree, and index entries to store with them.
+
+    `returned` are changed paths that were untracked until now: when and by whom is not known.
+    """
 
     changes: list[FileChange] = field(default_factory=list)
     entries: dict[str, IndexEntry | None] = field(default_factory=dict)
     untracked: list[Untracked] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why coverage is less than full, at most ten of them spelled out."""
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
+        texts += [f"untracked until now: {path}" for path in self.returned]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
@@ -274,7 +279,7 @@ def scan(
     for path in sorted(gone):
         before = state_of(path)
         if before is not None and at.scope.includes(path, directory=before.kind == "directory"):
-            found.changes.append(FileChange(path, before, None))
+            _changed(at, found, FileChange(path, before, None))
         found.entries[path] = None
     return _look_at(
         at, doubtful, found, state_of, flush, keep=keep, late=late, report=report, stage=stage
@@ -308,18 +313,24 @@ def _look_at(
             continue
         found.entries[path] = entry
         if after != before:
-            found.changes.append(FileChange(path, before, after))
+            _changed(at, found, FileChange(path, before, after))
         if after and after.kind == "file" and after.size > at.scope.max_file_bytes:
             found.too_large.append(path)
         if keep and (at.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS):
             flush(found)
-            found = Found(untracked=found.untracked, too_large=found.too_large)
+            found = Found([], {}, found.untracked, found.too_large, found.returned)
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:
         report(Progress(stage, len(doubtful), len(doubtful)))
     found.changes.sort(key=lambda change: change.path)
     return found
+
+
+def _changed(at: Attachment, found: Found, change: FileChange) -> None:
+    found.changes.append(change)
+    if at.known.stamps.get(change.path) == HIDDEN:
+        found.returned.append(change.path)
 
 
 def recorded_states(at: Attachment, doubts: int) -> Callable[[str], FileState | None]:

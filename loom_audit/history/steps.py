@@ -186,7 +186,7 @@ def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
     """
     steps = footing.replacements(ordered(changes))
     done = Done()
-    if len(steps) <= FEW and not _moves_something(steps):
+    if len(steps) <= FEW and not _moves_something(steps) and not _closes_a_folder(steps):
         _one_by_one(footing, steps, done)
     else:
         _together(footing, steps, done)
@@ -200,6 +200,12 @@ def _moves_something(steps: Sequence[Replacement]) -> bool:
     """Whether content goes here and comes there: it must be there whole before it goes."""
     goes = any(step.change.after is None and step.change.before is not None for step in steps)
     return goes and any(step.content for step in steps)
+
+
+def _closes_a_folder(steps: Sequence[Replacement]) -> bool:
+    """Whether a folder among them keeps its owner out, which must wait until the rest is done."""
+    sides = [state for step in steps for state in (step.change.before, step.change.after)]
+    return any(s and s.kind == "directory" and s.mode & 0o700 != 0o700 for s in sides)
 
 
 def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:

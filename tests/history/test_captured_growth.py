@@ -82,7 +82,7 @@ def test_a_sparse_file_of_terabytes_is_named_and_does_not_stop_the_recording(
     )
     assert (made.coverage.level, made.paths) == ("partial", ("small",))
     assert (again.coverage.level, again.paths) == ("full", ("other",))
-    assert (shrunk.coverage.level, set(shrunk.paths)) == ("full", {"new", "old"})
+    assert (shrunk.coverage.level, set(shrunk.paths)) == ("partial", {"new", "old"})
     assert workspace.plan_undo(session=session.id).changes
 
 
