@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.ahead import Ahead
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import STALE, Attachment
 from loom_audit.history.capture import catch_up, observe, recorded_states
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
@@ -279,7 +279,7 @@ def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done:
             details={"path": change.path},
         )
     )
-    footing.entries.pop(change.path, None)
+    footing.entries[change.path] = IndexEntry(STALE, None)
     try:
         if change.before and change.before.blob:
             with displaced.open() as stream:
@@ -305,7 +305,7 @@ def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
     except AuditError as error:
         done.failed(error)
         done.reasons.append(f"not seen: {change.path}")
-        footing.entries.pop(change.path, None)
+        footing.entries[change.path] = IndexEntry(STALE, None)
         return
     footing.entries[change.path] = entry
     if now == change.after:

@@ -126,3 +126,21 @@ def test_looking_does_not_take_longer_for_each_path_that_cannot_be_recorded(
         with session.recording("look"):
             pass
     assert len(told) < 1000
+
+
+def test_what_somebody_made_at_the_same_moment_and_deleted_before_the_next_look_is_gone(
+    root: Path, session: Session, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = DiskWorkspace.replace
+
+    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
+        (root / change.path).write_bytes(b"a person's\n")
+        return replace(disk, change, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DiskWorkspace, "replace", overtaken)
+        call("write_file", path="new", content="the tool's\n", fails="CONFLICT")
+    assert "new" in tree(session)
+    (root / "new").unlink()
+    call("shell_execute", command="true")
+    assert "new" not in tree(session)
