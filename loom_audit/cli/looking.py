@@ -105,15 +105,15 @@ def log(
         timeline = workspace.timeline
         note_baseline(at, workspace)
         query = CallFilter(
-            after=timeline.point(named_point(workspace, after)) if after else 0,
-            before=timeline.point(named_point(workspace, upto)) + 1 if upto else None,
+            after=timeline.point(named_point(workspace, after)) if after is not None else 0,
+            before=timeline.point(named_point(workspace, upto)) + 1 if upto is not None else None,
             session=None if session is None else session_id(workspace, session),
             tool=tool,
             actor=actor,
             status=status,
             path=workspace_path(workspace.root, path) or None if path else None,
-            since=read_time(since) if since else None,
-            until=read_time(until) if until else None,
+            since=read_time(since) if since is not None else None,
+            until=read_time(until) if until is not None else None,
             newest_first=not oldest_first,
             limit=limit or None,
         )

@@ -84,6 +84,12 @@ class Shared:
             bool(values.pop("json")) or self.json,
         )
 
+    def check(self) -> None:
+        """InvalidArguments for an empty text, which a script's unset variable leaves."""
+        for option, given in (("--store", self.store), ("--workspace", self.workspace)):
+            if given == "":
+                raise InvalidArguments(f"{option} is empty", hint="Name one, or leave it out.")
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
@@ -207,6 +213,7 @@ def carry_out(
     """Run a command's body and give its exit code; errors are printed, never raised."""
     output = open_output(json=shared.json)
     try:
+        shared.check()
         code = body(Invocation(shared, output), **values) or exits.OK
         output.stdout.flush()
     except (typer.Exit, typer.Abort):
@@ -292,7 +299,12 @@ def read_choices(root: str, texts: Sequence[str] | None) -> dict[str, Any]:
                 f"--choose {text}: expected PATH=current, PATH=old or PATH=merge",
                 hint="current keeps what is there, old takes what was, merge writes both.",
             )
-        choices[workspace_path(root, path)] = choice
+        named = workspace_path(root, path) if path else ""
+        if not named:
+            raise InvalidArguments(
+                f"--choose {text}: no path is named", hint="Name a path of the plan's conflicts."
+            )
+        choices[named] = choice
     return choices
 
 
@@ -362,5 +374,7 @@ def _command_in(arguments: Sequence[str]) -> str:
 
 
 def folder(path: str) -> Path:
-    """A folder as typed, absolute, with ~ expanded."""
+    """A folder as typed, absolute, with ~ expanded. InvalidArguments for an empty text."""
+    if not path:
+        raise InvalidArguments("no folder is named", hint="Write . for the one you are in.")
     return Path(path).expanduser().absolute()
