@@ -10,7 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.errors import AuditUnavailable
+from loom_audit.session import open_store
+from loom_audit.web.app import create_app
 from loom_audit.web.urls import address, quoted
+from tests.web.conftest import Recorded, asking
 from tests.web.web_pages import HOSTILE, STRANGE, pages
 
 HX = {"hx-request": "true"}
@@ -228,6 +231,21 @@ def test_a_binary_file_is_dumped_and_never_rendered(standing, reader: TestClient
     assert "Download" in text
 
 
+def test_a_file_recorded_by_hash_only_says_so_and_offers_no_bytes(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "large.txt").write_text("0123456789\n")
+    with open_store() as store:
+        made = Recorded(store, store.attach(root, max_file_bytes=10), root)
+        with asking(made) as client:
+            page = client.get(f"{made.url}/at/head/large.txt")
+            raw = client.get(f"{made.url}/raw/head/large.txt")
+    assert page.status_code == 200 and "recorded by hash only" in page.text
+    assert "/raw/" not in page.text and "0123456789" not in page.text
+    assert raw.status_code == 413 and "recorded by hash only" in raw.text
+
+
 ERRORS = [
     ("/nothing", 404, "start page"),
     ("/w/nothing/", 404, "start page"),
@@ -305,9 +323,6 @@ def test_a_path_that_was_deleted_leads_to_where_it_was(standing, reader: TestCli
 
 
 def test_a_store_without_workspaces_says_how_to_begin(tmp_path, monkeypatch) -> None:
-    from loom_audit.session import open_store
-    from loom_audit.web.app import create_app
-
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
     with open_store(f"sqlite:///{tmp_path / 'home' / 'audit.db'}") as store:
         app = create_app(store, port=8642)
