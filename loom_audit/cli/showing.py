@@ -112,7 +112,7 @@ def _print_header(
 ) -> None:
     status = "waits for approval" if question else call.status
     at.output.line((f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}")
-    took = f"  {duration_text(call.duration)}" if call.seq is not None else ""
+    took = f"  {duration_text(call.duration)}" if call.duration else ""
     at.output.line("at         ", local_time(call.at), took)
     at.output.line("session    ", call.session, f"  {call.actor}")
     at.output.line("call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip())

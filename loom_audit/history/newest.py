@@ -32,7 +32,10 @@ def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool],
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
-    raise NotFound(f"nothing to {verb} {where}")
+    raise NotFound(
+        f"nothing to {verb} {where}",
+        hint="`loom-audit log` lists the calls, and by which each was taken back.",
+    )
 
 
 def _is_step(call: Call, *verbs: str) -> bool:

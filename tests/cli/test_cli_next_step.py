@@ -73,6 +73,12 @@ def test_a_question_that_is_not_answered_changes_nothing_and_says_so(audited: Sh
     assert code == 130 and (audited.workspace / "new.txt").exists()
 
 
+def test_nothing_to_take_back_points_to_the_log(audited: Shell) -> None:
+    for verb in ("undo", "redo"):
+        refused = audited(verb, code=4)
+        assert f"nothing to {verb}" in refused.errors and "`loom-audit log`" in refused.errors
+
+
 def test_a_file_is_printed_on_a_terminal_without_a_line_too_many(audited: Shell) -> None:
     _, printed = at_terminal(audited, "cat", "a.txt")
     assert printed == (audited.workspace / "a.txt").read_text()
