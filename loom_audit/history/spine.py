@@ -146,7 +146,7 @@ class Spine:
     def _skip_to(self, seq: int) -> bool:
         """Leave room for the events that are missing before `seq`."""
         missing = seq - self._next
-        if not 0 < missing <= _MAX_GAP:
+        if not 0 < missing <= _MAX_GAP or missing % 1:
             self._findings.add(seq, "event.place", f"there is an event {seq} out of order")
             return False
         which = f"events {self._next} to {seq - 1} are" if missing > 1 else f"event {seq - 1} is"

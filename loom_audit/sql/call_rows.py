@@ -13,6 +13,7 @@ from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.packing import unpack_id
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, SESSION
+from loom_audit.sql.written import as_written, numbers, texts
 
 LISTED_PATHS = 20
 FEW = 2_000
@@ -121,29 +122,34 @@ def to_calls(connection: Connection, log: int, rows: Sequence[Any]) -> list[Call
     """The rows of `select_calls` as calls, with their paths and what became of them."""
     paths = _paths(connection, log, [row.requested for row in rows if row.changed])
     undone = taken_back(connection, log) if rows else {}
-    return [
-        Call(
-            call_id=unpack_id(row.call_id),
-            seq=row.finished,
-            requested=row.requested,
-            at=from_micros(row.at),
-            session=row.session,
-            actor=row.actor,
-            tool=row.tool,
-            effect=cast(Effect, row.effect),
-            status=row.status,
-            coverage=_coverage(row.coverage, row.reasons),
-            summary=row.summary,
-            error=row.error,
-            paths=paths.get(row.requested, ()),
-            changed=row.changed,
-            reverts=tuple(json.loads(row.reverts)) if row.reverts else (),
-            duration=row.duration,
-            sandbox=row.sandbox,
-            undone_by=undone.get(row.finished),
-        )
-        for row in rows
-    ]
+    with as_written():
+        return [_to_call(row, paths.get(row.requested, ()), undone) for row in rows]
+
+
+def _to_call(row: Any, paths: tuple[str, ...], undone: Mapping[int, int]) -> Call:
+    texts(row.session, row.actor, row.tool, row.effect, row.status, row.coverage)
+    texts(row.summary, row.error, row.sandbox)
+    numbers(row.requested, row.finished, row.changed, row.duration)
+    return Call(
+        call_id=unpack_id(row.call_id),
+        seq=row.finished,
+        requested=row.requested,
+        at=from_micros(row.at),
+        session=row.session,
+        actor=row.actor,
+        tool=row.tool,
+        effect=cast(Effect, row.effect),
+        status=row.status,
+        coverage=_coverage(row.coverage, row.reasons),
+        summary=row.summary,
+        error=row.error,
+        paths=paths,
+        changed=row.changed,
+        reverts=tuple(json.loads(row.reverts)) if row.reverts else (),
+        duration=row.duration,
+        sandbox=row.sandbox,
+        undone_by=undone.get(row.finished),
+    )
 
 
 def taken_back(connection: Connection, log: int) -> Mapping[int, int]:
@@ -166,7 +172,8 @@ def _paths(
     for one in requested:
         rows = _PATHS.rows(connection, log=log, requested=one, limit=4 * LISTED_PATHS)
         names = list(dict.fromkeys(row[0] for row in rows))[:LISTED_PATHS]
-        found[one] = tuple(name.decode("utf-8", "surrogateescape") for name in names)
+        with as_written():
+            found[one] = tuple(name.decode("utf-8", "surrogateescape") for name in names)
     return found
 
 

@@ -23,8 +23,9 @@ from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.projections import SqlProjections
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.statements import Row, prepare
 from loom_audit.sql.upgrade import upgrade_locked
+from loom_audit.sql.written import as_written, numbers, texts
 
 _COPY_TRIES = 5
 
@@ -33,7 +34,7 @@ _LOG = prepare("SELECT number FROM log WHERE id = :id")
 _LOGS = prepare("SELECT id FROM log ORDER BY number")
 _WORKSPACES = prepare(
     "SELECT l.id, w.root, w.attached_at, w.ignore, w.max_file_bytes, w.baseline, "
-    "(SELECT max(seq) FROM event e WHERE e.log = l.number) "
+    "(SELECT max(seq) FROM event e WHERE e.log = l.number AND e.seq <= 9223372036854775807) "
     "FROM workspace w JOIN log l ON l.number = w.log ORDER BY l.number"
 )
 
@@ -88,8 +89,10 @@ class Database:
 
     def logs(self) -> Sequence[str]:
         """The ids of all logs, oldest first."""
-        with self.connections.reading() as connection:
-            return [row[0] for row in _LOGS.rows(connection)]
+        with self.connections.reading() as connection, as_written():
+            found = [row[0] for row in _LOGS.rows(connection)]
+            texts(*found)
+        return found
 
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""
@@ -123,22 +126,27 @@ class Database:
         """All workspaces, oldest first."""
         with self.connections.reading() as connection:
             rows = _WORKSPACES.rows(connection)
-        return [
-            WorkspaceEntry(
-                id=id,
-                root=root.decode("utf-8", "surrogateescape"),
-                attached_at=from_micros(attached_at),
-                head=head,
-                baseline_done=baseline is not None,
-                ignore=ignore,
-                max_file_bytes=max_file_bytes,
-            )
-            for id, root, attached_at, ignore, max_file_bytes, baseline, head in rows
-        ]
+        with as_written():
+            return [_to_entry(row) for row in rows]
 
     def close(self) -> None:
         """Close all connections. Contents put since the last append are lost."""
         self.connections.close()
+
+
+def _to_entry(row: Row) -> WorkspaceEntry:
+    id, root, attached_at, ignore, max_file_bytes, baseline, head = row
+    texts(id, ignore)
+    numbers(max_file_bytes, head)
+    return WorkspaceEntry(
+        id=id,
+        root=root.decode("utf-8", "surrogateescape"),
+        attached_at=from_micros(attached_at),
+        head=head or 0,
+        baseline_done=baseline is not None,
+        ignore=ignore,
+        max_file_bytes=max_file_bytes,
+    )
 
 
 def database_path(url: str) -> str:

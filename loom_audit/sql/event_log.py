@@ -32,7 +32,7 @@ from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.writes import CALL_STATE
 
-_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log")
+_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id")
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")

@@ -47,7 +47,7 @@ def leaf_hashes(connection: Connection, log: int, after: int, until: int) -> lis
         there = {row[0] for row in rows}
         missing = next(seq for seq in range(after + 1, until + 1) if seq not in there)
         raise Corrupt(f"Event {missing} is missing from the log", details={"seq": missing})
-    return [row[1] for row in rows]
+    return _hashes(rows)
 
 
 def stored_nodes(connection: Connection, log: int) -> NodeAt:
@@ -92,6 +92,13 @@ def _gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) -> list[
                 f"The Merkle tree lacks the node {start + offset} of level {level}",
                 details={"level": level, "position": start + offset},
             )
+    return _hashes(rows)
+
+
+def _hashes(rows: Sequence[tuple[int, bytes]]) -> list[bytes]:
+    for at, hash in rows:
+        if not isinstance(hash, bytes) or len(hash) != 32:
+            raise Corrupt(f"A hash of the Merkle tree is none: that of {at}")
     return [hash for _, hash in rows]
 
 

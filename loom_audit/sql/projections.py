@@ -27,11 +27,12 @@ from loom_audit.sql.tables import (
     ROLLUP,
     SESSION,
 )
+from loom_audit.sql.written import as_written, numbers, texts
 
 READ_CHANGES = 1000
 _REBUILT_AT_ONCE = 1000
 
-_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log")
+_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 _SCOPE = prepare("SELECT ignore, max_file_bytes FROM workspace WHERE log = :log")
 _ANY_CHANGE = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _ANY_OF_CALL = prepare(
@@ -80,6 +81,10 @@ class SqlProjections:
     def scope(self) -> Scope:
         """The scope as last accepted; the usual one before the workspace is attached."""
         rows = self._connections.rows(_SCOPE, log=self._number)
+        with as_written():
+            for ignore, limit in rows:
+                texts(ignore)
+                numbers(limit)
         return Scope(*rows[0]) if rows else Scope()
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
@@ -230,11 +235,14 @@ class SqlProjections:
         with self._connections.reading() as connection:
             rows = connection.execute(wanted.order_by(CHECKPOINT.c.seq.desc())).all()
         newest: dict[str, Checkpoint] = {}
-        for row in rows:
-            if row.name not in newest:
-                newest[row.name] = Checkpoint(
-                    row.name, row.point, row.seq, from_micros(row.at), row.note
-                )
+        with as_written():
+            for row in rows:
+                texts(row.name, row.note)
+                numbers(row.point)
+                if row.name not in newest:
+                    newest[row.name] = Checkpoint(
+                        row.name, row.point, row.seq, from_micros(row.at), row.note
+                    )
         return list(newest.values())
 
     def rollup(self) -> Iterator[tuple[int, str, str, int]]:
@@ -282,6 +290,13 @@ class SqlProjections:
 
 
 def _to_session(row: Any) -> Session:
+    with as_written():
+        return _session(row)
+
+
+def _session(row: Any) -> Session:
+    texts(row.id, row.agent, row.actor, row.title, row.status)
+    numbers(row.started, row.ended, row.calls, row.errors, row.files)
     return Session(
         id=row.id,
         agent=row.agent,

@@ -200,6 +200,9 @@ class Contents:
         try:
             rows = self._raw.execute("SELECT content FROM blob_content WHERE blob = ?", (number,))
             for (part,) in rows:
+                if not isinstance(part, bytes):
+                    problem = Corrupt("what is stored is no bytes")
+                    continue
                 try:
                     content = decoded(part)
                 except (AuditError, TypeError) as error:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Select, func, select
 
-from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
@@ -16,6 +15,7 @@ from loom_audit.sql.keyframes import Listed, unpack_listing
 from loom_audit.sql.packing import unpack_id
 from loom_audit.sql.statements import Prepared, prepare
 from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
+from loom_audit.sql.written import as_written, numbers, texts
 
 _MANY = 500
 _LAST = 2**63 - 1
@@ -50,8 +50,15 @@ def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileSt
     """A state from its columns; None when the path was absent."""
     if mode is None:
         return None
-    blob = None if sha256 is None else BlobId(sha256.hex())
+    numbers(size)
+    blob = None if sha256 is None else _blob_id(sha256)
     return FileState(_KINDS[stat.S_IFMT(mode)], blob, stat.S_IMODE(mode), size or 0)
+
+
+def _blob_id(sha256: bytes) -> BlobId:
+    if len(sha256) != 32:
+        raise ValueError(f"{sha256!a} is no hash")
+    return BlobId(sha256.hex())
 
 
 def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileState]:
@@ -63,20 +70,16 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
         listed = _listed_at(connection, log, at)
     paths = _named(connection, _PATHS, (entry[0] for entry in listed))
     hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
-    texts = {number: hash.hex() for number, hash in hashes.items()}
-    shapes = {mode: (_KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for _, mode, _, _ in listed}
     found: dict[str, FileState] = {}
-    try:
+    with as_written():
+        names = {number: _blob_id(hash) for number, hash in hashes.items()}
+        shapes = {mode: (_KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for _, mode, _, _ in listed}
+        numbers(*{size for _, _, size, _ in listed})
         for path, mode, size, blob in listed:
             kind, bits = shapes[mode]
             found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
-                kind, None if blob is None else BlobId(texts[blob]), bits, size
+                kind, None if blob is None else names[blob], bits, size
             )
-    except KeyError as error:
-        raise Corrupt(
-            "The projections do not fit together",
-            hint="Run `loom-audit verify`; the log itself may be whole.",
-        ) from error
     return found
 
 
@@ -109,7 +112,8 @@ def state(connections: Connections, log: int, path: str, at: int | None) -> File
     """One path after event `at`; None for the head."""
     raw = path.encode("utf-8", "surrogateescape")
     rows = connections.rows(_STATE, log=log, path=raw, at=_LAST if at is None else at)
-    return to_state(*rows[0]) if rows else None
+    with as_written():
+        return to_state(*rows[0]) if rows else None
 
 
 def select_changes(log: int) -> Select[Any]:
@@ -155,18 +159,26 @@ def select_changes(log: int) -> Select[Any]:
 def to_changes(rows: Sequence[Any]) -> Iterator[RecordedChange]:
     """The rows of `select_changes` as recorded changes."""
     for row in rows:
-        yield RecordedChange(
-            seq=row.seq,
-            at=from_micros(row.at),
-            session=row.session or "",
-            actor=row.actor,
-            origin=cast(Origin, row.origin),
-            call_id=None if row.call is None else unpack_id(row.call),
-            causes=tuple(json.loads(row.causes)) if row.causes else (),
-            change=FileChange(
-                row.path.decode("utf-8", "surrogateescape"),
-                to_state(row.old_mode, row.old_size, row.old_hash),
-                to_state(row.new_mode, row.new_size, row.new_hash),
-            ),
-            number=row.finished,
-        )
+        with as_written():
+            change = _to_change(row)
+        yield change
+
+
+def _to_change(row: Any) -> RecordedChange:
+    texts(row.session, row.actor, row.origin)
+    numbers(row.seq, row.finished)
+    return RecordedChange(
+        seq=row.seq,
+        at=from_micros(row.at),
+        session=row.session or "",
+        actor=row.actor,
+        origin=cast(Origin, row.origin),
+        call_id=None if row.call is None else unpack_id(row.call),
+        causes=tuple(json.loads(row.causes)) if row.causes else (),
+        change=FileChange(
+            row.path.decode("utf-8", "surrogateescape"),
+            to_state(row.old_mode, row.old_size, row.old_hash),
+            to_state(row.new_mode, row.new_size, row.new_hash),
+        ),
+        number=row.finished,
+    )

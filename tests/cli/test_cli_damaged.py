@@ -91,6 +91,63 @@ def test_a_store_that_was_cut_off_is_not_made_anew(stored: Shell, size: int) -> 
     assert stored("log").text
 
 
+ODD = ("text", b"\xff\xfe1234567890abcd", 2**63 - 1, -5, 1.5)
+"""Values that a column can hold and none of ours does."""
+
+COLUMNS = ("log.id", "event.seq", "event.leaf_hash", "blob.sha256", "workspace.root",
+           "workspace.attached_at", "workspace.ignore", "session.started_at", "session.agent",
+           "call.at", "call.tool", "call.reverts", "call.duration", "call.call_id", "path.path",
+           "change_set.actor", "file_change.new_mode", "tree_entry.size", "payload.salt",
+           "payload.role", "payload.n", "blob_content.content")  # fmt: skip
+
+
+def put_odd(shell: Shell, column: str, value: object) -> None:
+    table, name = column.split(".")
+    with closing(driver().connect(str(database(shell)), isolation_level=None)) as raw:
+        raw.execute("PRAGMA ignore_check_constraints = ON")
+        guards = raw.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+        for guard, _ in guards:
+            raw.execute(f"DROP TRIGGER {guard}")
+        raw.execute(f"UPDATE OR IGNORE {table} SET {name} = ?", (value,))
+        for _, sql in guards:
+            raw.execute(sql)
+
+
+def check_odd(
+    shell: Shell, column: str, value: object, out: Path, *commands: tuple[str, ...]
+) -> None:
+    """Every command on a store with this value in the column ends with an error of ours."""
+    put_odd(shell, column, value)
+    for command in (*commands, ("salvage", "--to", str(out))):
+        ran = shell(*command, code=None)
+        shown = (column, value, command, ran.text[-300:], ran.errors)
+        assert "internal error" not in ran.text + ran.errors, shown
+        assert ran.code in (0, 1, 3, 4, 6), shown
+    shutil.rmtree(out)
+
+
+def test_a_value_of_another_type_is_an_error_of_ours(stored: Shell, tmp_path: Path) -> None:
+    good = database(stored).read_bytes()
+    for column in COLUMNS:
+        put(stored, good)
+        few = [("log",), ("show", "8"), ("ls",), ("session",), ("head",), ("verify", "--quick")]
+        check_odd(stored, column, b"\xff\xfe1234567890abcd", tmp_path / "out", *few)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("value", ODD)
+def test_each_value_in_each_column_with_each_command(
+    stored: Shell, tmp_path: Path, value: object
+) -> None:
+    good = database(stored).read_bytes()
+    for column in COLUMNS:
+        put(stored, good)
+        check_odd(stored, column, value, tmp_path / "out", *COMMANDS)
+
+
 def test_salvage_of_a_store_cut_off_to_nothing_says_that_nothing_is_left(
     stored: Shell, tmp_path: Path
 ) -> None:

@@ -324,6 +324,11 @@ def add_an_event_whose_seq_is_bytes(raw, store):
     return file_an_event(raw, b"last")
 
 
+def file_an_event_between_two_others(raw, store):
+    raw.execute("UPDATE event SET seq = seq + 0.5 WHERE seq = ?", (WHERE,))
+    return Expected({("event.place", None), ("event.missing", WHERE)}, quick=True)
+
+
 def add_payloads_before_the_first_event_and_behind_all_numbers(raw, store):
     for seq in (-1, "last"):
         raw.execute(
@@ -529,6 +534,7 @@ ATTACKS: tuple[Attack, ...] = (
     add_an_event_far_behind_the_last,
     add_an_event_whose_seq_is_a_text,
     add_an_event_whose_seq_is_bytes,
+    file_an_event_between_two_others,
     add_payloads_before_the_first_event_and_behind_all_numbers,
     swap_payloads_between_events,
     edit_a_payload,
