@@ -1,34 +1,21 @@
 """From a request to a plan: which recorded changes are meant, and what disk says today."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.baseline import baseline_end
 from loom_audit.history.capture import scan
-from loom_audit.history.newest import newest_undo, newest_undoable
+from loom_audit.history.meant import Meant, in_paths, meant_by, takes_outside
 from loom_audit.history.nogc import nogc
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
-from loom_audit.ports import CallFilter, EventFilter, IndexEntry
+from loom_audit.ports import CallFilter, EventFilter
 
 ALL_STEPS = 20_000
 """Up to so many events after the first one taken back, the planner sees every change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meant:
-    """What a request takes back: whole calls, single events, and for a rollback a point."""
-
-    target: str
-    calls: tuple[Call, ...] = ()
-    events: tuple[int, ...] = ()
-    since: int = 0
-    rollback: bool = False
 
 
 class Planner:
@@ -41,7 +28,7 @@ class Planner:
     @nogc()
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
-        meant = self._meant(request)
+        meant = meant_by(request, self.at, self.timeline)
         with self.at.looking():
             return self._plan(request, meant)
 
@@ -62,75 +49,12 @@ class Planner:
                 return plan
         return self.plan(plan.request or Request(plan.verb))
 
-    # --- what is meant --------------------------------------------------------------------
-
-    def _meant(self, request: Request) -> Meant:
-        if request.verb == "undo":
-            call = newest_undoable(self.at, request.session)
-            return Meant(_named(call), (call,))
-        if request.verb == "redo":
-            call = newest_undo(self.at, request.session)
-            return Meant(_named(call), (call,))
-        if request.verb == "rollback":
-            return self._meant_point(request)
-        if not request.targets:
-            raise InvalidArguments("revert needs at least one call, event or session")
-        calls: dict[tuple[str, str], Call] = {}
-        events: list[int] = []
-        for target in request.targets:
-            for one in self._named(target):
-                if isinstance(one, int):
-                    events.append(one)
-                else:
-                    calls[one.session, one.call_id] = one
-        for call in calls.values():
-            if call.seq is None:
-                raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
-        listed = ", ".join(str(target) for target in request.targets)
-        return Meant(listed, tuple(calls.values()), tuple(events))
-
-    def _named(self, target: int | str) -> Iterable[Call | int]:
-        text = str(target)
-        if text.startswith("session:"):
-            id = text.removeprefix("session:")
-            self.at.projections.session(id)
-            filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
-            return self.at.projections.calls(filter)
-        if not text.isdigit():
-            raise InvalidArguments(
-                f"{text!r} names no call", hint="Name a call by its number, or session:ID."
-            )
-        seq = int(text)
-        for event in self.at.log.read(EventFilter(after=seq - 1, before=seq + 1)):
-            if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
-                if event.fact.origin == "baseline":
-                    raise InvalidArguments(f"event {seq} is the baseline; it cannot be reverted")
-                return [seq]
-        return [self.at.projections.call_at(seq)]
-
-    def _meant_point(self, request: Request) -> Meant:
-        if len(request.targets) != 1:
-            raise InvalidArguments("rollback needs one point")
-        point = self.timeline.point(request.targets[0])
-        first = baseline_end(self.at)
-        if not first or point < first:
-            raise NotFound(
-                f"point {point} is before the baseline was complete",
-                hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
-            )
-        for path in request.paths:
-            seen = not path or self.at.projections.history(path, below=True, limit=1)
-            if not seen and self.at.workspace.stamp(path) is None:
-                hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
-                raise NotFound(f"{path} is not here and never was on record", hint=hint)
-        return Meant(f"point {point}", since=point, rollback=True)
-
     # --- the plan -------------------------------------------------------------------------
 
     def _plan(self, request: Request, meant: Meant, also: frozenset[str] = frozenset()) -> Plan:
         """The plan, with what disk says at the paths taken back and `also` at these."""
         head = self.at.log.head()
-        taken = self._taken(request, meant)
+        taken = meant.takes(request)
         listed = self._changes_meant(meant)
         own = [one for one in listed if taken(one)]
         touched = {one.change.path for one in own} | also
@@ -155,42 +79,24 @@ class Planner:
             folds_case=self.at.workspace.folds_case(),
         )
         hidden = self._hidden(plan)
-        if not meant.rollback and not hidden <= touched:
-            return self._plan(request, meant, also | hidden)
+        if not meant.rollback:
+            unseen = hidden | self._drifted({c.path for c in plan.changes} - touched)
+            if not unseen <= touched:
+                return self._plan(request, meant, also | unseen)
         plan = replace(
             plan,
             # the point itself: `head` is elsewhere once something more is on record
             request=replace(request, targets=(meant.since,)) if meant.rollback else request,
             calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
-            irreversible=(*plan.irreversible, *_uncovered(meant.calls)),
+            irreversible=(*plan.irreversible, *_uncovered(meant.calls), *_done(meant.before, own)),
             kept=(*plan.kept, *shared),
             drifted=bool(drift),
         )
-        return self._spare_folders(self._in_scope(_blocking(plan, hidden)))
-
-    def _taken(self, request: Request, meant: Meant) -> Callable[[RecordedChange], bool]:
-        ids = {(call.session, call.call_id) for call in meant.calls}
-        names = {call.call_id for call in meant.calls}
-
-        def taken(one: RecordedChange) -> bool:
-            if meant.rollback:
-                if one.seq <= meant.since or not in_paths(request, one.change.path):
-                    return False
-                if one.origin == "outside":
-                    return takes_outside(request, one.change.path)
-                return one.origin != "baseline"
-            if one.seq in meant.events:
-                return True
-            if one.causes and names & {*one.causes}:
-                if request.choices.get(one.change.path) == "old":
-                    return True
-                # two sessions may have calls of one id: each candidate must be meant
-                return set(one.causes) <= names and len(one.causes) <= sum(
-                    call.call_id in one.causes for call in meant.calls
-                )
-            return one.call_id is not None and (one.session, one.call_id) in ids
-
-        return taken
+        plan = self._spare_folders(self._in_scope(_blocking(plan, hidden)))
+        if request.verb == "revert" and not plan.changes:
+            # what later calls hide may show again, and is then still to be taken back
+            return replace(plan, reverts=())
+        return plan
 
     def _changes_meant(self, meant: Meant) -> list[RecordedChange]:
         if meant.rollback:
@@ -268,7 +174,7 @@ class Planner:
     ) -> tuple[int, ...]:
         if not meant.rollback:
             events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
-            # what others may have done stays, so a call that did nothing else is not taken back
+            # what stays is not taken back: what others may have done, what is gone already
             mine = {one.number for one in own}
             calls = sorted(c.seq for c in meant.calls if c.seq and (c.seq in mine or not c.changed))
             return (*calls, *(seq for seq in meant.events if seq not in events))
@@ -276,26 +182,40 @@ class Planner:
         whole = {one.number for one in own if one.number} - partly
         # of a call that was requested before the point, going there takes back a part
         begun = CallFilter(after=meant.since, changed_only=True, limit=None)
-        return tuple(sorted(whole & {call.seq for call in self.at.projections.calls(begun)}))
+        whole &= {call.seq for call in self.at.projections.calls(begun)}
+        return tuple(sorted(whole | self._idle(request, meant, steps)))
+
+    def _idle(self, request: Request, meant: Meant, steps: Sequence[PathStep]) -> set[int]:
+        """Undos after the point that had nothing to change: what they took back stands again."""
+        if request.paths:
+            return set()
+        undos = {by for by in self.at.projections.reverted().values() if by > meant.since}
+        return undos - {step.call for step in steps}
 
     # --- what disk says -------------------------------------------------------------------
 
     def _drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
-        """What differs on disk from the log's tree, at the touched paths or everywhere.
+        """What differs on disk from the log's tree, nothing when the touched paths do not.
 
-        The content of what may be replaced is in the blob store afterwards; the rest is hashed.
+        A touched file may have been renamed, so that elsewhere counts, too. The content of what
+        may be replaced is in the blob store afterwards; the rest is hashed.
         """
-        entries: dict[str, IndexEntry | None] = {}
-        footing = Footing(self.at, entries)
-        elsewhere: list[FileChange] = []
-        if whole:
-            found = scan(self.at, lambda _: None, keep=False)
-            drifted = {change.path for change in found.changes}
-            touched = {p for p in drifted if p in touched or takes_outside(request, p)}
-            elsewhere = [c for c in found.changes if c.path not in touched]
+        if not whole and not self._drifted(touched):
+            return []
+        found = scan(self.at, lambda _: None, keep=False)
+        drifted = {change.path for change in found.changes}
+        touched = {p for p in drifted if p in touched or takes_outside(request, p)}
+        footing = Footing(self.at, {})
         for path in sorted(touched):
             footing.look(path)
-        return [*footing.drift, *elsewhere]
+        return [*footing.drift, *(c for c in found.changes if c.path not in touched)]
+
+    def _drifted(self, paths: Collection[str]) -> frozenset[str]:
+        """Those of the paths where disk is not as the log has it."""
+        footing = Footing(self.at, {}, keep=False)
+        for path in sorted(paths):
+            footing.look(path)
+        return frozenset(change.path for change in footing.drift)
 
     def _spare_folders(self, plan: Plan) -> Plan:
         """Leave folders in place that hold what is not on record, and say so."""
@@ -352,26 +272,18 @@ def _blocking(plan: Plan, paths: Collection[str]) -> Plan:
     return replace(plan, changes=changes, blocked=(*plan.blocked, *notes))
 
 
-def takes_outside(request: Request, path: str) -> bool:
-    """Whether a rollback takes back what came from outside at a path."""
-    return in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
-
-
 def _may_hold_moves(steps: Sequence[PathStep]) -> set[int]:
     """The events that both removed and created something."""
     created = {step.seq for step in steps if step.change.before is None}
     return created & {step.seq for step in steps if step.change.after is None}
 
 
-def in_paths(request: Request, path: str) -> bool:
-    """Whether a path is one the request is limited to, or below one."""
-    return not request.paths or any(
-        not p or path == p or path.startswith(p + "/") for p in request.paths
-    )
-
-
-def _named(call: Call) -> str:
-    return f"call {call.seq} ({call.tool})"
+def _done(before: Mapping[int, int], own: Sequence[RecordedChange]) -> Iterator[Note]:
+    """What is taken back already, whole: what is there now came later, and stays."""
+    left = {one.seq for one in own} | {one.number for one in own}
+    for number, by in sorted(before.items()):
+        if number not in left:
+            yield Note("", f"{number} is taken back already, by call {by}", (number,))
 
 
 def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:

@@ -5,8 +5,8 @@ begins with the first change to be taken back, so what it was then is what is wa
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 
 from loom_audit.model.files import FileChange, FileState, Move, Tree
 
@@ -34,12 +34,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One step of a lineage; a rename changes the path, perhaps the content too."""
+    """One step of a lineage; a rename changes the path, perhaps the content too.
+
+    `arrived` says that a file that is not followed was renamed to here.
+    """
 
     before: Place
     after: Place
     taken: bool
     call: int | None
+    arrived: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +72,28 @@ class Lineage:
     def calls(self, *, taken: bool) -> tuple[int, ...]:
         return numbers(leg for leg in self.legs if leg.taken == taken)
 
+    def split(self) -> "Lineage | None":
+        """Keep the last file that was here, and give the steps of what was here before it.
+
+        What was renamed to here is another file, and so is what came where one was gone when
+        of going and coming one is taken and the other not; else it may be the same one again.
+        """
+        pairs = enumerate(pairwise(self.legs), 1)
+        born = [
+            n
+            for n, (old, new) in pairs
+            if new.arrived or (not old.after.state and old.taken != new.taken)
+        ]
+        if not born:
+            return None
+        older, self.legs = Lineage(self.legs[: born[-1]]), self.legs[born[-1] :]
+        first = self.legs[0]
+        if first.before.state:
+            nothing = Place(first.before.path, None)
+            older.legs.append(replace(first, after=nothing))
+            self.legs[0] = replace(first, before=nothing)
+        return older
+
 
 def numbers(legs: Iterable[Leg]) -> tuple[int, ...]:
     """The calls behind the legs, in order, each once; the outside has no number."""
@@ -86,14 +112,35 @@ def by_calls(calls: Sequence[int]) -> str:
 class Followed:
     """All lineages, which of them holds each path now, and what else the steps told.
 
+    `waiting` are lineages of files that are gone, whose path another took by a rename,
     `writers` has the last call that put something at a path (None: the outside), and
     `folders` the last known mode of a directory.
     """
 
     lineages: list[Lineage] = field(default_factory=list)
     holders: dict[str, Lineage] = field(default_factory=dict)
+    waiting: dict[str, list[Lineage]] = field(default_factory=dict)
     writers: dict[str, int | None] = field(default_factory=dict)
     folders: dict[str, int] = field(default_factory=dict)
+
+    def leaving(self, path: str) -> Lineage:
+        """The lineage of the file that goes from this path; what was there before it is back."""
+        lineage = self.holders.pop(path, None)
+        if lineage is None:
+            lineage = self.begin(path)
+            del self.holders[path]
+        elif older := lineage.split():
+            self.lineages.append(older)
+            self.holders[path] = older
+        elif waiting := self.waiting.get(path):
+            self.holders[path] = waiting.pop()
+        return lineage
+
+    def arriving(self, lineage: Lineage, path: str) -> None:
+        """Let a lineage hold the path it was renamed to, until it leaves."""
+        if (older := self.holders.get(path)) is not None:
+            self.waiting.setdefault(path, []).append(older)
+        self.holders[path] = lineage
 
     def begin(self, path: str) -> Lineage:
         lineage = Lineage()
@@ -116,7 +163,7 @@ def follow(
     """
     followed = Followed()
     for seq, event in groupby(steps, key=lambda step: step.seq):
-        _follow_event(followed, list(event), moves.get(seq, ()), outside)
+        _follow_event(followed, list(event), tuple(moves.get(seq, ())), outside)
     for path, lineage in followed.holders.items():
         found = Place(path, tree.get(path))
         if found != lineage.now:
@@ -125,7 +172,7 @@ def follow(
 
 
 def _follow_event(
-    followed: Followed, steps: Sequence[PathStep], moves: Iterable[Move], outside: bool
+    followed: Followed, steps: Sequence[PathStep], moves: Sequence[Move], outside: bool
 ) -> None:
     for step in steps:
         _remember(followed, step)
@@ -136,18 +183,23 @@ def _follow_event(
     links = _links(steps, moves, lambda step: starts(step) or step.change.path in followed.holders)
     sources = {source.change.path for source, _ in links}
     targets = {target.change.path for _, target in links}
+    arrived = {move.target for move in moves}
     travelling = []
     for source, target in links:
         path = source.change.path
-        lineage = followed.holders.pop(path, None) or followed.begin(path)
-        followed.holders.pop(path, None)
+        lineage = followed.leaving(path)
         after = Place(target.change.path, target.change.after)
         leg = Leg(Place(path, source.change.before), after, source.taken, source.call)
         lineage.legs.append(leg)
         travelling.append((lineage, target))
     for source, _ in links:
-        if source.change.path not in targets and source.change.after and starts(source):
-            _extend(followed.begin(source.change.path), source, None, source.change.after)
+        path = source.change.path
+        if path not in targets and source.change.after:
+            stayed = followed.holders.get(path)
+            if stayed is None and starts(source):
+                stayed = followed.begin(path)
+            if stayed is not None:
+                _extend(stayed, source, None, source.change.after)
     for lineage, target in travelling:
         path = target.change.path
         if path not in sources and target.change.before is not None:
@@ -156,7 +208,7 @@ def _follow_event(
                 displaced = followed.begin(path)
             if displaced is not None:
                 _extend(displaced, target, target.change.before, None)
-        followed.holders[path] = lineage
+        followed.arriving(lineage, path)
     for step in steps:
         path = step.change.path
         if path in sources or path in targets:
@@ -165,7 +217,7 @@ def _follow_event(
         if held is None and starts(step):
             held = followed.begin(path)
         if held is not None:
-            _extend(held, step, step.change.before, step.change.after)
+            _extend(held, step, step.change.before, step.change.after, arrived=path in arrived)
 
 
 def _links(
@@ -189,10 +241,16 @@ def _links(
 
 
 def _extend(
-    lineage: Lineage, step: PathStep, before: FileState | None, after: FileState | None
+    lineage: Lineage,
+    step: PathStep,
+    before: FileState | None,
+    after: FileState | None,
+    *,
+    arrived: bool = False,
 ) -> None:
     path = step.change.path
-    lineage.legs.append(Leg(Place(path, before), Place(path, after), step.taken, step.call))
+    leg = Leg(Place(path, before), Place(path, after), step.taken, step.call, arrived)
+    lineage.legs.append(leg)
 
 
 def _remember(followed: Followed, step: PathStep) -> None:

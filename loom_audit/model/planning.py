@@ -172,11 +172,14 @@ def _entry(
 
 def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
     """Renames among the changes: of files that were followed, then by equal content."""
-    gone = {change.path for change in changes if change.after is None}
+    changed = {change.path for change in changes}
     moves = [
         Move(entry.lineage.now.path, entry.result.path)
         for entry in entries
-        if entry.result.state and entry.result.path != entry.lineage.now.path in gone
+        if entry.lineage.now.state
+        and entry.result.state
+        and entry.result.path != entry.lineage.now.path
+        and changed.issuperset((entry.lineage.now.path, entry.result.path))
     ]
     known = {path for move in moves for path in (move.source, move.target)}
     rest = [change for change in changes if change.path not in known]

@@ -121,7 +121,7 @@ def joined(
         for move in moves
         if move.source in by_path and move.target in by_path
     }
-    gone = set(source_of.values())
+    gone = {source for source in source_of.values() if by_path[source].after is None}
     above = {path.rsplit("/", n)[0] for path in by_path for n in range(1, path.count("/") + 1)}
     kept: list[tuple[FileChange, str | None]] = []
     for change in changes:

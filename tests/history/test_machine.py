@@ -176,7 +176,12 @@ class Machine(RuleBasedStateMachine):
         mine = changed_paths(step)
         gone = self.undone()
         later = [s for s in self.steps if s.number > step.number and s.number not in gone]
-        return any(mine & changed_paths(s) for s in later if s.kind not in ("undo", "redo")) or any(
+        others = [
+            s
+            for s in later
+            if s.kind not in ("undo", "redo") or any(t.number < step.number for t in s.takes)
+        ]
+        return any(mine & changed_paths(s) for s in others) or any(
             seq >= step.number for seq in self.outside_since
         )
 

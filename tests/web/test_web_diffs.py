@@ -110,6 +110,13 @@ def test_a_rename_is_one_line() -> None:
     assert (view.action, view.source, view.path, view.body) == ("moved", "old", "new", "none")
 
 
+def test_what_takes_the_old_name_of_a_rename_is_shown_beside_it() -> None:
+    same = state(b"same\n")
+    changes = (FileChange("new", None, same), FileChange("old", same, state(b"another\n")))
+    shown = joined(changes, [Move("old", "new")])
+    assert [(change.path, source) for change, source in shown] == [("new", "old"), ("old", None)]
+
+
 def test_a_folder_is_left_out_when_something_in_it_says_the_same() -> None:
     changes = (
         FileChange("d", None, FOLDER),
