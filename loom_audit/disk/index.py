@@ -32,6 +32,7 @@ _SMALL = 1 << 20
 """Bytes of a file that is never written anew, however many of its rows are outdated."""
 
 _BITS = (1 << 64) - 1
+_MOST = (1 << 63) - 1
 
 
 class DiskChangeIndex:
@@ -209,13 +210,22 @@ def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
             stamps += _NO_STAMP
             hashes += _NO_HASH
             continue
-        (mode, size, mtime, ctime, inode), blob = entry
+        stamp, blob = entry
         kinds.append(_NO_BLOB if blob is None else _BLOB)
-        stamps += _STAMP.pack(mode, size, mtime, ctime, inode & _BITS)
+        stamps += _packed(stamp)
         hashes += _NO_HASH if blob is None else bytes.fromhex(blob)
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
     body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, paths))
     return _BATCH.pack(len(body), zlib.crc32(body)) + body
+
+
+def _packed(stamp: Stamp) -> bytes:
+    """A stamp's row. A time past the year 2262 is not kept whole: that file is hashed again."""
+    mode, size, mtime, ctime, inode = stamp
+    try:
+        return _STAMP.pack(mode, size, mtime, ctime, inode & _BITS)
+    except struct.error:
+        return _STAMP.pack(mode, size & _BITS, mtime & _MOST, ctime & _MOST, inode & _BITS)
 
 
 def _decode(body: memoryview) -> tuple[dict[str, IndexEntry | None], int]:

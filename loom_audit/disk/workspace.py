@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import BinaryIO, cast
 
 from loom_audit.disk import many, replace, system
@@ -28,6 +28,7 @@ from loom_audit.disk.paths import (
 from loom_audit.disk.stamps import stamp_of
 from loom_audit.disk.system import System
 from loom_audit.errors import InvalidPath, StorageFailed
+from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
@@ -143,7 +144,7 @@ class DiskWorkspace:
                 seen = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
-        return datetime.fromtimestamp(seen.st_mtime_ns // 1000 / 1_000_000, UTC)
+        return moment(seen.st_mtime_ns)
 
     def _open(self, path: str, flags: int = 0) -> tuple[int, os.stat_result]:
         with in_our_words(path):

@@ -6,6 +6,7 @@ result is for reading and cannot be turned back.
 """
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 # Categories Cc, Cf, Cs, Zl and Zp, and the invisible characters of other categories: fillers,
@@ -58,6 +59,17 @@ def one_line(text: str, limit: int = 120) -> str:
     if len(line) <= limit and len(part) == len(text):
         return line
     return line[: max(limit - 1, 0)].rstrip() + "…" if limit > 0 else ""
+
+
+def moment(ns: int) -> datetime:
+    """A file's time in nanoseconds since 1970 as UTC; the nearest there is for one of no calendar.
+
+    Filesystems keep years that no datetime holds.
+    """
+    try:
+        return datetime.fromtimestamp(ns // 1000 / 1_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return (datetime.max if ns > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 def size_text(n: int) -> str:

@@ -3,10 +3,10 @@
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from posixpath import normpath
 
 from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
+from loom_audit.model.display import moment
 from loom_audit.ports import Stamp, Workspace
 from loom_audit.tools.entries import Entry, type_of
 
@@ -84,4 +84,4 @@ class Place:
         shown = self.prefix + path
         if kind == "directory":  # a directory's stamp holds no times
             return Entry(shown, kind, 0, self.disk.mtime(path))
-        return Entry(shown, kind, stamp.size, datetime.fromtimestamp(stamp.mtime_ns / 1e9, UTC))
+        return Entry(shown, kind, stamp.size, moment(stamp.mtime_ns))
