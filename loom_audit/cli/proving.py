@@ -32,7 +32,7 @@ def add(app: typer.Typer) -> None:
         section=section,
         examples=("loom-audit verify", "loom-audit verify --against /elsewhere/heads.txt"),
         codes={
-            exits.OK: "all is as it was recorded, and a head kept elsewhere vouches for it",
+            exits.OK: "all that was checked is as recorded; a head kept elsewhere vouches for it",
             1: "tampered",
             3: "incomplete, or no head kept elsewhere vouches for the last events",
             4: "cannot be read",
@@ -163,6 +163,11 @@ def _print_verification(at: Invocation, found: "Verification") -> None:
         out.line((f"{finding.grade:<11}", "red"), where, finding.message)
     checked = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in found.checked.items())
     out.line("checked    ", checked)
+    if "contents" not in found.checked or "sampled" in found.checked:
+        left = "contents and what is derived from events" + (
+            ", but for the sample" if "sampled" in found.checked else ""
+        )
+        out.line("unchecked  ", (left, "yellow"))
     out.line("root       ", f"{found.root.hex()} over {counted(found.size, 'event')}")
     if found.unanchored:
         text = f"{counted(found.anchored, 'event')}; {found.unanchored} later not vouched for"

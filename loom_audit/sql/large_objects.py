@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO, RawIOBase
@@ -72,7 +73,8 @@ class LargeObjects:
         NotFound when the file is not there.
         """
         try:
-            descriptor = os.open(self.path(digest), os.O_RDONLY)
+            # not to wait for who writes into a pipe that somebody put there
+            descriptor = os.open(self.path(digest), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise NotFound(
                 f"The content {digest.hex()} is on record, but its file is gone",
@@ -81,6 +83,9 @@ class LargeObjects:
             ) from error
         except OSError as error:
             raise StorageFailed(f"The content {digest.hex()} cannot be read: {error}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise Corrupt(f"What lies in place of the content {digest.hex()} is no file")
         return BufferedReader(_Content(descriptor, digest, size), CHUNK)
 
 

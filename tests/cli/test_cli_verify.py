@@ -154,3 +154,10 @@ def test_a_file_without_heads_cannot_be_compared_with(recorded: Shell, tmp_path:
     refused = recorded("verify", "--against", str(tmp_path / "none.txt"), code=4)
     assert "hint: " in refused.errors
     assert recorded("verify", "--against", str(tmp_path / "absent.txt"), code=4).errors
+
+
+def test_a_check_that_leaves_something_out_says_so(recorded: Shell) -> None:
+    assert "unchecked" not in recorded("verify").text
+    quick = recorded("verify", "--quick").text
+    assert "unchecked  contents and what is derived from events\n" in quick
+    assert "but for the sample" in recorded("verify", "--sample", "3").text

@@ -5,6 +5,7 @@ program would. What the guards stop by themselves is tested first.
 """
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -470,6 +471,33 @@ def delete_a_large_file(raw, store):
     return Expected({("blob.corrupt", seq)})
 
 
+def put_a_pipe_in_place_of_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    path.unlink()
+    os.mkfifo(path)
+    return Expected({("blob.corrupt", seq)})
+
+
+def put_a_folder_in_place_of_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    path.unlink()
+    path.mkdir()
+    return Expected({("blob.corrupt", seq)})
+
+
+def put_an_endless_device_in_place_of_a_large_file(raw, store):
+    path, seq = large_file(raw, store)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    return Expected({("blob.corrupt", seq)})
+
+
+def lengthen_a_large_file(raw, store):
+    path, _ = large_file(raw, store)
+    path.write_bytes(path.read_bytes() * 2)
+    return Expected({("database", None)})
+
+
 def edit_a_tree_node(raw, store):
     raw.execute("UPDATE tree_node SET hash = zeroblob(32) WHERE level = 8 AND position = 1")
     return Expected({("tree.node", 257)}, quick=True)
@@ -553,6 +581,10 @@ ATTACKS: tuple[Attack, ...] = (
     change_a_large_file,
     cut_a_large_file,
     delete_a_large_file,
+    put_a_pipe_in_place_of_a_large_file,
+    put_a_folder_in_place_of_a_large_file,
+    put_an_endless_device_in_place_of_a_large_file,
+    lengthen_a_large_file,
     edit_a_tree_node,
     delete_a_tree_node,
     add_a_tree_node,
