@@ -1,5 +1,6 @@
 """What a request takes back: which calls, which events, or everything after which point."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -107,9 +108,9 @@ def _named(target: int | str, at: Attachment) -> Iterable[Call | int]:
         at.projections.session(id)
         filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
         return at.projections.calls(filter)
-    if not (text.isascii() and text.isdigit()):
+    if not re.fullmatch("[0-9]{1,100}", text):
         raise InvalidArguments(
-            f"{text!r} names no call", hint="Name a call by its number, or session:ID."
+            f"{text[:100]!r} names no call", hint="Name a call by its number, or session:ID."
         )
     seq = int(text)
     for event in at.log.read(EventFilter(after=seq - 1, before=seq + 1)):

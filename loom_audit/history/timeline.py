@@ -21,8 +21,8 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState, Move, diff
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
-_NUMBER = re.compile(r"\d+")
-_BACK = re.compile(r"head~(\d+)")
+_NUMBER = re.compile(r"[0-9]{1,100}")
+_BACK = re.compile(r"head~([0-9]{1,100})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,9 @@ def net(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
 def _time(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise InvalidArguments(
-            f"{text!r} is not a point",
+            f"{text[:100]!r} is not a point",
             hint="A point is 42, head, head~3, an RFC 3339 time, @checkpoint or session:ID.",
         ) from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

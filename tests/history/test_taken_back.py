@@ -123,9 +123,20 @@ def test_a_plan_sees_what_somebody_wrote_where_a_later_call_had_moved_the_file(
     assert (root / "b.txt").read_text() == "one\ntwo\nTHREE\n"
 
 
-@pytest.mark.parametrize("target", ["²", "٣", "-1", "1.0", ""])
+@pytest.mark.parametrize("target", ["²", "٣", "-1", "1.0", "", "9" * 5000])
 def test_what_only_looks_like_a_number_names_no_call(
     workspace: AuditedWorkspace, target: str
 ) -> None:
     with pytest.raises(InvalidArguments, match="names no call"):
         workspace.plan_revert([target])
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["9" * 5000, "head~" + "9" * 5000, "٣", "0001-01-01T00:00:00+14:00", "9999-12-31T23:00-14:00"],
+)
+def test_what_no_clock_or_count_can_mean_is_no_point(
+    workspace: AuditedWorkspace, point: str
+) -> None:
+    with pytest.raises(InvalidArguments, match="is not a point"):
+        workspace.plan_rollback(point)
