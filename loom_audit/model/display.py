@@ -6,7 +6,7 @@ result is for reading and cannot be turned back.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 # Categories Cc, Cf, Cs, Zl and Zp, and the invisible characters of other categories: fillers,
@@ -21,6 +21,7 @@ _HIDDEN: Final = (
 # One selector after an emoji is ordinary text, a second one hides something.
 _ESCAPED: Final = re.compile(f"[{_HIDDEN}]|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]")
 _SPACES: Final = re.compile(r"[\s\x1c-\x1f\x85]+")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -67,8 +68,8 @@ def moment(ns: int) -> datetime:
     Filesystems keep years that no datetime holds.
     """
     try:
-        return datetime.fromtimestamp(ns // 1000 / 1_000_000, UTC)
-    except (ValueError, OverflowError, OSError):
+        return _EPOCH + timedelta(microseconds=ns // 1000)
+    except OverflowError:
         return (datetime.max if ns > 0 else datetime.min).replace(tzinfo=UTC)
 
 

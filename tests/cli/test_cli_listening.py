@@ -20,7 +20,7 @@ def test_on_a_taken_port_no_address_is_given(audited: Shell, server: str) -> Non
         for form in ((), ("--json",)):
             refused = audited(server, "--port", str(port), *form, code=4)
             assert refused.text == ""
-            assert f"cannot listen on 127.0.0.1:{port}" in refused.errors
+            assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in refused.errors
             assert "--port" in refused.errors
 
 

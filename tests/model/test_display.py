@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from loom_audit.model.display import (
     duration_text,
+    moment,
     one_line,
     size_text,
     visible,
@@ -129,3 +130,18 @@ def test_sizes(n, text):
 )
 def test_durations(us, text):
     assert duration_text(us) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00+00:00"),
+        (1_700_000_000_123_456_789, "2023-11-14T22:13:20.123456+00:00"),
+        (-1_000_000_000, "1969-12-31T23:59:59+00:00"),
+        (2**63 - 1, "2262-04-11T23:47:16.854775+00:00"),
+        (10**21, "9999-12-31T23:59:59.999999+00:00"),
+        (-(10**21), "0001-01-01T00:00:00+00:00"),
+    ],
+)
+def test_a_time_no_calendar_has_is_shown_as_the_nearest(ns, text):
+    assert moment(ns).isoformat() == text
