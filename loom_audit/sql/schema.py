@@ -15,6 +15,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.sql.engine import APPEND_ONLY, connect, driver
+from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.tables import TABLES
 
 REVISION = "0001"
@@ -211,22 +212,36 @@ def alterations(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[s
 def back_up(path: str) -> str:
     """Copy the store beside itself, write-ahead log included; the path of the copy.
 
-    The caller holds the store lock. The copy is complete on disk when this returns.
+    The caller holds the store lock. The copy is complete on disk when it has its name.
+    AuditUnavailable when it cannot be made.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    target = f"{path}.before-upgrade-{stamp}"
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    module: Any = driver()
+    target, unfinished = f"{path}.before-upgrade-{stamp}", f"{path}.unfinished-{stamp}"
     try:
-        with closing(connect(path, "ro")) as source, closing(module.connect(target)) as copy:
-            source.backup(copy)
-        descriptor = os.open(target, os.O_RDONLY)
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(target)
-        raise
+            _copy(path, unfinished)
+            os.rename(unfinished, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(unfinished)
+            raise
+        sync_folder(os.path.dirname(target))
+    except (OSError, driver().Error) as error:
+        raise AuditUnavailable(
+            f"The store could not be backed up, and so was not upgraded: {error}",
+            hint="See that there is as much room beside it as it has, then try again.",
+            details={"cause": "upgrade"},
+        ) from error
     return target
+
+
+def _copy(path: str, target: str) -> None:
+    module: Any = driver()
+    with closing(connect(path, "ro")) as source, closing(module.connect(target)) as copy:
+        source.backup(copy)
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

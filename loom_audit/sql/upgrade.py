@@ -18,10 +18,14 @@ MIGRATIONS = "loom_audit:migrations"
 def upgrade_locked(connections: Connections) -> str:
     """Upgrade the store behind the connections; the path of the backup made before.
 
+    Empty when another process was quicker: then nothing is left to do.
     All migrations are one transaction: after an error the store is as it was. The append-only
     tables are checked afterwards: their triggers, and the root over all events of each log.
     """
     with store_lock(connections.lock):
+        with connections.reading() as connection:
+            if schema.revision(connection) == schema.REVISION:
+                return ""
         backup = schema.back_up(connections.path)
         raw = connect(connections.path, "rw")
         engine = create_engine(

@@ -3,11 +3,13 @@
 import gc
 import os
 import re
+import resource
+import signal
 import sqlite3
 import stat
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -373,6 +375,73 @@ def test_an_older_store_is_backed_up_and_upgraded_when_it_is_opened(
     assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
     assert raw.execute("SELECT count(*) FROM event").fetchall() == [(600,)]
     raw.close()
+
+
+def test_who_finds_the_store_upgraded_meanwhile_makes_no_second_backup(
+    path: Path, lock: DiskLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(str(path), lock=lock)
+    record(database, 20)
+    database.close()
+    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+    late = Connections(str(path), lock)
+    with late.reading() as connection:
+        assert schema.revision(connection) == "0001"
+    open_database(str(path), lock=lock).close()
+    assert upgrade_locked(late) == ""
+    late.close()
+    assert len(list(path.parent.glob("audit.db.before-upgrade-*"))) == 1
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """Do it in a process of its own; its exit code, 0 when it came to the end."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_backup_that_does_not_fit_leaves_nothing_and_is_said(
+    path: Path, lock: DiskLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(str(path), lock=lock)
+    record(database, 600)
+    database.close()
+    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+
+    def with_little_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, 64 * 1024))
+        with pytest.raises(AuditUnavailable, match="backed up") as caught:
+            open_database(str(path), lock=lock)
+        assert "room" in caught.value.hint
+
+    assert in_a_child(with_little_room) == 0
+    left = [file.name for file in path.parent.iterdir()]
+    assert not [name for name in left if "upgrade" in name or "unfinished" in name]
+
+
+def test_a_backup_that_was_cut_short_does_not_bear_a_backup_s_name(
+    path: Path, lock: DiskLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(str(path), lock=lock)
+    record(database, 20)
+    database.close()
+    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+
+    def killed_half_way() -> None:
+        monkeypatch.setattr(os, "fsync", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        open_database(str(path), lock=lock)
+
+    assert in_a_child(killed_half_way) == -signal.SIGKILL
+    assert list(path.parent.glob("audit.db.before-upgrade-*")) == []
+    open_database(str(path), lock=lock).close()
+    assert len(list(path.parent.glob("audit.db.before-upgrade-*"))) == 1
 
 
 @pytest.mark.parametrize(
