@@ -155,7 +155,10 @@ def _database(file: Path) -> Iterator[Check]:
     yield _is("store revision", revision == REVISION, newer, hint)
     missing = [name for name, sql in triggers().items() if there.get(name) != sql]
     text = f"{len(triggers()) - len(missing)} of {len(triggers())} append-only triggers"
-    yield _is("store triggers", not missing, text, "Somebody altered the store: verify it.")
+    if more := sorted(there.keys() - triggers().keys()):
+        text += f", and others: {', '.join(more)}"
+    good = not missing and not more
+    yield _is("store triggers", good, text, "Somebody altered the store: verify it.")
     yield from _settings(file)
 
 

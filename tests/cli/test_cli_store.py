@@ -107,6 +107,14 @@ def test_doctor_sees_a_missing_trigger(audited: Shell) -> None:
     assert "store triggers" in problems(audited)
 
 
+def test_doctor_sees_a_trigger_that_is_not_ours(audited: Shell) -> None:
+    with closing(sqlite3.connect(database(audited))) as raw:
+        raw.execute("CREATE TRIGGER quiet BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
+        raw.commit()
+    assert "store triggers" in problems(audited)
+    assert "quiet" in audited("doctor", code=1).text
+
+
 def test_doctor_sees_rules_that_nobody_accepted_and_a_workspace_that_is_gone(
     audited: Shell,
 ) -> None:
