@@ -68,10 +68,10 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
         listed: list[Listed] = [(path, mode, size, blob) for path, mode, size, blob in rows]
     else:
         listed = _listed_at(connection, log, at)
-    paths = _named(connection, _PATHS, (entry[0] for entry in listed))
-    hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
     found: dict[str, FileState] = {}
     with as_written():
+        paths = _named(connection, _PATHS, (entry[0] for entry in listed))
+        hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
         names = {number: _blob_id(hash) for number, hash in hashes.items()}
         shapes = {mode: (_KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for _, mode, _, _ in listed}
         numbers(*{size for _, _, size, _ in listed})

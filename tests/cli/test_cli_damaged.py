@@ -97,7 +97,7 @@ ODD = ("text", b"\xff\xfe1234567890abcd", 2**63 - 1, -5, 1.5)
 COLUMNS = ("log.id", "event.seq", "event.leaf_hash", "blob.sha256", "workspace.root",
            "workspace.attached_at", "workspace.ignore", "session.started_at", "session.agent",
            "call.at", "call.tool", "call.reverts", "call.duration", "call.call_id", "path.path",
-           "change_set.actor", "file_change.new_mode", "tree_entry.size", "payload.salt",
+           "change_set.actor", "file_change.new_mode", "tree_entry.path", "payload.salt",
            "payload.role", "payload.n", "blob_content.content")  # fmt: skip
 
 
