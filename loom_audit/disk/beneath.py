@@ -14,6 +14,7 @@ import weakref
 from collections import OrderedDict, deque
 
 from loom_audit.disk import system
+from loom_audit.disk.mounts import mounts_below
 from loom_audit.disk.system import O_PATH, System
 from loom_audit.errors import NoWorkspace
 from loom_audit.model.scope import TEMPORARY
@@ -100,6 +101,19 @@ class Beneath:
             return os.open(parts[-1], flags, dir_fd=here)
         finally:
             os.close(here)
+
+    def mounted(self, folder: str) -> bool:
+        """Whether a folder is, or lies in, what is mounted inside the root."""
+        if self.calls.openat2:
+            for _ in range(_RETRIES):
+                try:
+                    here = _STRICT | system.RESOLVE_NO_XDEV
+                    os.close(system.openat2(self.fd, os.fsencode(folder or "."), O_PATH, here))
+                    return False
+                except OSError as error:
+                    if error.errno != errno.EAGAIN:
+                        return error.errno == errno.EXDEV
+        return any(f"{folder}/".startswith(f"{point}/") for point in mounts_below(self.real))
 
     def open(self, path: str, flags: int) -> int:
         """Open a path, following links that stay inside, its last one too unless O_NOFOLLOW."""

@@ -137,6 +137,10 @@ class DiskWorkspace:
         finally:
             os.close(folder)
 
+    def mounted(self, folder: str) -> bool:
+        with in_our_words(folder):
+            return self._beneath.mounted(tidy(folder))
+
     def mtime(self, path: str) -> datetime:
         with in_our_words(path):
             descriptor = self._beneath.open(tidy(path), system.O_PATH)

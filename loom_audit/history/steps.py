@@ -33,6 +33,7 @@ class Footing:
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
         self._put: dict[BlobId, bytes] = {}
+        self._mounted: dict[str, bool] = {"": False}
         self._recorded: Callable[[str], FileState | None] = at.projections.state
 
     def expect(self, paths: int) -> None:
@@ -77,9 +78,14 @@ class Footing:
         return [Replacement(change, ahead.opener(change.after)) for change in changes]
 
     def records(self, path: str, state: FileState | None) -> bool:
-        """Whether the path is in scope, so that trees hold it."""
-        folder = state is not None and state.kind == "directory"
-        return self.at.scope.includes(path, directory=folder)
+        """Whether the path is in scope and not on another mount, so that trees hold it."""
+        directory = state is not None and state.kind == "directory"
+        if not self.at.scope.includes(path, directory=directory):
+            return False
+        above = path.rpartition("/")[0]
+        if above not in self._mounted:
+            self._mounted[above] = self.at.workspace.mounted(above)
+        return not self._mounted[above]
 
 
 @dataclass(slots=True)

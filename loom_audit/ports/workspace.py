@@ -146,6 +146,10 @@ class Workspace(Protocol):
         """lstat of the path, None when absent or when a folder on the way is a symlink."""
         ...
 
+    def mounted(self, folder: str) -> bool:
+        """Whether a folder is, or lies in, what is mounted inside: `walk` does not go there."""
+        ...
+
     def mtime(self, path: str) -> datetime: ...
 
     def open(self, path: str) -> BinaryIO:

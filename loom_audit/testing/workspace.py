@@ -161,6 +161,9 @@ class MemoryWorkspace:
             raise FileNotFound(f"file not found: {path}")
         return node
 
+    def mounted(self, folder: str) -> bool:
+        return False
+
     def mtime(self, path: str) -> datetime:
         return datetime.fromtimestamp(self._found(path).mtime / 1_000_000_000, UTC)
 
