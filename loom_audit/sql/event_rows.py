@@ -41,7 +41,7 @@ def insert_events(
     connection: Connection, log: int, rows: Sequence[tuple[int, str, Encoded, bytes]]
 ) -> None:
     """Insert (seq, id, encoded event, leaf hash) rows."""
-    _INSERT_EVENT.run_many(
+    _INSERT_EVENT.insert(
         connection,
         [
             {
@@ -73,7 +73,7 @@ def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[
 
 def insert_payloads(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows of `payload_row`; their blobs are in the database already."""
-    _INSERT_PAYLOAD.run_many(connection, rows)
+    _INSERT_PAYLOAD.insert(connection, rows)
 
 
 def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:

@@ -37,7 +37,7 @@ def insert_nodes(connection: Connection, log: int, nodes: Sequence[Node]) -> Non
         for node in nodes
         if node.level % TILE == 0
     ]
-    _INSERT.run_many(connection, rows)
+    _INSERT.insert(connection, rows)
 
 
 def leaf_hashes(connection: Connection, log: int, after: int, until: int) -> list[bytes]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Dialect, text
 
+from loom_audit.errors import AuditUnavailable
+
 Values = Mapping[str, Any]
 Row = tuple[Any, ...]
 _Binder = Callable[[Values], Any]
@@ -29,13 +31,26 @@ class Prepared:
         """Execute it."""
         self._execute(connection, values)
 
-    def run_many(self, connection: Connection, rows: Sequence[Values]) -> None:
-        """Execute it for each of the rows; no rows, no statement."""
+    def run_many(self, connection: Connection, rows: Sequence[Values]) -> int:
+        """Execute it for each of the rows (no rows, no statement); how many rows it changed."""
         if not rows:
-            return
+            return 0
         sql, bind = self._compiled.get(connection.dialect.name) or self.on(connection.dialect)
         raw: Any = connection.connection.dbapi_connection
-        raw.executemany(sql, [bind(row) for row in rows])
+        changed: int = raw.executemany(sql, [bind(row) for row in rows]).rowcount
+        return changed
+
+    def insert(self, connection: Connection, rows: Sequence[Values]) -> None:
+        """As `run_many`; AuditUnavailable when fewer rows are kept than were given.
+
+        A trigger that somebody put into the database can drop a row without an error.
+        """
+        kept = self.run_many(connection, rows)
+        if kept != len(rows):
+            raise AuditUnavailable(
+                f"The store kept {kept} of {len(rows)} rows: something in it drops the others",
+                hint="Run `loom-audit doctor`: it names triggers that are not the store's own.",
+            )
 
     def rows(self, connection: Connection, /, **values: Any) -> list[Row]:
         """All rows it finds."""

@@ -475,6 +475,22 @@ def test_a_missing_event_below_the_end_stops_a_new_process(tmp_path: Path) -> No
     again.database.close()
 
 
+@pytest.mark.parametrize("table", ["event", "payload", "tree_node"])
+def test_a_trigger_that_drops_rows_is_no_acknowledged_event(stored: Opened, table: str) -> None:
+    raw = connect(path_of(stored), "rw")
+    raw.execute(f"CREATE TRIGGER q BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
+    told = 0
+    with pytest.raises(AuditUnavailable, match="drops"):
+        for n in range(300):
+            stored.log.append([note(f"{n}")])
+            told += 1
+    raw.execute("DROP TRIGGER q")
+    raw.close()
+    assert [event.seq for event in stored.log.read()] == [*range(1, told + 1)]
+    stored.log.append([note("after")])
+    assert stored.log.head() == told + 1
+
+
 def test_a_database_that_fails_in_a_transaction_is_opened_afresh(stored: Opened) -> None:
     assert stored.database
     stored.log.append([note("one")])
