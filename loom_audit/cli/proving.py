@@ -161,8 +161,8 @@ def _print_verification(at: Invocation, found: "Verification") -> None:
     for finding in found.findings:
         where = "" if finding.seq is None else f"event {finding.seq}: "
         out.line((f"{finding.grade:<11}", "red"), where, finding.message)
-    checked = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in found.checked.items())
-    out.line("checked    ", checked)
+    checked = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.checked.items() if n]
+    out.line("checked    ", ", ".join(checked) or "nothing")
     if "contents" not in found.checked or "sampled" in found.checked:
         left = "contents and what is derived from events" + (
             ", but for the sample" if "sampled" in found.checked else ""
@@ -174,7 +174,8 @@ def _print_verification(at: Invocation, found: "Verification") -> None:
         out.line("anchored   ", (text, "yellow"))
     else:
         out.line("anchored   ", f"all {found.size} events by a head kept outside the store")
-    verdict = {0: "ok", 1: "TAMPERED", 3: "incomplete or unanchored", 4: "cannot be read"}
+    unsure = "incomplete" if found.findings else "unanchored: `loom-audit head` prints one to keep"
+    verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
     good = found.exit_code == exits.OK
     out.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))
 

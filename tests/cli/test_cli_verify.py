@@ -48,7 +48,11 @@ def test_events_after_the_last_head_kept_are_unanchored(recorded: Shell) -> None
     recorded("checkpoint", "later")
     (record,) = recorded.records("verify", code=3)
     assert (record["findings"], record["unanchored"]) == ([], 1)
-    assert "not vouched for" in recorded("verify", code=3).text
+    text = recorded("verify", code=3).text
+    assert "unanchored: `loom-audit head`" in text
+    assert "incomplete" not in text
+    assert "not vouched for" in text
+    assert " 0 " not in text.split("root")[0], "what is not there is not counted"
 
 
 def test_a_head_printed_earlier_vouches_for_its_events(recorded: Shell, tmp_path: Path) -> None:
