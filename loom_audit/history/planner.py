@@ -292,8 +292,8 @@ def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
     for call in calls:
         number = call.seq or call.requested
         if call.coverage.level != "full":
-            reasons = "; ".join(call.coverage.reasons) or "not captured"
-            notes.append(Note("", f"call {number} was not captured whole: {reasons}", (number,)))
+            why = "; ".join(call.coverage.reasons) or "no reason is on record"
+            notes.append(Note("", f"what call {number} did that was not captured: {why}", (number,)))
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
