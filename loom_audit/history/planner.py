@@ -293,7 +293,9 @@ def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
         number = call.seq or call.requested
         if call.coverage.level != "full":
             why = "; ".join(call.coverage.reasons) or "no reason is on record"
-            notes.append(Note("", f"what call {number} did that was not captured: {why}", (number,)))
+            notes.append(
+                Note("", f"what call {number} did that was not captured: {why}", (number,))
+            )
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
