@@ -305,6 +305,7 @@ class OpenCall:
             self._note_untracked(found)
             self._entries.update(found.entries)
             self._settle(self._append([]))
+            mode = self._at.workspace.stamp("")
             others = {call.call_id for call in self._at.running(but=self._key)}
         try:
             yield
@@ -313,6 +314,8 @@ class OpenCall:
                 with self._exclusive(final):
                     others |= {call.call_id for call in self._at.running(but=self._key)}
                     self._collect(tuple(sorted(others)))
+                    if self._at.workspace.stamp("") != mode:
+                        self.coverage = self.coverage.without("the workspace's own mode changed")
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
                 self.coverage = self.coverage.without(f"not seen: {why}", level="none")
@@ -323,14 +326,10 @@ class OpenCall:
         causes = (self.call_id, *others) if others else ()
 
         def own(found: Found) -> Draft:
-            fact = FilesChanged(
-                tuple(found.changes),
-                "command",
-                self.call_id,
-                find_moves(found.changes),
-                causes=causes,
-            )
-            self._changed(change.path for change in found.changes)
+            changes = tuple(found.changes)
+            self._changed(change.path for change in changes)
+            moves = find_moves(changes)
+            fact = FilesChanged(changes, "command", self.call_id, moves, causes=causes)
             return self.recorder.draft(fact)
 
         def flush(found: Found) -> None:
