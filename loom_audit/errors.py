@@ -118,6 +118,7 @@ class TooLarge(AuditError):
 
 class Corrupt(AuditError):
     code = "CORRUPT"
+    usual_hint = "Run `loom-audit verify`; `loom-audit salvage --to DIR` saves what is readable."
 
 
 class AuditUnavailable(AuditError):

@@ -56,7 +56,7 @@ class Store:
         entries = self.workspaces()
         text = str(id_or_path)
         if "\0" in text:
-            raise InvalidPath("the path holds a NUL character")
+            raise InvalidPath("the path holds a NUL character", hint="No name on disk has one.")
         named = [entry for entry in entries if text and entry.id.startswith(text)]
         if len(named) == 1 and (named[0].id == text or not os.path.lexists(text)):
             return named[0]

@@ -131,7 +131,9 @@ def _settings(at: Invocation) -> "Settings":
 def _existing(settings: "Settings") -> Path:
     file = store_file(settings.url)
     if file is None:
-        raise InvalidArguments(f"{settings.url} is not a SQLite store")
+        raise InvalidArguments(
+            f"{settings.url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
+        )
     if not file.exists():
         raise NotFound(f"there is no store at {file}", hint="`loom-audit init` makes one.")
     return file

@@ -84,7 +84,9 @@ def diff(
     """
     points, paths = _points_and_paths(arguments or [])
     if call is not None and points:
-        raise InvalidArguments("--call and points cannot be given together")
+        raise InvalidArguments(
+            "--call and points cannot be given together", hint="Give one of them."
+        )
     with at.workspace() as workspace:
         timeline = workspace.timeline
         disk = call is None and not points
@@ -179,7 +181,10 @@ def _absent(at: "AuditedWorkspace", name: str, typed: str, seq: int) -> FileNotF
 def _write_out(at: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
     assert state.blob is not None
     if state.blob not in workspace.blobs:
-        raise TooLarge("the content was over the limit and recorded by hash only")
+        raise TooLarge(
+            "the content was over the limit and recorded by hash only",
+            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
+        )
     with workspace.blobs.open(state.blob) as stream:
         while piece := stream.read(PIECE):
             at.output.raw(piece)

@@ -195,7 +195,9 @@ def salvage(
     settings = read_settings(at.shared.store)
     file = store_file(settings.url)
     if file is None:
-        raise InvalidArguments(f"{settings.url} is not a SQLite store")
+        raise InvalidArguments(
+            f"{settings.url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
+        )
     if not file.exists():
         raise NotFound(f"there is no store at {file}", hint="Name it with --store.")
     target = folder(to)

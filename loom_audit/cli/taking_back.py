@@ -313,7 +313,9 @@ def recover(
     undo with --continue.
     """
     if go_on and abandon:
-        raise InvalidArguments("--continue and --abandon cannot be given together")
+        raise InvalidArguments(
+            "--continue and --abandon cannot be given together", hint="Give one of them."
+        )
     mode: Literal["auto", "continue", "abandon"] = (
         "continue" if go_on else "abandon" if abandon else "auto"
     )

@@ -133,11 +133,17 @@ def failed(error: OSError, path: str) -> AuditError:
     if number == errno.EXDEV:
         return outside(path)
     if number in (errno.ENOTEMPTY, errno.EEXIST):
-        return Conflict(f"something is there already: {where}", details=details)
+        return Conflict(
+            f"something is there already: {where}",
+            hint="Look at it, then choose another path.",
+            details=details,
+        )
     if number == errno.EISDIR:
         return not_a_file(path, stat.S_IFDIR)
     if number == errno.ENAMETOOLONG:
-        return InvalidPath(f"the path is too long: {where}", details=details)
+        return InvalidPath(
+            f"the path is too long: {where}", hint="A name has at most 255 bytes.", details=details
+        )
     if number in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(
             f"the disk is full: {where}", hint="Free some space and try again.", details=details

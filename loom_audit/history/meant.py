@@ -70,7 +70,10 @@ def meant_by(request: Request, at: Attachment, timeline: Timeline) -> Meant:
     if request.verb == "rollback":
         return _after_point(request, at, timeline)
     if not request.targets:
-        raise InvalidArguments("revert needs at least one call, event or session")
+        raise InvalidArguments(
+            "revert needs at least one call, event or session",
+            hint="`loom-audit log` lists the calls with their numbers.",
+        )
     calls: dict[tuple[str, str], Call] = {}
     events: list[int] = []
     for target in request.targets:
@@ -116,14 +119,20 @@ def _named(target: int | str, at: Attachment) -> Iterable[Call | int]:
     for event in at.log.read(EventFilter(after=seq - 1, before=seq + 1)):
         if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
             if event.fact.origin == "baseline":
-                raise InvalidArguments(f"event {seq} is the baseline; it cannot be reverted")
+                raise InvalidArguments(
+                    f"event {seq} is the baseline; it cannot be reverted",
+                    hint="Name a later call: `loom-audit log` lists them.",
+                )
             return [seq]
     return [at.projections.call_at(seq)]
 
 
 def _after_point(request: Request, at: Attachment, timeline: Timeline) -> Meant:
     if len(request.targets) != 1:
-        raise InvalidArguments("rollback needs one point")
+        raise InvalidArguments(
+            "rollback needs one point",
+            hint="Name a call's number, a time, @checkpoint or session:ID.",
+        )
     point = timeline.point(request.targets[0])
     first = baseline_end(at)
     if not first or point < first:

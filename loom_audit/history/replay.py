@@ -25,6 +25,7 @@ def replay(
         missing = [path for path, state in tree.items() if state.blob in gone]
         raise TooLarge(
             f"{missing[0]} was recorded by hash only and cannot be written",
+            hint="Replay a point at which it is not there, or copy it from the workspace yourself.",
             details={"paths": missing[:100]},
         )
     folders = [p for p, state in sorted(tree.items()) if state.kind == "directory"]

@@ -128,7 +128,9 @@ def missing_parents(footing: Footing, path: str, *, create: bool) -> list[FileCh
                 )
             missing.append(FileChange(above, None, FileState("directory", None, 0o755, 0)))
         elif state.kind != "directory":
-            raise InvalidPath(f"{above} is not a directory")
+            raise InvalidPath(
+                f"{above} is not a directory", hint="Choose another path, or move that away."
+            )
     return missing
 
 

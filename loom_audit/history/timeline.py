@@ -154,10 +154,13 @@ class Timeline:
     def content(self, state: FileState) -> bytes:
         """The bytes of a file or of a symlink's target. TooLarge when only the hash was kept."""
         if state.blob is None:
-            raise InvalidArguments("a directory has no content")
+            raise InvalidArguments(
+                "a directory has no content", hint="`loom-audit ls` lists what was in it."
+            )
         if state.blob not in self.blobs:
             raise TooLarge(
                 "the content was over the limit and recorded by hash only",
+                hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
                 details={"sha256": state.blob, "size": state.size},
             )
         return self.blobs.get(state.blob)

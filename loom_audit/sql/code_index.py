@@ -150,7 +150,10 @@ class SqlCodeIndex:
                 with self._open() as db:
                     return step(db)
             except driver().OperationalError as error:
-                raise StorageFailed(f"the code index cannot be used: {error}") from error
+                raise StorageFailed(
+                    f"the code index cannot be used: {error}",
+                    hint=f"It is only a cache: delete {self._path}.",
+                ) from error
             except driver().DatabaseError:
                 for name in ("", "-wal", "-shm"):
                     Path(f"{self._path}{name}").unlink(missing_ok=True)

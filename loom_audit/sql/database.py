@@ -156,7 +156,9 @@ def database_path(url: str) -> str:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise InvalidArguments(f"{url!r} is not a database URL") from error
+        raise InvalidArguments(
+            f"{url!r} is not a database URL", hint="Write sqlite:///PATH."
+        ) from error
     if (
         parsed.get_backend_name() != "sqlite"
         or not parsed.database
