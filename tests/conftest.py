@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["pytester"]
 
 ON_CI = bool(os.environ.get("CI"))
+
+# ignored where the tests were started in the background or by nohup, and then by what they start
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.register_profile(
     "loom",
