@@ -154,28 +154,15 @@ def approve(
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""
-    arguments = None if args is None else read_arguments(args)
+    from loom_audit.session.answers import read_arguments
+
+    arguments = None if args is None else read_arguments(args, hint=_WHOLE)
     _answer(at, name, "allowed", reason, arguments=arguments, lasting=lasting)
 
 
 def deny(at: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
     """Refuse a call that waits for an answer; the model is told so."""
     _answer(at, name, "denied", reason)
-
-
-def read_arguments(text: str) -> dict[str, Any]:
-    """A JSON object as typed. InvalidArguments."""
-    try:
-        found = json.loads(text, parse_constant=_no_json)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArguments(f"the arguments are not JSON: {error}", hint=_WHOLE) from None
-    if not isinstance(found, dict):
-        raise InvalidArguments("the arguments must be a JSON object", hint=_WHOLE)
-    return found
-
-
-def _no_json(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
@@ -345,6 +332,7 @@ async def _typed(output: Output) -> "Decision | None":
     import anyio
 
     from loom_audit.session import person
+    from loom_audit.session.answers import read_arguments
     from loom_audit.tools.approval import Decision
 
     while True:
@@ -370,7 +358,7 @@ async def _typed(output: Output) -> "Decision | None":
                 return Decision("denied", person(), reason)
         if text.startswith("{"):
             try:
-                return Decision("allowed", person(), arguments=read_arguments(text))
+                return Decision("allowed", person(), arguments=read_arguments(text, hint=_WHOLE))
             except InvalidArguments as error:
                 output.note(("error: ", "red"), error.message)
         else:

@@ -8,9 +8,9 @@ import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.lines import counted
-from loom_audit.cli.options import Invocation, command, store_file
+from loom_audit.cli.options import Invocation, command, existing_store, store_file
 from loom_audit.cli.records import plain
-from loom_audit.errors import InvalidArguments, NotFound, StorageFailed
+from loom_audit.errors import StorageFailed
 
 if TYPE_CHECKING:
     from loom_audit.config import Settings
@@ -129,14 +129,7 @@ def _settings(at: Invocation) -> "Settings":
 
 
 def _existing(settings: "Settings") -> Path:
-    file = store_file(settings.url)
-    if file is None:
-        raise InvalidArguments(
-            f"{settings.url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
-        )
-    if not file.exists():
-        raise NotFound(f"there is no store at {file}", hint="`loom-audit init` makes one.")
-    return file
+    return existing_store(settings.url, hint="`loom-audit init` makes one.")
 
 
 def _backups(file: Path) -> set[Path]:

@@ -21,6 +21,7 @@ from loom_audit.errors import (
     FileNotFound,
     InvalidArguments,
     InvalidPath,
+    NotFound,
     NoWorkspace,
     PermissionDenied,
     StorageFailed,
@@ -266,6 +267,18 @@ def store_file(url: str) -> Path | None:
     """The file of a SQLite store; None for any other database."""
     prefix = "sqlite:///"
     return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
+
+
+def existing_store(url: str, *, hint: str) -> Path:
+    """The file of a SQLite store. InvalidArguments for another database; NotFound, which hints."""
+    file = store_file(url)
+    if file is None:
+        raise InvalidArguments(
+            f"{url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
+        )
+    if not file.exists():
+        raise NotFound(f"there is no store at {file}", hint=hint)
+    return file
 
 
 def workspace_path(root: str, text: str) -> str:

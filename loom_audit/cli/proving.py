@@ -9,11 +9,11 @@ import typer
 
 from loom_audit.cli import exits
 from loom_audit.cli.lines import counted
-from loom_audit.cli.options import Invocation, command, folder, store_file
+from loom_audit.cli.options import Invocation, command, existing_store, folder
 from loom_audit.cli.output import Style
 from loom_audit.cli.progress import progress
 from loom_audit.cli.records import plain, tree_head_record
-from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.errors import NotFound
 
 if TYPE_CHECKING:
     from loom_audit.history.integrity import Verification
@@ -193,13 +193,7 @@ def salvage(
     from loom_audit.sql.salvage import salvage as get_out
 
     settings = read_settings(at.shared.store)
-    file = store_file(settings.url)
-    if file is None:
-        raise InvalidArguments(
-            f"{settings.url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
-        )
-    if not file.exists():
-        raise NotFound(f"there is no store at {file}", hint="Name it with --store.")
+    file = existing_store(settings.url, hint="Name it with --store.")
     target = folder(to)
     with progress(at.output) as report:
         done = get_out(str(file), str(target), report=report)

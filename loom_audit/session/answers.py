@@ -1,8 +1,9 @@
 """What can be known of an answer before it is given, by a process other than the one that asked."""
 
+import json
 from typing import Any
 
-from loom_audit.errors import ApprovalDenied
+from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.session.workspace import AuditedWorkspace
 from loom_audit.tools.asking import AskingGate, denying
@@ -30,3 +31,18 @@ def check_arguments(
             hint="Nothing was answered; the call still waits.",
             details={"by": rule.name},
         )
+
+
+def read_arguments(text: str, *, hint: str) -> dict[str, Any]:
+    """A JSON object as a person typed it. InvalidArguments."""
+    try:
+        found = json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"the arguments are not JSON: {error}", hint=hint) from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("the arguments must be a JSON object", hint=hint)
+    return found
+
+
+def _no_json(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")

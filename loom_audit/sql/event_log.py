@@ -25,6 +25,7 @@ from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, onward
+from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.folding import fold
 from loom_audit.sql.links import Entry
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
@@ -32,7 +33,6 @@ from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.writes import CALL_STATE
 
-_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id")
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")
@@ -151,7 +151,7 @@ class SqlEventLog:
     def _spot(self, connection: Connection) -> _Spot:
         """Where the log ends now: what we know of it, checked and brought up to date."""
         generation = self._connections.generation
-        head = _HEAD.value(connection, log=self._number) or 0
+        head = HEAD.value(connection, log=self._number) or 0
         last = self._last
         if last is not None and last.generation == generation and last.head <= head:
             if last.head == head:
@@ -268,12 +268,12 @@ class SqlEventLog:
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
-        return self._connections.rows(_HEAD, log=self._number)[0][0] or 0
+        return self._connections.rows(HEAD, log=self._number)[0][0] or 0
 
     def tree_head(self, size: int | None = None) -> TreeHead:
         """The Merkle root over the first `size` events, by default all."""
         with self._connections.reading() as connection:
-            head = _HEAD.value(connection, log=self._number) or 0
+            head = HEAD.value(connection, log=self._number) or 0
             if size is None:
                 size = head
             if not 0 <= size <= head:

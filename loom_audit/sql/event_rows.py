@@ -22,6 +22,9 @@ INLINE_PAYLOAD = 800
 MAX_INLINE_PAYLOAD = 1 << 20
 """Most bytes that a payload in a row may unpack to."""
 
+HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
+"""The last event; a seq of another type than a number sorts behind them all."""
+
 _INSERT_EVENT = prepare(
     "INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) "
     "VALUES (:log, :seq, :id, :kind, :leaf, :leaf_hash)"

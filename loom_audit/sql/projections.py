@@ -14,6 +14,7 @@ from loom_audit.sql import call_rows, search, tree_rows
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.folding import fold
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare
@@ -32,7 +33,6 @@ from loom_audit.sql.written import as_written, numbers, texts
 READ_CHANGES = 1000
 _REBUILT_AT_ONCE = 1000
 
-_HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 _SCOPE = prepare("SELECT ignore, max_file_bytes FROM workspace WHERE log = :log")
 _ANY_CHANGE = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _ANY_OF_CALL = prepare(
@@ -225,7 +225,7 @@ class SqlProjections:
     def _check_point(self, connection: Connection, at: int | None) -> None:
         if at is None:
             return
-        head = _HEAD.value(connection, log=self._number) or 0
+        head = HEAD.value(connection, log=self._number) or 0
         if not 0 <= at <= head:
             raise NotFound(f"There is no event {at}: the log ends at {head}")
 

@@ -11,7 +11,7 @@ from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArgum
 from loom_audit.history.approvals import ApprovalRequest, answer, find, outcome, pending
 from loom_audit.model.display import visible
 from loom_audit.session import AuditedWorkspace, person
-from loom_audit.session.answers import check_arguments
+from loom_audit.session.answers import check_arguments, read_arguments
 from loom_audit.tools.policy import named_in
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
@@ -97,19 +97,8 @@ def changed(found: ApprovalRequest, typed: str) -> Any:
     """The arguments that were typed; None when they are those that were asked about."""
     if not typed.strip():
         return None
-    try:
-        arguments = json.loads(typed, parse_constant=_no_json)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArguments(
-            f"the arguments are not JSON: {error}", hint="Nothing was answered yet."
-        ) from None
-    if not isinstance(arguments, dict):
-        raise InvalidArguments("the arguments must be a JSON object")
+    arguments = read_arguments(typed, hint="Nothing was answered yet.")
     return None if arguments == found.arguments else arguments
-
-
-def _no_json(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def to_type(arguments: Any) -> str | None:
