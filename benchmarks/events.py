@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.places import name, new_store
+from loom_audit.api import AuditedWorkspace, AuditStore
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
@@ -15,7 +16,6 @@ from loom_audit.model.events import (
     SessionStarted,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.session import AuditedWorkspace, AuditStore
 
 PATHS = 20_000
 CONTENTS = 2_000

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.places import Repository, fill, new_store
+from loom_audit.api import Session
 from loom_audit.sandbox import confining_runner
-from loom_audit.session import Session
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.settings import ToolSettings
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:

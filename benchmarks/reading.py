@@ -6,8 +6,8 @@ from pathlib import Path
 
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes, interleaved
+from loom_audit.api import AuditedWorkspace
 from loom_audit.ports import CallFilter
-from loom_audit.session import AuditedWorkspace
 
 FLAT = 2.0
 """What a point in a long log may cost more than in a short one."""

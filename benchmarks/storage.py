@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from benchmarks.figures import Figure, Sizes
 from benchmarks.places import Repository, new_store, on_disk
-from loom_audit.session import Session
+from loom_audit.api import Session
 from loom_audit.sql.engine import connect
 
 RELEASES = Path(__file__).parents[1] / "tests" / "data" / "itsdangerous"

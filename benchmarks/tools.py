@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Sizes
 from benchmarks.places import content, fill, name, new_store
-from loom_audit.session import Session
+from loom_audit.api import Session
 
 FILES = 300
 

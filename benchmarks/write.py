@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Sizes
 from benchmarks.places import content, fill, name, new_store
-from loom_audit.session import Session
+from loom_audit.api import Session
 from loom_audit.sql.engine import driver
 
 FILES = 1000

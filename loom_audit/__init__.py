@@ -7,6 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loom_audit.api import (
+        AuditedWorkspace,
+        AuditStore,
+        Session,
+        Status,
+        builtin_registry,
+        open_store,
+    )
     from loom_audit.errors import (
         ApprovalDenied,
         AuditError,
@@ -28,54 +36,46 @@ if TYPE_CHECKING:
         UnknownTool,
     )
     from loom_audit.history.approvals import ApprovalRequest
-    from loom_audit.history.integrity import Verification
     from loom_audit.history.undo import UndoResult
+    from loom_audit.history.verification import Verification
     from loom_audit.model.events import Call, Checkpoint, Coverage, Event, TreeHead
     from loom_audit.model.files import FileChange, FileState
     from loom_audit.model.planning import Plan
-    from loom_audit.session import (
-        AuditedWorkspace,
-        AuditStore,
-        Session,
-        Status,
-        builtin_registry,
-        open_store,
-    )
-    from loom_audit.tools.approval import AllowAll, ApprovalGate, Decision, DenyAll
-    from loom_audit.tools.asking import AskingGate
-    from loom_audit.tools.batch import BatchOutcome, PostToolsHook, ToolBatch
-    from loom_audit.tools.commit_hook import AutoCommit
-    from loom_audit.tools.context import ToolContext
-    from loom_audit.tools.function import tool
-    from loom_audit.tools.messages import ToolCall
-    from loom_audit.tools.registry import ToolRegistry
-    from loom_audit.tools.result import ToolResult
-    from loom_audit.tools.settings import ToolSettings
-    from loom_audit.tools.tool import Tool
+    from loom_audit.tools.approvals.asking import AskingGate
+    from loom_audit.tools.bundled.git.commit_hook import AutoCommit
+    from loom_audit.tools.calls.batch import BatchOutcome, PostToolsHook, ToolBatch
+    from loom_audit.tools.calls.context import ToolContext
+    from loom_audit.tools.calls.function import tool
+    from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, DenyAll
+    from loom_audit.tools.calls.messages import ToolCall
+    from loom_audit.tools.calls.registry import ToolRegistry
+    from loom_audit.tools.calls.result import ToolResult
+    from loom_audit.tools.calls.settings import ToolSettings
+    from loom_audit.tools.calls.tool import Tool
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AllowAll": "tools.approval",
+    "AllowAll": "tools.calls.gate",
     "ApprovalDenied": "errors",
-    "ApprovalGate": "tools.approval",
+    "ApprovalGate": "tools.calls.gate",
     "ApprovalRequest": "history.approvals",
-    "AskingGate": "tools.asking",
-    "AuditedWorkspace": "session",
+    "AskingGate": "tools.approvals.asking",
+    "AuditedWorkspace": "api",
     "AuditError": "errors",
-    "AuditStore": "session",
+    "AuditStore": "api",
     "AuditUnavailable": "errors",
-    "AutoCommit": "tools.commit_hook",
-    "BatchOutcome": "tools.batch",
+    "AutoCommit": "tools.bundled.git.commit_hook",
+    "BatchOutcome": "tools.calls.batch",
     "BlockedCommand": "errors",
-    "builtin_registry": "session",
+    "builtin_registry": "api",
     "Call": "model.events",
     "Checkpoint": "model.events",
     "Conflict": "errors",
     "Corrupt": "errors",
     "Coverage": "model.events",
-    "Decision": "tools.approval",
-    "DenyAll": "tools.approval",
+    "Decision": "tools.calls.gate",
+    "DenyAll": "tools.calls.gate",
     "Event": "model.events",
     "ExecutionFailed": "errors",
     "FileChange": "model.files",
@@ -86,27 +86,27 @@ _HOMES = {
     "NotFound": "errors",
     "NotSerializable": "errors",
     "NoWorkspace": "errors",
-    "open_store": "session",
+    "open_store": "api",
     "PermissionDenied": "errors",
     "Plan": "model.planning",
-    "PostToolsHook": "tools.batch",
-    "Session": "session",
-    "Status": "session",
+    "PostToolsHook": "tools.calls.batch",
+    "Session": "api",
+    "Status": "api",
     "StorageFailed": "errors",
-    "Tool": "tools.tool",
-    "tool": "tools.function",
+    "Tool": "tools.calls.tool",
+    "tool": "tools.calls.function",
     "TooLarge": "errors",
-    "ToolBatch": "tools.batch",
-    "ToolCall": "tools.messages",
-    "ToolContext": "tools.context",
-    "ToolRegistry": "tools.registry",
-    "ToolResult": "tools.result",
-    "ToolSettings": "tools.settings",
+    "ToolBatch": "tools.calls.batch",
+    "ToolCall": "tools.calls.messages",
+    "ToolContext": "tools.calls.context",
+    "ToolRegistry": "tools.calls.registry",
+    "ToolResult": "tools.calls.result",
+    "ToolSettings": "tools.calls.settings",
     "ToolTimeout": "errors",
     "TreeHead": "model.events",
     "UndoResult": "history.undo",
     "UnknownTool": "errors",
-    "Verification": "history.integrity",
+    "Verification": "history.verification",
 }
 
 __all__ = [

@@ -10,8 +10,8 @@ from pathlib import Path
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
-from loom_audit.tools.policy import Policy, read_policy
-from loom_audit.tools.settings import ToolSettings, tool_settings
+from loom_audit.tools.approvals.policy import Policy, read_policy
+from loom_audit.tools.calls.settings import ToolSettings, tool_settings
 
 APPROVALS = "approvals.toml"
 

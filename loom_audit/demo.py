@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.config import read_settings
 from loom_audit.errors import NotFound
 from loom_audit.ports import Progress, Report
-from loom_audit.session import AuditedWorkspace, AuditStore, Session, open_store
 
 PACKAGES = ("jinja2", "click", "markdown_it", "json", "email")
 """Pure Python packages to copy, the first that is here; the last two are in every Python."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.api import AuditStore, open_store
 from loom_audit.cli.serving import _usable
 from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
-from loom_audit.session import AuditStore, open_store
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_threads_are_entered_in_one_module() -> None:
         if (isinstance(node, ast.Attribute) and node.attr in THREAD_HOPS)
         or (isinstance(node, ast.Name) and node.id in THREAD_HOPS)
     }
-    assert hops <= {"loom_audit/tools/thread.py"}
+    assert hops <= {"loom_audit/tools/calls/thread.py"}
 
 
 def test_nothing_is_left_to_be_done_in_the_code() -> None:

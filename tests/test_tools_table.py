@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.builtin import builtin_registry
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.bundled.builtin import builtin_registry
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.test_bad_input import BAD
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,8 @@ from loom_audit.model.events import Call
 if TYPE_CHECKING:
     from loom_audit.history.approvals import ApprovalRequest
     from loom_audit.model.events import Event
-    from loom_audit.tools.approval import Decision
-    from loom_audit.tools.asking import Asked
+    from loom_audit.tools.approvals.asking import Asked
+    from loom_audit.tools.calls.gate import Decision
 
 CallArgument = Annotated[
     str, typer.Argument(metavar="CALL", help="The number of its request, or its id.")
@@ -154,7 +154,7 @@ def approve(
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""
-    from loom_audit.session.answers import read_arguments
+    from loom_audit.api.approvals import read_arguments
 
     arguments = None if args is None else read_arguments(args, hint=_WHOLE)
     _answer(at, name, "allowed", reason, arguments=arguments, lasting=lasting)
@@ -166,9 +166,9 @@ def deny(at: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
 
 
 def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
+    from loom_audit.api import person
+    from loom_audit.api.approvals import check_arguments
     from loom_audit.history.approvals import answer, find, outcome
-    from loom_audit.session import person
-    from loom_audit.session.answers import check_arguments
 
     with at.workspace() as workspace:
         request = find(workspace.at, name)
@@ -224,7 +224,7 @@ def _told(output: Output, event: "Event", what: str, about: str, **more: Any) ->
 
 def _about(request: "ApprovalRequest", arguments: Any) -> str:
     """The tool with its command or paths."""
-    from loom_audit.tools.policy import named_in
+    from loom_audit.tools.approvals.policy import named_in
 
     what = named_in(arguments) or json.dumps(arguments, ensure_ascii=False)
     return f"{request.tool} {one_line(what, 100)}"
@@ -331,9 +331,9 @@ async def _typed(output: Output) -> "Decision | None":
     """What the person types, read without holding a thread so that others may answer first."""
     import anyio
 
-    from loom_audit.session import person
-    from loom_audit.session.answers import read_arguments
-    from loom_audit.tools.approval import Decision
+    from loom_audit.api import person
+    from loom_audit.api.approvals import read_arguments
+    from loom_audit.tools.calls.gate import Decision
 
     while True:
         output.stderr.write("Allow? [y]es, [n]o, for this [s]ession, or other arguments as JSON: ")

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.cli.lines import counted
 from loom_audit.cli.options import store_file
 from loom_audit.config import Settings
@@ -19,7 +20,6 @@ from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
-from loom_audit.session import AuditedWorkspace, open_store
 
 Verdict = Literal["ok", "warning", "problem"]
 

@@ -16,7 +16,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 
 if TYPE_CHECKING:
-    from loom_audit.session import AuditedWorkspace
+    from loom_audit.api import AuditedWorkspace
 
 MOST_BYTES = 4 * 1024 * 1024
 """A file over this is listed and not compared line by line."""

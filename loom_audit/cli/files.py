@@ -24,9 +24,9 @@ from loom_audit.model.display import visible_bytes, visible_path
 from loom_audit.model.events import Call
 
 if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
     from loom_audit.model.events import RecordedChange
     from loom_audit.model.files import FileChange, FileState
-    from loom_audit.session import AuditedWorkspace
 
 PIECE = 1024 * 1024
 

@@ -24,7 +24,7 @@ from loom_audit.model.events import (
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
-    from loom_audit.session import AuditedWorkspace
+    from loom_audit.api import AuditedWorkspace
 
 PAGE = 500
 

@@ -7,7 +7,7 @@ from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import one_line
 
 if TYPE_CHECKING:
-    from loom_audit.session import AuditedWorkspace
+    from loom_audit.api import AuditedWorkspace
 
 SESSION = "session:"
 

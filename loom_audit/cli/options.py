@@ -28,7 +28,7 @@ from loom_audit.errors import (
 )
 
 if TYPE_CHECKING:
-    from loom_audit.session import AuditedWorkspace, AuditStore
+    from loom_audit.api import AuditedWorkspace, AuditStore
 
 PROGRAM = "loom-audit"
 
@@ -102,8 +102,8 @@ class Invocation:
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
         """The store asked for, open to the end of the block. NoWorkspace when there is none."""
+        from loom_audit.api import open_store
         from loom_audit.config import read_settings
-        from loom_audit.session import open_store
 
         file = store_file(read_settings(self.shared.store).url)
         if file is not None and not create and not file.exists():

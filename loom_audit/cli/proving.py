@@ -16,7 +16,7 @@ from loom_audit.cli.records import plain, tree_head_record
 from loom_audit.errors import NotFound
 
 if TYPE_CHECKING:
-    from loom_audit.history.integrity import Verification
+    from loom_audit.history.verification import Verification
     from loom_audit.model.events import TreeHead
 
 
@@ -190,7 +190,7 @@ def salvage(
     content as blobs/SHA256, the last tree of each log as files in trees/LOG, and failures.txt.
     """
     from loom_audit.config import read_settings
-    from loom_audit.sql.salvage import salvage as get_out
+    from loom_audit.sql.salvage.salvage import salvage as get_out
 
     settings = read_settings(at.shared.store)
     file = existing_store(settings.url, hint="Name it with --store.")

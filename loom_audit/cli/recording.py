@@ -20,10 +20,10 @@ from loom_audit.errors import AuditError, AuditUnavailable, ExecutionFailed, Inv
 from loom_audit.model.display import size_text
 
 if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace, Session
     from loom_audit.history.recorder import OpenCall
     from loom_audit.ports import Completed, Confinement
-    from loom_audit.session import AuditedWorkspace, Session
-    from loom_audit.tools.result import ToolResult
+    from loom_audit.tools.calls.result import ToolResult
 
 COMMAND_LINE = "command-line"
 
@@ -162,7 +162,7 @@ def run(
 
 def _actor(agent: str) -> str:
     """Who acts: the agent that was named, else the person at the command line."""
-    from loom_audit.session import person
+    from loom_audit.api import person
 
     return person() if agent == COMMAND_LINE else f"agent:{agent}"
 
@@ -179,7 +179,7 @@ def _run(
     from uuid import uuid4
 
     from loom_audit.ports import Command, Limits
-    from loom_audit.tools.values import as_json
+    from loom_audit.tools.calls.values import as_json
 
     runner = session.recorder.at.runner
     if runner is None:

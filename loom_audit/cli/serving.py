@@ -17,8 +17,8 @@ from loom_audit.cli.progress import progress
 from loom_audit.errors import StorageFailed
 
 if TYPE_CHECKING:
+    from loom_audit.api import AuditStore
     from loom_audit.demo import Demo, Proof
-    from loom_audit.session import AuditStore
 
 PORT = 8642
 

@@ -33,9 +33,9 @@ from loom_audit.model.events import Call, Event, FilesChanged, Session
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
     from loom_audit.history.approvals import ApprovalRequest
     from loom_audit.history.timeline import CallDetail
-    from loom_audit.session import AuditedWorkspace
 
 
 def add(app: typer.Typer) -> None:

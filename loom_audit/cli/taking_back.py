@@ -27,7 +27,7 @@ from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
-    from loom_audit.session import AuditedWorkspace
+    from loom_audit.api import AuditedWorkspace
 
 SessionOption = Annotated[
     str | None, typer.Option(metavar="ID", help="In this session; by default the newest one.")

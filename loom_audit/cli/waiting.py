@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from loom_audit.model.events import Call
 
 if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
     from loom_audit.history.approvals import ApprovalRequest
-    from loom_audit.session import AuditedWorkspace
 
 
 def questions(at: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalRequest"]:

@@ -14,8 +14,7 @@ import weakref
 from collections import OrderedDict, deque
 
 from loom_audit.disk import system
-from loom_audit.disk.mounts import mounts_below
-from loom_audit.disk.system import O_PATH, System
+from loom_audit.disk.system import O_PATH, System, mounts_below
 from loom_audit.errors import NoWorkspace
 from loom_audit.model.scope import TEMPORARY
 

@@ -9,9 +9,12 @@ import errno
 import functools
 import os
 import platform
+import re
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -129,3 +132,49 @@ def fsync(descriptor: int) -> None:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     os.fsync(descriptor)
+
+
+_TABLE = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_POINT = 4
+"""Which field of a line is the mount point (proc_pid_mountinfo(5))."""
+
+
+def mounts_below(root: str) -> frozenset[str]:
+    """The mount points below an absolute path, relative to it; none where none are listed."""
+    try:
+        table = _TABLE.read_bytes()
+    except FileNotFoundError:
+        return frozenset()
+    return points_below(table, root)
+
+
+def points_below(table: bytes, root: str) -> frozenset[str]:
+    """As `mounts_below`, in a table of this content."""
+    prefix = os.fsencode(root).rstrip(b"/") + b"/"
+    points = (
+        _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ", _POINT + 1)[_POINT])
+        for line in table.splitlines()
+    )
+    return frozenset(os.fsdecode(p[len(prefix) :]) for p in points if p.startswith(prefix))
+
+
+_MAPS = Path("/proc/self/maps")
+_SHARED = re.compile(rb" .w.s \S+ \S+ \d+ +(/.*)")
+"""In a line of a mapping that is writable and shared: its path (proc_pid_maps(5))."""
+
+
+def mapped_below(root: str) -> frozenset[int]:
+    """The inodes of files below an absolute path that we may write as memory; none off Linux."""
+    try:
+        table = _MAPS.read_bytes()
+    except FileNotFoundError:
+        return frozenset()
+    prefix = os.fsencode(root).rstrip(b"/") + b"/"
+    inodes = set()
+    for found in _SHARED.finditer(table):
+        path = found[1].replace(rb"\012", b"\n")
+        if path.startswith(prefix):
+            with suppress(OSError):  # deleted: there is no stamp of it
+                inodes.add(os.lstat(path).st_ino)
+    return frozenset(inodes)

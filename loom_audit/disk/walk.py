@@ -10,10 +10,36 @@ from operator import attrgetter, itemgetter
 
 from loom_audit.disk.beneath import Beneath
 from loom_audit.disk.paths import failed, in_our_words, join, kind_of, shown
-from loom_audit.disk.stamps import COARSE, stamp_of
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Stamp, Stamps
+
+TICK = 20_000_000
+"""Nanoseconds; a kernel's tick is at most 10 ms."""
+
+COARSE = 2_100_000_000
+"""Nanoseconds; FAT counts in 2 seconds, HFS+ and old NFS in 1. Their times are whole seconds."""
+
+_SECOND = 1_000_000_000
+
+
+def is_fresh(ctime_ns: int, now: int) -> bool:
+    """Whether a change after `now` could leave this ctime as it is."""
+    return ctime_ns >= now - COARSE and (ctime_ns >= now - TICK or ctime_ns % _SECOND == 0)
+
+
+def stamp_of(seen: os.stat_result, now: int | None = None) -> Stamp:
+    """The stamp of an lstat; `now` is the time in ns, taken before the content is read."""
+    mode = seen.st_mode
+    if stat.S_ISDIR(mode):
+        return Stamp(mode, 0, 0, 0, 0)
+    if now is None:
+        now = time.time_ns()
+    ctime = seen.st_ctime_ns
+    if is_fresh(ctime, now):
+        ctime = -now
+    return Stamp(mode, seen.st_size, seen.st_mtime_ns, ctime, seen.st_ino)
+
 
 _DIRECTORY, _FILE, _LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
 _KIND = 0o170000

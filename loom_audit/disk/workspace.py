@@ -6,15 +6,13 @@ import stat
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
-from loom_audit.disk import many, replace, system
+from loom_audit.disk import bulk, replace, system
 from loom_audit.disk import walk as walking
 from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
 from loom_audit.disk.displaced import remove
 from loom_audit.disk.exchange import spot
-from loom_audit.disk.mapped import mapped_below
-from loom_audit.disk.mounts import mounts_below
 from loom_audit.disk.paths import (
     failed,
     in_our_words,
@@ -25,13 +23,13 @@ from loom_audit.disk.paths import (
     split,
     tidy,
 )
-from loom_audit.disk.stamps import stamp_of
-from loom_audit.disk.system import System
-from loom_audit.errors import InvalidPath, StorageFailed
+from loom_audit.disk.system import System, mapped_below, mounts_below
+from loom_audit.disk.walk import stamp_of
+from loom_audit.errors import InvalidPath, NoWorkspace, StorageFailed
 from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
+from loom_audit.ports import Displaced, Replacement, Stamp, Stamps, Workspace
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
@@ -269,7 +267,7 @@ class DiskWorkspace:
         for step in steps:
             self._check_writable(step.change.path)
         self._beneath.check()
-        return many.replace_all(self._beneath, steps, {} if done is None else done)
+        return bulk.replace_all(self._beneath, steps, {} if done is None else done)
 
     def sync(self) -> None:
         with in_our_words(""):
@@ -326,3 +324,26 @@ def _is_there(name: str, descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def vanished_workspace(root: str) -> Workspace:
+    """A workspace of which only the root's path is known; all else raises NoWorkspace.
+
+    So that calls in it can be refused, and put on record, like any other.
+    """
+    return cast("Workspace", _Vanished(root))
+
+
+class _Vanished:
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def __getattr__(self, _: str) -> Any:
+        return self._refuse
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise NoWorkspace(
+            f"the workspace {self.root} is gone",
+            hint="Move it back, or rebuild it from the record: `loom-audit replay POINT --to DIR`.",
+            details={"root": self.root},
+        )

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
 from loom_audit.errors import AuditError, Corrupt, NotFound
-from loom_audit.history.spine import Findings
+from loom_audit.history.log_check import Findings
 from loom_audit.model.codec import decode_fact, read_envelope
 from loom_audit.model.events import (
     ApprovalRequested,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan
-from loom_audit.history.meant import Meant, in_paths, meant_by, takes_outside
 from loom_audit.history.nogc import nogc
+from loom_audit.history.selection import Meant, in_paths, meant_by, takes_outside
 from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted

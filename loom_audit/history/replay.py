@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from loom_audit.errors import Conflict, TooLarge
-from loom_audit.history.ahead import Ahead
+from loom_audit.history.prefetch import Ahead
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import BlobStore, Progress, Replacement, Report, Workspace
 

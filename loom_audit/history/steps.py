@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
-from loom_audit.history.ahead import Ahead
 from loom_audit.history.attachment import STALE, Attachment
 from loom_audit.history.capture import catch_up, observe, recorded_states
+from loom_audit.history.prefetch import Ahead
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
 

@@ -14,11 +14,9 @@ from dataclasses import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, Completed
-from loom_audit.sandbox import places
-from loom_audit.sandbox.limits import limit_steps
-from loom_audit.sandbox.plain import supervise
+from loom_audit.sandbox import system_paths
+from loom_audit.sandbox.plain import Within, limit_steps, supervise
 from loom_audit.sandbox.seccomp import filter_program
-from loom_audit.sandbox.within import Within
 
 PROGRAMS = "/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
 """Where bwrap is looked for. PATH may lead into a workspace, where an agent could put its own."""
@@ -54,7 +52,9 @@ class BubblewrapRunner:
                 "bubblewrap is not installed", hint="Install it: `apt-get install bubblewrap`."
             )
         root = os.path.realpath(root)
-        ordered = replace(command, environment=places.environment(command, HOME), variables={})
+        ordered = replace(
+            command, environment=system_paths.environment(command, HOME), variables={}
+        )
         steps = limit_steps(command.limits, processes=os.geteuid() != 0, core=False)
         with _readable(filter_program()) as filter, ExitStack() as later:
             # by a descriptor, because the command can read the arguments of what runs it
@@ -66,7 +66,7 @@ class BubblewrapRunner:
                 within=Within(
                     wrap=(program, "--args", str(options), "--"),
                     descriptors=(filter, options),
-                    environment=places.bare_environment(),
+                    environment=system_paths.bare_environment(),
                     steps="\n".join(steps),
                     private=True,
                 ),
@@ -94,14 +94,14 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
         if os.path.exists(f"/proc/{name}"):
             yield f"/proc/{name}", ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
     yield "/tmp", ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", HOME]
-    shown = places.readable(command, root, hidden)
+    shown = system_paths.readable(command, root, hidden)
     for path in shown:
-        if path in places.SYSTEM and os.path.islink(path):
+        if path in system_paths.SYSTEM and os.path.islink(path):
             yield path, ["--symlink", os.readlink(path), path]
         else:
             yield path, ["--ro-bind", os.path.realpath(path), path]
     for path in hidden:
-        if os.path.isdir(path) and places.within(path, (*shown, root)):
+        if os.path.isdir(path) and system_paths.within(path, (*shown, root)):
             yield path, ["--size", str(ROOM), "--tmpfs", path]
     yield root, ["--ro-bind" if command.read_only else "--bind", root, root]
     for path in command.writable:

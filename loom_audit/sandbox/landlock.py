@@ -17,12 +17,10 @@ from dataclasses import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, Completed
-from loom_audit.sandbox import places
-from loom_audit.sandbox.limits import limit_steps
-from loom_audit.sandbox.plain import supervise
-from loom_audit.sandbox.remove import remove_tree
+from loom_audit.sandbox import system_paths
+from loom_audit.sandbox.plain import Within, limit_steps, supervise
+from loom_audit.sandbox.scratch import remove_tree
 from loom_audit.sandbox.seccomp import INTERNET, filter_program
-from loom_audit.sandbox.within import Within
 
 # linux/landlock.h
 CREATE_RULESET, VERSION = 444, 1
@@ -69,17 +67,19 @@ class LandlockRunner:
                 _ruleset(version, network=command.network),
                 f"seccomp {filter_program(INTERNET if command.network else ()).hex()}",
             ]
-            ordered = replace(command, environment=places.environment(command, home), variables={})
-            within = Within(steps="\n".join(steps), environment=places.bare_environment())
+            ordered = replace(
+                command, environment=system_paths.environment(command, home), variables={}
+            )
+            within = Within(steps="\n".join(steps), environment=system_paths.bare_environment())
             done = supervise(root, ordered, within=within, cancelled=cancelled, before=before)
         return replace(done, sandbox=self.name)
 
     def _rules(self, root: str, command: Command, home: str) -> Iterator[str]:
-        for name in places.DEVICES:
+        for name in system_paths.DEVICES:
             yield _allow(DEVICE, f"/dev/{name}")
         yield _allow(READ, "/proc")
-        for path in places.readable(command, root, self._hidden):
-            if not any(places.within(hidden, [path]) for hidden in self._hidden):
+        for path in system_paths.readable(command, root, self._hidden):
+            if not any(system_paths.within(hidden, [path]) for hidden in self._hidden):
                 yield _allow(READ, path)
         yield _allow(READ if command.read_only else WRITE, root)
         for path in (home, *command.writable):

@@ -9,19 +9,38 @@ signalled for (setuid programs: these are named as not killed). Where there is n
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Completed
+from loom_audit.ports import Command, Completed, Limits
 from loom_audit.sandbox import terminal
-from loom_audit.sandbox.attending import Run, attend, close, exit_code, send
-from loom_audit.sandbox.limits import limit_steps
-from loom_audit.sandbox.streams import HeadAndTail
-from loom_audit.sandbox.within import OUTSIDE, Within
+from loom_audit.sandbox.run import HeadAndTail, Run, attend, close, exit_code, send
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Where a supervisor runs and what its command gives up.
+
+    `wrap` goes before its argument vector, and it gets these descriptors and this environment
+    (ours when None). `steps` is the text of `restrict`. A `private` one has process ids of its
+    own, and nothing of it is shown to the command.
+    """
+
+    wrap: tuple[str, ...] = ()
+    descriptors: tuple[int, ...] = ()
+    environment: Mapping[str, str] | None = None
+    steps: str = ""
+    private: bool = False
+
+
+OUTSIDE = Within()
+
 
 # imported, not run as a script, so that its compiled form is used: 3 ms of 14
 SUPERVISOR = "import sys; sys.path.insert(0, sys.argv[3]); import supervisor; supervisor.main()"
@@ -222,3 +241,24 @@ def _not_wrapped(program: str, run: Run) -> ExecutionFailed:
         hint="Run `loom-audit doctor`.",
         details={"exit_code": 126},
     )
+
+
+def limit_steps(limits: Limits, *, processes: bool = False, core: bool = True) -> list[str]:
+    """The steps that set them. `processes` only where no other processes of the user count.
+
+    Without `core` no memory image of a crash is written.
+    """
+    wanted = {
+        resource.RLIMIT_CPU: limits.cpu,
+        resource.RLIMIT_DATA: limits.memory,
+        resource.RLIMIT_FSIZE: limits.file,
+        resource.RLIMIT_NPROC: limits.processes if processes else None,
+        resource.RLIMIT_CORE: None if core else 0,
+    }
+    # a second more until SIGKILL, for a program that wants to end well on SIGXCPU
+    spare = {resource.RLIMIT_CPU: 1}
+    return [
+        f"limit {which} {value} {value + spare.get(which, 0)}"
+        for which, value in wanted.items()
+        if value is not None
+    ]

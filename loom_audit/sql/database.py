@@ -22,10 +22,10 @@ from loom_audit.sql.clock import SystemClock, from_micros, new_id
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.large_objects import sync_folder
-from loom_audit.sql.projections import SqlProjections
+from loom_audit.sql.packing import as_written, numbers, texts
+from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.statements import Row, prepare
 from loom_audit.sql.upgrade import upgrade_locked
-from loom_audit.sql.written import as_written, numbers, texts
 
 _COPY_TRIES = 5
 

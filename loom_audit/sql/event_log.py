@@ -26,12 +26,12 @@ from loom_audit.sql.clock import new_id, to_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, onward
 from loom_audit.sql.event_rows import HEAD
-from loom_audit.sql.folding import fold
 from loom_audit.sql.links import Entry
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
+from loom_audit.sql.projections.folding import fold
+from loom_audit.sql.projections.writes import CALL_STATE
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.writes import CALL_STATE
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id")

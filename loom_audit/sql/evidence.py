@@ -15,14 +15,14 @@ from loom_audit.model.merkle import Node
 from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
 from loom_audit.ports.evidence import Told
 from loom_audit.sql.blobs import SqlBlobStore, leans_on
-from loom_audit.sql.comparison import Scratch
 from loom_audit.sql.database import Database
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.mirror import Mirror
 from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.projections.comparison import Scratch
+from loom_audit.sql.projections.mirror import Mirror
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""

@@ -6,6 +6,9 @@ one gets the next number. What was packed comes back exactly, so hashes are over
 """
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from loom_audit.errors import Corrupt
 
@@ -88,3 +91,29 @@ def unpack_id(stored: bytes) -> str:
         return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
     except (AttributeError, TypeError, ValueError) as error:
         raise Corrupt(f"An id cannot be read: {stored!a}") from error
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Corrupt where the block, which makes objects of rows, meets a value of another type."""
+    try:
+        yield
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise Corrupt(
+            f"A row of the store is not as it was written: {error}",
+            hint="Run `loom-audit verify`; the log itself may be whole.",
+        ) from error
+
+
+def texts(*values: Any) -> None:
+    """TypeError unless each is a text or null."""
+    for value in values:
+        if not isinstance(value, str | None):
+            raise TypeError(f"{value!a} is no text")
+
+
+def numbers(*values: Any) -> None:
+    """TypeError unless each is a whole number or null."""
+    for value in values:
+        if not isinstance(value, int | None):
+            raise TypeError(f"{value!a} is no number")

@@ -12,12 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from loom_audit.api import AuditStore
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
-from loom_audit.session import AuditStore
-from loom_audit.web import approvals, calls, checking, overview, points, undoing
-from loom_audit.web.assets import assets
+from loom_audit.web import approvals, calls, checks, overview, points, undo
 from loom_audit.web.guard import Guard, secured
-from loom_audit.web.pages import STATUS, Pages
+from loom_audit.web.pages import STATUS, Pages, assets
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PORT = 8642
@@ -34,7 +33,7 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
     )
     app.state.store = store
     app.state.pages = Pages()
-    for module in (overview, calls, points, undoing, checking, approvals):
+    for module in (overview, calls, points, undo, checks, approvals):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")

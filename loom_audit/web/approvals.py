@@ -7,15 +7,15 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from loom_audit.api import AuditedWorkspace, person
+from loom_audit.api.approvals import check_arguments, read_arguments
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.history.approvals import ApprovalRequest, answer, find, outcome, pending
 from loom_audit.model.display import visible
-from loom_audit.session import AuditedWorkspace, person
-from loom_audit.session.answers import check_arguments, read_arguments
-from loom_audit.tools.policy import named_in
+from loom_audit.tools.approvals.policy import named_in
 from loom_audit.web.calls import Value, as_text
+from loom_audit.web.dependencies import Form, Here, Query, Render
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
-from loom_audit.web.places import Form, Here, Query, Render
 from loom_audit.web.urls import address, first
 
 router = APIRouter()

@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.timeline import CallDetail, Timeline
 from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
-from loom_audit.session import AuditedWorkspace
+from loom_audit.web.dependencies import Here, Query, Render, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.listing import FILTERS, list_calls
 from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.places import Here, Query, Render, number
 from loom_audit.web.urls import Fields, address, first, unquoted
 
 router = APIRouter()

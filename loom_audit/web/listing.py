@@ -7,7 +7,7 @@ from datetime import datetime
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, FilesChanged
 from loom_audit.ports import CallFilter, EventFilter
-from loom_audit.web.places import number
+from loom_audit.web.dependencies import number
 from loom_audit.web.urls import Fields, first
 
 ROWS = 100

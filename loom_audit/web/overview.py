@@ -3,11 +3,11 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from loom_audit.api import AuditedWorkspace
 from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
-from loom_audit.session import AuditedWorkspace
+from loom_audit.web.dependencies import Here, Query, Render, Store, number
 from loom_audit.web.listing import Listing, OutsideRow, outside_between
-from loom_audit.web.places import Here, Query, Render, Store, number
 from loom_audit.web.urls import address
 
 router = APIRouter()

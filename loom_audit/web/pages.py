@@ -5,9 +5,11 @@ markup) and `finalize` (no recorded text carries control characters, escape sequ
 marks unseen). Page and fragment are one template: a fragment is one of its blocks.
 """
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,12 +18,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.history.questions import waits
 from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
 from loom_audit.model.events import Call
-from loom_audit.session import AuditedWorkspace
-from loom_audit.web.assets import assets, fingerprints
 from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {
@@ -172,3 +173,20 @@ def count(number: int) -> str:
 
 def mode(bits: int) -> str:
     return f"{bits:04o}"
+
+
+def assets(name: str) -> Path:
+    """The folder `templates` or `static`, found from where this module lies."""
+    package = Path(__file__).resolve().parent.parent
+    checkout = package.parent / name
+    packed = package / "_assets" / name
+    return packed if packed.is_dir() else checkout
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    """File name → first 12 hex digits of its SHA-256, for addresses that may be cached for ever."""
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+        for file in folder.iterdir()
+        if file.is_file()
+    }

@@ -8,15 +8,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
 from loom_audit.model.events import BaselineFinished
 from loom_audit.model.files import FileState, Tree
 from loom_audit.ports import EventFilter
-from loom_audit.session import AuditedWorkspace
+from loom_audit.web.dependencies import Here, Query, Render, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.places import Here, Query, Render, number
 from loom_audit.web.urls import address, first, quoted, unquoted
 
 router = APIRouter()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.cli.approvals import RECOMMENDED
-from loom_audit.tools.policy import read_policy
+from loom_audit.tools.approvals.policy import read_policy
 from tests.cli.hostile import CORPUS
 from tests.cli.shells import Shell
 from tests.cli.test_cli_terminal import at_terminal

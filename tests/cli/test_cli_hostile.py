@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.api import open_store
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import CheckpointMarked
-from loom_audit.session import open_store
 from tests.cli.hostile import CORPUS, dangerous
 from tests.cli.shells import Shell, new_shell
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from loom_audit.api import open_store
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import SessionStarted
 from loom_audit.sandbox.scratch import scratch_folder
-from loom_audit.session import open_store
 from tests.cli.shells import Shell
 
 SECONDS = 60.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.session import open_store
+from loom_audit.api import open_store
 from tests.cli.shells import Shell
 
 

@@ -18,7 +18,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.ports import BlobStore, EventLog, Projections
 from loom_audit.sql.database import Database, open_database
-from loom_audit.testing import MemoryBlobStore, MemoryEventLog, MemoryProjections
+from tests.doubles import MemoryBlobStore, MemoryEventLog, MemoryProjections
 
 KINDS = ("sqlite", "memory")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

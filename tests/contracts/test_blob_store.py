@@ -20,8 +20,8 @@ from loom_audit.model.files import BlobId
 from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, leans_on
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
 from loom_audit.sql.engine import connect
-from loom_audit.testing import MemoryBlobStore
 from tests.contracts.stores import Opened, draft, open_sqlite
+from tests.doubles import MemoryBlobStore
 
 
 def settle(opened: Opened) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.model.files import BlobId
 from loom_audit.ports import ChangeIndex, IndexEntry, Stamp
-from loom_audit.testing import MemoryChangeIndex
+from tests.doubles import MemoryChangeIndex
 
 ONE = IndexEntry(Stamp(0o100644, 3, 10, 20, 30), BlobId("ab" * 32))
 TWO = IndexEntry(Stamp(0o120777, 2**40, -5, -(2**62), 2**64 - 1), BlobId("cd" * 32))

@@ -9,7 +9,7 @@ import pytest
 from loom_audit.disk.locks import DiskLock
 from loom_audit.errors import Conflict
 from loom_audit.ports import Lock
-from loom_audit.testing import MemoryLock
+from tests.doubles import MemoryLock
 
 
 @pytest.fixture(params=["disk", "memory"])

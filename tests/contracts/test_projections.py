@@ -31,13 +31,12 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter
-from loom_audit.sql import keyframes
 from loom_audit.sql.engine import connect
-from loom_audit.sql.keyframes import pack_listing, unpack_listing
-from loom_audit.sql.projections import SqlProjections
-from loom_audit.sql.summaries import failure, summarize
+from loom_audit.sql.projections import keyframes
+from loom_audit.sql.projections.keyframes import pack_listing, unpack_listing
+from loom_audit.sql.projections.queries import SqlProjections
+from loom_audit.sql.projections.summaries import failure, summarize
 from loom_audit.sql.tables import PROJECTIONS
-from loom_audit.testing import MemoryBlobStore, MemoryEventLog, MemoryProjections
 from tests.contracts.stores import (
     DIRECTORY,
     START,
@@ -49,6 +48,7 @@ from tests.contracts.stores import (
     started,
     symlink,
 )
+from tests.doubles import MemoryBlobStore, MemoryEventLog, MemoryProjections
 
 
 def rebuild(opened: Opened) -> int:
@@ -414,7 +414,7 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
 
 
 def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_audit.sql.folding.KEYFRAME_EVENTS", 8)
+    monkeypatch.setattr("loom_audit.sql.projections.folding.KEYFRAME_EVENTS", 8)
     oracle: list[dict[str, FileState]] = [{}]
     for n in range(30):
         state = stored.file(str(n).encode(), 0o600 + n % 8)

@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, Inval
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import TEMPORARY, Scope
 from loom_audit.ports import Displaced, Replacement, Stamp, Stamps, Workspace
-from loom_audit.testing import MemoryWorkspace
+from tests.doubles import MemoryWorkspace
 
 ODD = b"caf\xe9".decode("utf-8", "surrogateescape")
 

@@ -26,7 +26,7 @@ import anyio.to_thread
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.sql import engine
-from loom_audit.tools.thread import in_thread
+from loom_audit.tools.calls.thread import in_thread
 
 PR_SET_PTRACER = 0x59616D61
 PTRACER_ANY = -1

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk import stamps
-from loom_audit.disk.mounts import points_below
-from loom_audit.disk.system import System, probe
+from loom_audit.disk import walk as stamps
+from loom_audit.disk.system import System, points_below, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope

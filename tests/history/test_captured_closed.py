@@ -16,7 +16,7 @@ NOBODY = 65534
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session of an ordinary user, whoever started the tests."""
-    from loom_audit.tools import builtin  # what is imported later may lie where it cannot be read
+    from loom_audit.tools.bundled import builtin
 
     builtin.builtin_registry()
     folder = Path(tempfile.mkdtemp())

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from loom_audit import AuditError, Session
+from loom_audit.api import AuditStore
 from loom_audit.config import Settings
-from loom_audit.session import AuditStore
-from loom_audit.store import open_store as open_parts
+from loom_audit.wiring import open_store as open_parts
 from tests.trees import Entry, differences, tree_of
 
 Snapshot = dict[bytes, Entry]

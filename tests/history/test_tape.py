@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.ports import CallFilter
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.trees import Entry, differences, tree_of
 
 RELEASES = sorted((Path(__file__).parent.parent / "data" / "itsdangerous").glob("*.tar.gz"))

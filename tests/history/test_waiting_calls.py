@@ -5,9 +5,9 @@ import anyio
 from loom_audit.history import approvals
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import ApprovalRequested
-from loom_audit.tools.approval import Decision
-from loom_audit.tools.asking import AskingGate
-from loom_audit.tools.policy import read_policy
+from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.policy import read_policy
+from loom_audit.tools.calls.gate import Decision
 
 ASK = read_policy({"rule": [{"tool": "shell_execute", "action": "ask"}]})
 

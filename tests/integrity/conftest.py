@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.disk.locks import DiskLock
-from loom_audit.history.integrity import Verification, verify
+from loom_audit.history.verification import Verification, verify
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from loom_audit.history.integrity import verify
+from loom_audit.history.verification import verify
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 from tests.integrity.conftest import record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded

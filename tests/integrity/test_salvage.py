@@ -17,8 +17,7 @@ from loom_audit.errors import Conflict, StorageFailed
 from loom_audit.model.files import FileState
 from loom_audit.model.merkle import leaf_hash, root
 from loom_audit.sql.engine import driver
-from loom_audit.sql.salvage import salvage
-from loom_audit.sql.trees import write_tree
+from loom_audit.sql.salvage.salvage import salvage, write_tree
 from tests.integrity.conftest import LIMIT, Recorded
 
 PAGE = 4096

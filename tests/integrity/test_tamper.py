@@ -18,7 +18,7 @@ import pytest
 import rfc8785
 
 from loom_audit.errors import AuditError
-from loom_audit.history.integrity import Verification
+from loom_audit.history.verification import Verification
 from loom_audit.model.codec import encode
 from loom_audit.model.events import CallFinished, Draft, SessionStarted
 from loom_audit.model.merkle import Frontier, leaf_hash

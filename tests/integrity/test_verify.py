@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from loom_audit.errors import NotFound, StorageFailed
-from loom_audit.history.integrity import Verification, verify
-from loom_audit.history.spine import Finding
+from loom_audit.history.log_check import Finding
+from loom_audit.history.verification import Verification, verify
 from loom_audit.model.events import Draft, SessionEnded, SessionStarted, TreeHead
 from loom_audit.model.merkle import EMPTY_ROOT
 from loom_audit.ports import Progress

@@ -11,8 +11,7 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, Completed, Confinement
 from loom_audit.sandbox import ConfiningRunner, bubblewrap, confining_runner, landlock
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
-from loom_audit.sandbox.plain import PlainRunner, supervise
-from loom_audit.sandbox.within import Within
+from loom_audit.sandbox.plain import PlainRunner, Within, supervise
 from tests.sandbox.here import working
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit.ports import Command, Limits
 from loom_audit.sandbox.plain import PlainRunner
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.sandbox.conftest import SOMEBODY, Confined
 
 MIB = 1024 * 1024

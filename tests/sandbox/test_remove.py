@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from loom_audit.sandbox.remove import remove_tree
+from loom_audit.sandbox.scratch import remove_tree
 
 
 def test_directories_deeper_than_the_stack_and_any_path_are_deleted(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.sandbox.streams import HeadAndTail
+from loom_audit.sandbox.run import HeadAndTail
 
 
 @given(st.lists(st.binary(max_size=60), max_size=40), st.integers(0, 50))

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
+from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter
-from loom_audit.session import AuditedWorkspace, AuditStore, Session, open_store
-from loom_audit.tools.call import call_tool
-from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.result import ToolResult
+from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.tools.calls.result import ToolResult
 
 
 @dataclass

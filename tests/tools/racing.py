@@ -52,7 +52,7 @@ def main() -> None:
     folder = Path(order["folder"])
     os.environ["LOOM_AUDIT_HOME"] = str(folder / "home")
     sys.path[:0] = [str(HERE.parents[2]), order["packages"]]
-    from loom_audit.session import open_store
+    from loom_audit.api import open_store
 
     for name, files in (("outside", OUTSIDE), ("work/d", INSIDE)):
         for path, text in files.items():
@@ -76,7 +76,7 @@ def main() -> None:
 def race(session, folder, seconds):
     import anyio
 
-    from loom_audit.tools.call import call_tool
+    from loom_audit.tools.calls.call import call_tool
 
     outcomes, leaks = Counter(), []
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import anyio
 import pytest
 
+from loom_audit.api import builtin_registry, open_store
+from loom_audit.api.gates import default_gate
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.model.events import ApprovalRequested, CallDecided
-from loom_audit.session import builtin_registry, open_store
-from loom_audit.session.gates import default_gate
-from loom_audit.tools.approval import AllowAll, Decision
-from loom_audit.tools.asking import AskingGate
-from loom_audit.tools.function import tool
-from loom_audit.tools.policy import read_policy
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.tool import Tool
+from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.policy import read_policy
+from loom_audit.tools.calls.function import tool
+from loom_audit.tools.calls.gate import AllowAll, Decision
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Tool
 
 OVERWRITE = {"path": "notes.txt", "content": "new\n"}
 YES = Decision("allowed", "person:me")

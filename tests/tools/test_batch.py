@@ -7,10 +7,10 @@ import anyio.lowlevel
 import pytest
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools import batch as batch_module
-from loom_audit.tools.batch import ToolBatch
-from loom_audit.tools.messages import ToolCall
-from loom_audit.tools.result import ToolResult
+from loom_audit.tools.calls import batch as batch_module
+from loom_audit.tools.calls.batch import ToolBatch
+from loom_audit.tools.calls.messages import ToolCall
+from loom_audit.tools.calls.result import ToolResult
 
 EFFECTS = {"look": "read", "fetch": "network", "put": "write", "sh": "execute"}
 

@@ -11,10 +11,10 @@ import pytest
 
 from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.recorder import OpenCall
-from loom_audit.tools.approval import AllowAll, Decision, DenyAll
-from loom_audit.tools.call import call_tool
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.tool import Tool, at_once
+from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Tool, at_once
 
 
 class Probe(Tool):

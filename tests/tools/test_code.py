@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit.sandbox import open_runner
-from loom_audit.tools.approval import DenyAll
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.gate import DenyAll
+from loom_audit.tools.calls.settings import ToolSettings
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from loom_audit.model.events import TreeHead
-from loom_audit.tools.batch import BatchOutcome
-from loom_audit.tools.commit_hook import AutoCommit, message_of
-from loom_audit.tools.messages import ToolCall
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.settings import tool_settings
+from loom_audit.tools.bundled.git.commit_hook import AutoCommit, message_of
+from loom_audit.tools.calls.batch import BatchOutcome
+from loom_audit.tools.calls.messages import ToolCall
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import tool_settings
 from tests.tools.test_git import git, person, repo
 
 __all__ = ["person", "repo"]

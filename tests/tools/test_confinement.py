@@ -5,14 +5,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from loom_audit.api import Connections, builtin_registry, open_store
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
-from loom_audit.session import Connections, builtin_registry, open_store
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.tool import Arguments, Tool
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.tool import Arguments, Tool
 
 
 class Missing:

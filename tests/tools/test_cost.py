@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.session import open_store
+from loom_audit.api import open_store
 from loom_audit.sql import engine
 
 

@@ -11,10 +11,10 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 from loom_audit.errors import InvalidPath
-from loom_audit.tools.builtin import builtin_registry
-from loom_audit.tools.messages import MessageDialect, ToolCall, tool_messages
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.tool import Dialect
+from loom_audit.tools.bundled.builtin import builtin_registry
+from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Dialect
 
 TYPES: dict[Dialect, Any] = {
     "openai": ChatCompletionFunctionToolParam,

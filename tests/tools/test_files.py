@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.errors import AuditError
-from loom_audit.tools.approval import Decision
-from loom_audit.tools.call import call_tool
-from loom_audit.tools.text import Replacing, edited
+from loom_audit.tools.bundled.text import Replacing, edited
+from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.gate import Decision
 
 slow = settings(
     max_examples=25,

@@ -7,8 +7,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from loom_audit.tools.function import tool
-from loom_audit.tools.result import ToolResult
+from loom_audit.tools.calls.function import tool
+from loom_audit.tools.calls.result import ToolResult
 
 
 class Point(BaseModel):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.approval import Decision
+from loom_audit.tools.calls.gate import Decision
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.approval import Decision
-from loom_audit.tools.asking import AskingGate
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.test_git import git, person, remote, repo
 
 __all__ = ["person", "remote", "repo"]
@@ -93,7 +93,7 @@ def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(bench, re
 
 def test_reading_writes_nothing_in_the_workspace_whatever_runs(confined, repo, monkeypatch):
     """Also when a program gets by: here nothing of the repository's is switched off."""
-    monkeypatch.setattr("loom_audit.tools.git_repository._corrected", lambda _: ())
+    monkeypatch.setattr("loom_audit.tools.bundled.git.repository._corrected", lambda _: ())
     program = repo / "prog"
     program.write_text("#!/bin/sh\necho x > written\nhead -c 1 ~/.gitconfig >&2\ncat\n")
     program.chmod(0o755)

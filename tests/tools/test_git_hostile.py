@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.test_git import git, person, remote, repo
 
 __all__ = ["person", "remote", "repo"]

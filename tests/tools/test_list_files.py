@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from loom_audit.tools import listing
+from loom_audit.tools.bundled.files import listing
 
 
 def paths(result):

@@ -3,8 +3,8 @@
 import pytest
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.tools.messages import ToolCall, tool_calls_of, tool_messages, with_own_ids
-from loom_audit.tools.result import ToolResult
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, tool_messages, with_own_ids
+from loom_audit.tools.calls.result import ToolResult
 
 WANTED = [ToolCall("call_1", "read_file", {"path": "a"}), ToolCall("call_2", "bash", {})]
 

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from loom_audit.tools.approval import Decision
-from loom_audit.tools.packages import _npm_settings, _pip_settings
+from loom_audit.tools.bundled.project.install_package import _npm_settings, _pip_settings
+from loom_audit.tools.calls.gate import Decision
 
 
 def wheel(folder, name, version="1.0", requires=()):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from loom_audit.tools.project_tests import _npm_report
+from loom_audit.tools.bundled.project.run_tests import _npm_report
 
 FAILING = """
 import os, sys, unittest

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.builtin import builtin_tools
-from loom_audit.tools.function import tool
-from loom_audit.tools.reference import MARK, reference, section
+from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.bundled.reference import MARK, reference, section
+from loom_audit.tools.calls.function import tool
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,7 +15,7 @@ def test_the_reference_is_what_the_tools_say() -> None:
     written = (ROOT / "docs" / "tools-reference.md").read_text("utf-8")
     assert MARK in written
     assert MARK + written.split(MARK)[1] == reference(), (
-        "bring it up to date: python -m loom_audit.tools.reference docs/tools-reference.md"
+        "bring it up to date: python -m loom_audit.tools.bundled.reference docs/tools-reference.md"
     )
 
 

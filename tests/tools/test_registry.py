@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from loom_audit.api import Connections, open_store
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.session import Connections, open_store
-from loom_audit.tools import registry as registry_module
-from loom_audit.tools.builtin import builtin_registry, builtin_tools
-from loom_audit.tools.context import ToolContext
-from loom_audit.tools.function import tool
-from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.result import ToolError, ToolResult
-from loom_audit.tools.schemas import plainly_fits
-from loom_audit.tools.tool import Tool
+from loom_audit.tools.bundled.builtin import builtin_registry, builtin_tools
+from loom_audit.tools.calls import registry as registry_module
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.function import tool
+from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.tools.calls.result import ToolError, ToolResult
+from loom_audit.tools.calls.schemas import plainly_fits
+from loom_audit.tools.calls.tool import Tool
 
 
 def execute(registry, *args, **options):

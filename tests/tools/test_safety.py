@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import BlockedCommand
-from loom_audit.tools.safety import blocked, check_command
-from loom_audit.tools.shell_syntax import DEEPEST
+from loom_audit.tools.guard.parse import DEEPEST
+from loom_audit.tools.guard.rules import blocked, check_command
 
 CORPUS = tomllib.loads((Path(__file__).parents[1] / "data" / "commands.toml").read_text("utf-8"))
 REFUSED, ALLOWED = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit.model.events import CallRequested
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.tool import Tool
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Tool
 
 MISSING = "FILE_NOT_FOUND"
 

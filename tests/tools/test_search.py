@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_audit.tools.search import SearchFiles
-from loom_audit.tools.search_program import matcher
+from loom_audit.tools.bundled.search.search_files import SearchFiles
+from loom_audit.tools.bundled.search.search_program import matcher
 
 
 def test_matches_are_listed_by_path_and_line(bench):

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_audit.tools import search, search_narrow
-from loom_audit.tools.search_narrow import weaker
+from loom_audit.tools.bundled.search import search_files as search
+from loom_audit.tools.bundled.search import search_narrow
+from loom_audit.tools.bundled.search.search_narrow import weaker
 
 PROGRAMS = {name: os.path.realpath(path) for name in ("rg", "grep") if (path := shutil.which(name))}
 

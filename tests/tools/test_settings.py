@@ -7,7 +7,7 @@ import pytest
 from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.errors import InvalidArguments
 from loom_audit.ports import Limits
-from loom_audit.tools.settings import ToolSettings
+from loom_audit.tools.calls.settings import ToolSettings
 
 
 def settings_of(folder: Path, text: str | None) -> ToolSettings:

@@ -24,15 +24,15 @@ from pydantic import BaseModel, Field
 from loom_audit import errors
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.events import ChangeIntended
-from loom_audit.tools import packages
-from loom_audit.tools.approval import Decision
-from loom_audit.tools.asking import AskingGate
-from loom_audit.tools.builtin import builtin_registry, builtin_tools
-from loom_audit.tools.registry import ToolRegistry
-from loom_audit.tools.result import ToolResult
-from loom_audit.tools.search import SearchFiles
-from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.tool import Arguments, Tool
+from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.bundled.builtin import builtin_registry, builtin_tools
+from loom_audit.tools.bundled.project import install_package as packages
+from loom_audit.tools.bundled.search.search_files import SearchFiles
+from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.tool import Arguments, Tool
 from tests.tools.test_bad_input import BAD
 
 ROOT = Path(__file__).parents[2]

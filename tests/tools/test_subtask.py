@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from loom_audit.errors import InvalidArguments, UnknownTool
-from loom_audit.tools.builtin import builtin_tools
-from loom_audit.tools.subtask import chosen
+from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.calls.subtask import chosen
 
 TOOLS = builtin_tools()
 READING = [tool.name for tool in TOOLS if tool.effect == "read"]

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.tools.result import MAX_OUTPUT, ToolResult, cut
-from loom_audit.tools.text import Replacing, context, decode, edited, encode, read_part
+from loom_audit.tools.bundled.text import Replacing, context, decode, edited, encode, read_part
+from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult, cut
 
 raw = st.lists(
     st.sampled_from([b"a", b"bb", b"\n", b"\r\n", "é".encode(), b"\xff", b"\0", "🙂".encode()]),

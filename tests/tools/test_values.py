@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import NotSerializable
-from loom_audit.tools import values
-from loom_audit.tools.values import as_far_as_possible, as_json
+from loom_audit.tools.calls import values
+from loom_audit.tools.calls.values import as_far_as_possible, as_json
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3)
 anything = st.recursive(

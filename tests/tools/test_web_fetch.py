@@ -8,11 +8,11 @@ import pytest
 import trustme
 
 from loom_audit.errors import InvalidArguments, PermissionDenied
-from loom_audit.tools import web as web_module
-from loom_audit.tools.addresses import check_address, named, target
-from loom_audit.tools.approval import DenyAll
-from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.web import WebFetch
+from loom_audit.tools.bundled.web import web_fetch as web_module
+from loom_audit.tools.bundled.web.addresses import check_address, named, target
+from loom_audit.tools.bundled.web.web_fetch import WebFetch
+from loom_audit.tools.calls.gate import DenyAll
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.web_server import serving
 
 LOCAL = ToolSettings(private_hosts=("127.0.0.1", "localhost"))
@@ -380,7 +380,7 @@ class Asked:
         self.reasons = []
 
     async def decide(self, tool, args, ctx, *, asked=""):
-        from loom_audit.tools.approval import Decision
+        from loom_audit.tools.calls.gate import Decision
 
         self.reasons.append(asked)
         return Decision("denied" if asked else "allowed", "test")

@@ -16,14 +16,14 @@ from starlette.testclient import TestClient
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.proxy import Keys, create_proxy, read_keys
-from loom_audit.tools import proxy_client
-from loom_audit.tools.settings import ToolSettings
-from loom_audit.tools.web_search import (
+from loom_audit.tools.bundled.web import proxy_client
+from loom_audit.tools.bundled.web.web_search import (
     Oracle,
     WebSearch,
     WebSearchToolGoogle,
     WebSearchToolSerper,
 )
+from loom_audit.tools.calls.settings import ToolSettings
 
 SECRETS = ("google-secret", "serper-secret", "oracle-secret")
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_audit.session import builtin_registry
+from loom_audit.api import builtin_registry
 
 TEXT = (Path(__file__).parents[2] / "docs" / "writing-tools.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

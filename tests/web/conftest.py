@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from loom_audit.session import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api import AuditedWorkspace, AuditStore, open_store
 from loom_audit.web.app import create_app
 from tests.web.web_pages import HOSTILE, STRANGE
 

@@ -9,8 +9,8 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
+from loom_audit.api import open_store
 from loom_audit.errors import AuditUnavailable
-from loom_audit.session import open_store
 from loom_audit.web.app import create_app
 from loom_audit.web.urls import address, quoted
 from tests.web.conftest import Recorded, asking

@@ -1,0 +1,42 @@
+"""Which gate stands before calls, and what holds for tools, when the program names neither."""
+
+import os
+
+from loom_audit.config import Settings, read_approvals, read_tool_settings
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.approvals.asking import Asked, AskingGate
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
+from loom_audit.tools.calls.settings import ToolSettings
+
+
+def default_gate(
+    settings: Settings, *, root: str | None = None, ask: Asked | None = None
+) -> ApprovalGate:
+    """The gate of `approvals.toml`; where there is none, every call is allowed.
+
+    InvalidArguments when the file is not valid, or lies in the workspace at `root`: an agent
+    could write its own rules there.
+    """
+    policy = read_approvals(settings)
+    if policy is None:
+        return AllowAll()
+    if root is not None:
+        _check_outside(settings, root)
+    return AskingGate(policy, ask=ask)
+
+
+def default_settings(settings: Settings, root: str) -> ToolSettings:
+    """What `tools.toml` says. InvalidArguments as `default_gate`."""
+    chosen = read_tool_settings(settings)
+    if chosen != ToolSettings():
+        _check_outside(settings, root)
+    return chosen
+
+
+def _check_outside(settings: Settings, root: str) -> None:
+    folder = os.path.realpath(settings.configuration)
+    if (folder + os.sep).startswith(os.path.realpath(root) + os.sep):
+        raise InvalidArguments(
+            f"{settings.configuration} lies in the workspace {root}",
+            hint="Move the configuration folder, or attach another directory.",
+        )

@@ -1,0 +1,214 @@
+"""One agent run, recorded: tool calls, blocks of code, decorated functions."""
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from uuid import uuid4
+
+from loom_audit.api.gates import default_settings
+from loom_audit.errors import Conflict, NoWorkspace
+from loom_audit.history.attachment import session_lock
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.history.recovery import awaits_decision, recover
+from loom_audit.model.events import (
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.tools.bundled.builtin import builtin_registry
+from loom_audit.tools.bundled.git.commit_hook import AutoCommit
+from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
+from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
+from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.values import as_far_as_possible
+
+if TYPE_CHECKING:
+    from loom_audit.api.workspace import AuditedWorkspace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Session:
+    """One agent run. While it is open its process holds an OS lock that says so.
+
+    It is open within its `with` block, once. Outside of it nothing runs or is put on record.
+    """
+
+    def __init__(
+        self,
+        workspace: "AuditedWorkspace",
+        agent: str,
+        actor: str,
+        title: str,
+        registry: ToolRegistry | None,
+        gate: ApprovalGate | None,
+        *,
+        cwd: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.id = uuid4().hex
+        self.agent = agent
+        self.title = title
+        self.workspace = workspace
+        self._registry = registry
+        self.gate: ApprovalGate = gate or AllowAll()
+        self.cwd = cwd
+        self.environment = dict(environment or {})
+        self.settings = default_settings(workspace._parts.settings, workspace.root)
+        self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
+        self._state: Literal["new", "open", "ended"] = "new"
+        self._closing = ExitStack()
+        self._call_ids: dict[str, int] = {}
+
+    @functools.cached_property
+    def registry(self) -> ToolRegistry:
+        """The tools that can be called, by default every bundled one."""
+        return self._registry or builtin_registry()
+
+    def __enter__(self) -> "Session":
+        if self._state != "new":
+            raise self._not_open("can be entered only once")
+        at = self.workspace.at
+        # What a crash left in a workspace that is gone waits until it is back.
+        with suppress(NoWorkspace):
+            for one in recover(at):
+                if one.waiting:
+                    raise awaits_decision(one.call)
+        self._closing.callback(at.lock.keep(session_lock(self.id)))
+        try:
+            self.recorder.scratch = self._closing.enter_context(self.workspace._parts.scratch())
+            self.recorder.note(SessionStarted(self.agent, self.title))
+        except BaseException:
+            self._closing.close()
+            raise
+        self._state = "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._state = "ended"
+        with self._closing:
+            self.recorder.close_given_up()
+            self.recorder.note(SessionEnded("failed" if error else "completed"))
+            self.workspace._parts.keep_head(self.workspace.head())
+
+    def _check_open(self) -> None:
+        if self._state == "new":
+            raise self._not_open("has not begun")
+        if self._state == "ended":
+            raise self._not_open("has ended")
+
+    def _not_open(self, why: str) -> Conflict:
+        return Conflict(
+            f"session {self.id} {why}",
+            hint="Open a new session: `with workspace.session(...) as session:`.",
+        )
+
+    async def call(self, tool: str, arguments: Any, *, call_id: str | None = None) -> ToolResult:
+        """Call a tool. Every failure is a result, and on record.
+
+        CONFLICT, and nothing ran or is on record, when the session is not open.
+        """
+        try:
+            self._check_open()
+        except Conflict as error:
+            return ToolResult.failure(error)
+        if isinstance(call_id, str):
+            self._call_ids.setdefault(call_id, 1)
+        return await call_tool(
+            self.registry,
+            self.gate,
+            self.recorder,
+            tool,
+            arguments,
+            call_id=call_id,
+            cwd=self.cwd,
+            environment=self.environment,
+            runner=self.workspace.at.runner,
+            settings=self.settings,
+        )
+
+    def batch(self, answer: Any, *, hooks: Sequence[PostToolsHook] = ()) -> ToolBatch:
+        """The calls in a model's answer, to be `run` together, each recorded under its own id.
+
+        An id that the session has used before gets a number on record, as `call_0#2`; the
+        message answers to the model's.
+        With `auto_commit` in the settings, what they changed is committed first of all hooks.
+        InvalidArguments when the answer is none; Conflict when the session is not open.
+        """
+        self._check_open()
+        if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
+            hooks = [AutoCommit(self.workspace.head, self.workspace.root), *hooks]
+
+        async def execute(call: ToolCall) -> ToolResult:
+            return await self.call(call.name, call.arguments, call_id=call.id)
+
+        calls = [*with_own_ids(tool_calls_of(answer), self._call_ids)]
+        return ToolBatch(calls, execute, self.registry.effect, hooks)
+
+    @contextmanager
+    def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:
+        """Record the block as one call, with every file change made during it.
+
+        Conflict when the session is not open: then the block is not entered.
+        """
+        self._check_open()
+        call = self.recorder.begin(
+            name, as_far_as_possible(arguments or {}), "execute", call_id=uuid4().hex
+        )
+        try:
+            with call.captured(final=True):
+                yield call
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}"
+            failure = {"code": "EXECUTION_ERROR", "message": message}
+            call.finish("error", {"success": False, "error": failure})
+            raise
+        call.finish("ok", {"success": True, "files_changed": list(call.files_changed)})
+
+    def tool(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Record every call of a Python function, with its arguments and file changes.
+
+        That of a coroutine function lasts until it is done, that of a generator from its first
+        step to its last.
+        """
+        signature = inspect.signature(function)
+        name = getattr(function, "__name__", type(function).__name__)
+        run: Any = function
+
+        def recording(*args: Any, **kwargs: Any) -> AbstractContextManager[OpenCall]:
+            return self.recording(name, dict(signature.bind(*args, **kwargs).arguments))
+
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            with recording(*args, **kwargs):
+                return run(*args, **kwargs)
+
+        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with recording(*args, **kwargs):
+                return (yield from run(*args, **kwargs))
+
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            with recording(*args, **kwargs):
+                return await run(*args, **kwargs)
+
+        async def later_steps(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            with recording(*args, **kwargs):
+                async with aclosing(run(*args, **kwargs)) as given:
+                    async for item in given:
+                        yield item
+
+        recorded: Any = plain
+        if inspect.iscoroutinefunction(function):
+            recorded = later
+        elif inspect.isgeneratorfunction(function):
+            recorded = steps
+        elif inspect.isasyncgenfunction(function):
+            recorded = later_steps
+        return cast("Callable[P, R]", functools.wraps(function)(recorded))

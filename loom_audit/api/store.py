@@ -1,0 +1,73 @@
+"""A store of many workspaces, as Python code sees it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loom_audit.api.workspace import AuditedWorkspace, person
+from loom_audit.history.baseline import accept_scope, take_baseline
+from loom_audit.model.events import WorkspaceAttached
+from loom_audit.model.scope import MAX_FILE_BYTES
+from loom_audit.ports import Report
+from loom_audit.wiring import Store, WorkspaceEntry
+from loom_audit.wiring import open_store as open_parts
+
+
+def open_store(url: str | None = None) -> "AuditStore":
+    """Open the store of this URL, by default LOOM_AUDIT_STORE or the user's own.
+
+    Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked.
+    """
+    return AuditStore(open_parts(url))
+
+
+class AuditStore:
+    """A store of many workspaces. A context manager; safe to use from several threads."""
+
+    def __init__(self, parts: Store) -> None:
+        self.parts = parts
+
+    @property
+    def url(self) -> str:
+        return self.parts.settings.url
+
+    def attach(
+        self,
+        path: str | Path,
+        *,
+        report: Report | None = None,
+        ignore: str | None = None,
+        max_file_bytes: int | None = None,
+    ) -> "AuditedWorkspace":
+        """Put a directory under audit and take its baseline; idempotent, resumable.
+
+        `ignore` is the text of the scope's rules, by default what `.loomignore` says now. Files
+        over `max_file_bytes` are recorded by hash; another number than before changes that from
+        here on, on record.
+        INVALID_PATH and CONFLICT for directories that cannot be workspaces.
+        """
+        at = self.parts.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
+        rules = at.scope
+        if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (
+            rules.max_file_bytes
+        ):
+            fact = WorkspaceAttached(at.workspace.root, rules.ignore, limit)
+            accept_scope(at, fact, actor=person())
+        take_baseline(at, report)
+        return self.workspace(at.log.id)
+
+    def workspaces(self) -> Sequence[WorkspaceEntry]:
+        """Every attached directory, oldest first."""
+        return self.parts.workspaces()
+
+    def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
+        """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""
+        return AuditedWorkspace(self.parts, self.parts.find(id_or_path))
+
+    def close(self) -> None:
+        self.parts.close()
+
+    def __enter__(self) -> "AuditStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,260 @@
+"""One directory under audit, as Python code sees it."""
+
+import functools
+import getpass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from loom_audit.api.gates import default_gate
+from loom_audit.api.session import Session
+from loom_audit.errors import InvalidArguments
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.baseline import accept_scope
+from loom_audit.history.capture import scan
+from loom_audit.history.log_check import Finding
+from loom_audit.history.planner import Planner
+from loom_audit.history.recorder import Recorder
+from loom_audit.history.recovery import Recovered, interrupted, recover
+from loom_audit.history.replay import replay
+from loom_audit.history.timeline import Timeline
+from loom_audit.history.undo import Undo, UndoResult
+from loom_audit.history.verification import Verification, verify
+from loom_audit.model.display import visible
+from loom_audit.model.events import (
+    Call,
+    Checkpoint,
+    CheckpointMarked,
+    ScopeAccepted,
+    TreeHead,
+    Untracked,
+)
+from loom_audit.model.files import FileChange
+from loom_audit.model.planning import Choice, Plan, Request
+from loom_audit.model.scope import IGNORE_FILE, check_rules
+from loom_audit.ports import BlobStore, EventLog, Report
+from loom_audit.tools.approvals.asking import Asked
+from loom_audit.tools.calls.gate import ApprovalGate
+from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.wiring import Store, WorkspaceEntry
+
+MAX_NAME = 256
+"""Bytes of a checkpoint's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Disk against log: `drift` leads from the log's tree to what is on disk."""
+
+    head: int
+    drift: tuple[FileChange, ...]
+    untracked: tuple[Untracked, ...]
+    open_calls: tuple[Call, ...]
+    interrupted: tuple[Call, ...]
+
+
+class AuditedWorkspace:
+    """One directory under audit: its timeline, and everything that takes back."""
+
+    def __init__(self, parts: Store, entry: WorkspaceEntry) -> None:
+        self._parts = parts
+        self.id = entry.id
+        self.root = entry.root
+        self.log: EventLog = parts.log(entry.id)
+        self.blobs: BlobStore = parts.blobs
+        self.timeline = Timeline(self.log, parts.projections(entry.id), self.blobs)
+
+    @functools.cached_property
+    def at(self) -> Attachment:
+        """The directory with its log."""
+        return self._parts.attachment(self.id)
+
+    @functools.cached_property
+    def _undo(self) -> Undo:
+        return Undo(self.at, Planner(self.at, self.timeline))
+
+    # --- recording ------------------------------------------------------------------------
+
+    def session(
+        self,
+        agent: str,
+        *,
+        actor: str | None = None,
+        title: str = "",
+        registry: ToolRegistry | None = None,
+        gate: ApprovalGate | None = None,
+        cwd: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> "Session":
+        """A session of this agent, to be used as a context manager.
+
+        Without a gate that of `approvals.toml` stands before its calls, if there is that file.
+        Shell commands and code run in `cwd`, a directory of the workspace, unless they name
+        another; commands get `environment` besides ours.
+        """
+        chosen = gate or self.default_gate()
+        if not agent.strip():
+            raise InvalidArguments("the agent has no name", hint="Name who acts in this session.")
+        return Session(
+            self,
+            agent,
+            actor or f"agent:{agent}",
+            title,
+            registry,
+            chosen,
+            cwd=cwd,
+            environment=environment,
+        )
+
+    def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
+        """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
+        return default_gate(self._parts.settings, root=self.root, ask=ask)
+
+    def checkpoint(self, name: str, point: str | int = "head", note: str = "") -> Checkpoint:
+        """Give a point a name; a name used before moves there. InvalidArguments for a bad name."""
+        if visible(name) != name or not 0 < len(name.encode()) <= MAX_NAME:
+            raise InvalidArguments(
+                f"not a name for a checkpoint: {visible(name[:50]) or 'an empty text'}",
+                hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
+            )
+        fact = CheckpointMarked(name, self.timeline.point(point), note)
+        event = Recorder(self.at, session="", actor=person()).note(fact)[0]
+        return Checkpoint(name, fact.point, event.seq, event.at, note)
+
+    def accept_scope(self) -> str:
+        """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
+        text = ""
+        if self.at.workspace.stamp(IGNORE_FILE) is not None:
+            text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
+        check_rules(text)
+        accept_scope(self.at, ScopeAccepted(text), actor=person())
+        return text
+
+    # --- looking --------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """How disk differs from the log, leaving no trace."""
+        with self.at.looking():
+            found = scan(self.at, lambda _: None, keep=False)
+        return Status(
+            self.log.head(),
+            tuple(found.changes),
+            tuple(found.untracked),
+            tuple(self.timeline.open_calls()),
+            tuple(interrupted(self.at)),
+        )
+
+    def leftovers(self) -> Sequence[str]:
+        """Temporary files of ours that a crash left in the workspace; they may be deleted."""
+        return self.at.workspace.leftovers()
+
+    def head(self) -> TreeHead:
+        """The Merkle root over all events, to be kept elsewhere."""
+        return self.log.tree_head()
+
+    def verify(
+        self,
+        *,
+        quick: bool = False,
+        sample: int | None = None,
+        against: TreeHead | Sequence[TreeHead] = (),
+        report: Report | None = None,
+    ) -> Verification:
+        """Check the log against itself and against heads kept elsewhere; every finding.
+
+        The heads are those kept outside the store at each session's end, or those given.
+        """
+        given = [against] if isinstance(against, TreeHead) else against
+        heads = given or self._parts.kept_heads(self.id)
+        with closing(self._parts.evidence(self.id)) as evidence:
+            found = verify(evidence, heads=heads, quick=quick, sample=sample, report=report)
+        missing = () if given else self._parts.missing_logs()
+        findings = tuple(
+            Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
+            for log in missing
+            if log != self.id
+        )
+        return replace(found, findings=(*found.findings, *findings))
+
+    def rebuild(self) -> int:
+        """Make everything that is derived from the log anew; how many events it has."""
+        return self._parts.rebuild(self.id)
+
+    def replay(self, point: str | int, to: str | Path, *, report: Report | None = None) -> int:
+        """Write the tree of a point into an absent or empty directory; how many paths.
+
+        Conflict when that is not empty, or lies in a workspace or the store.
+        """
+        tree = self.timeline.tree(self.timeline.point(point))
+        return replay(tree, self.blobs, self._parts.empty_workspace(to), report)
+
+    # --- taking back ----------------------------------------------------------------------
+
+    def plan_undo(
+        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
+    ) -> Plan:
+        return self._plan(Request("undo", session=session, choices=choices or {}))
+
+    def plan_redo(
+        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
+    ) -> Plan:
+        return self._plan(Request("redo", session=session, choices=choices or {}))
+
+    def plan_revert(
+        self, targets: Sequence[int | str], *, choices: Mapping[str, Choice] | None = None
+    ) -> Plan:
+        return self._plan(Request("revert", tuple(targets), choices=choices or {}))
+
+    def plan_rollback(
+        self,
+        point: str | int,
+        *,
+        paths: Sequence[str] = (),
+        choices: Mapping[str, Choice] | None = None,
+        outside: bool = False,
+    ) -> Plan:
+        """A plan to bring the workspace (or the paths) to a point.
+
+        What came from outside after it stays, unless `outside` or a choice says otherwise.
+        """
+        inside = tuple(self.at.workspace.relative(path) for path in paths)
+        return self._plan(
+            Request("rollback", (point,), paths=inside, choices=choices or {}, outside=outside)
+        )
+
+    def _plan(self, request: Request) -> Plan:
+        return self._undo.planner.plan(request)
+
+    def carry_out(self, plan: Plan, *, actor: str | None = None) -> UndoResult:
+        """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
+
+        An undo and a redo go on record in the session whose call they take back; a revert and
+        a rollback in a session of the person's own.
+        """
+        by = actor or person()
+        recover(self.at)
+        with ExitStack() as stack:
+            if plan.verb in ("undo", "redo") and plan.calls:
+                session = self.timeline.call(plan.calls[0]).call.session
+                recorder = Recorder(self.at, session=session, actor=by)
+            else:
+                own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)
+                recorder = stack.enter_context(own).recorder
+            result = self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
+        self._parts.keep_head(self.head())
+        return result
+
+    def recover(self, mode: Literal["auto", "continue", "abandon"] = "auto") -> Sequence[Recovered]:
+        """Close calls whose process is gone; continue or abandon an interrupted rollback."""
+        return self._undo.recover(mode, actor=person())
+
+
+def person() -> str:
+    """The actor name of whoever runs this process."""
+    try:
+        return f"person:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "person:unknown"

@@ -1,0 +1,198 @@
+"""What a request takes back: which calls, which events, or everything after which point."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.baseline import baseline_end
+from loom_audit.history.timeline import Timeline
+from loom_audit.model.events import Call, FilesChanged, RecordedChange
+from loom_audit.model.planning import Request
+from loom_audit.ports import CallFilter, EventFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a request takes back: whole calls, single events, and for a rollback a point.
+
+    `before` has the numbers of those that are taken back already, with what took them back, and
+    `gone` the paths where that was done.
+    """
+
+    target: str
+    calls: tuple[Call, ...] = ()
+    events: tuple[int, ...] = ()
+    since: int = 0
+    rollback: bool = False
+    before: Mapping[int, int] = field(default_factory=dict)
+    gone: Collection[tuple[int, str]] = ()
+
+    def takes(self, request: Request) -> Callable[[RecordedChange], bool]:
+        """Whether a recorded change is to be taken back."""
+        ids = {(call.session, call.call_id) for call in self.calls}
+        names = {call.call_id for call in self.calls}
+
+        def taken(one: RecordedChange) -> bool:
+            path = one.change.path
+            if self.rollback:
+                if one.seq <= self.since or not in_paths(request, path):
+                    return False
+                if one.origin == "outside":
+                    return takes_outside(request, path)
+                return one.origin != "baseline"
+            old = request.choices.get(path) == "old"
+            if not old and ((one.seq, path) in self.gone or (one.number, path) in self.gone):
+                return False
+            if one.seq in self.events:
+                return True
+            if one.causes and names & {*one.causes}:
+                # two sessions may have calls of one id: each candidate must be meant
+                return old or (
+                    set(one.causes) <= names
+                    and len(one.causes) <= sum(call.call_id in one.causes for call in self.calls)
+                )
+            return one.call_id is not None and (one.session, one.call_id) in ids
+
+        return taken
+
+
+def meant_by(request: Request, at: Attachment, timeline: Timeline) -> Meant:
+    """What the request names. NotFound, InvalidArguments; Conflict for a call still open."""
+    if request.verb == "undo":
+        call = newest_undoable(at, request.session)
+        return Meant(_shown(call), (call,))
+    if request.verb == "redo":
+        call = newest_undo(at, request.session)
+        return Meant(_shown(call), (call,))
+    if request.verb == "rollback":
+        return _after_point(request, at, timeline)
+    if not request.targets:
+        raise InvalidArguments(
+            "revert needs at least one call, event or session",
+            hint="`loom-audit log` lists the calls with their numbers.",
+        )
+    calls: dict[tuple[str, str], Call] = {}
+    events: list[int] = []
+    for target in request.targets:
+        for one in _named(target, at):
+            if isinstance(one, int):
+                events.append(one)
+            else:
+                calls[one.session, one.call_id] = one
+    for call in calls.values():
+        if call.seq is None:
+            raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
+    listed = ", ".join(str(target) for target in request.targets)
+    numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
+    before = _taken_back(numbers, at)
+    gone = {
+        (number, one.change.path)
+        for by in {*before.values()}
+        for one in at.projections.changes(call_ids=[at.projections.call_at(by).call_id])
+        for number in before
+        if before[number] == by == one.number
+    }
+    return Meant(listed, tuple(calls.values()), tuple(events), before=before, gone=gone)
+
+
+def _taken_back(numbers: Collection[int], at: Attachment) -> dict[int, int]:
+    """Those of the numbers that are taken back by something that is not among them."""
+    reverted = at.projections.reverted()
+    return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
+
+
+def _named(target: int | str, at: Attachment) -> Iterable[Call | int]:
+    text = str(target)
+    if text.startswith("session:"):
+        id = text.removeprefix("session:")
+        at.projections.session(id)
+        filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
+        return at.projections.calls(filter)
+    if not re.fullmatch("[0-9]{1,100}", text):
+        raise InvalidArguments(
+            f"{text[:100]!r} names no call", hint="Name a call by its number, or session:ID."
+        )
+    seq = int(text)
+    for event in at.log.read(EventFilter(after=seq - 1, before=seq + 1)):
+        if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
+            if event.fact.origin == "baseline":
+                raise InvalidArguments(
+                    f"event {seq} is the baseline; it cannot be reverted",
+                    hint="Name a later call: `loom-audit log` lists them.",
+                )
+            return [seq]
+    return [at.projections.call_at(seq)]
+
+
+def _after_point(request: Request, at: Attachment, timeline: Timeline) -> Meant:
+    if len(request.targets) != 1:
+        raise InvalidArguments(
+            "rollback needs one point",
+            hint="Name a call's number, a time, @checkpoint or session:ID.",
+        )
+    point = timeline.point(request.targets[0])
+    first = baseline_end(at)
+    if not first or point < first:
+        raise NotFound(
+            f"point {point} is before the baseline was complete",
+            hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
+        )
+    for path in request.paths:
+        seen = not path or at.projections.history(path, below=True, limit=1)
+        if not seen and at.workspace.stamp(path) is None:
+            hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
+            raise NotFound(f"{path} is not here and never was on record", hint=hint)
+    return Meant(f"point {point}", since=point, rollback=True)
+
+
+def takes_outside(request: Request, path: str) -> bool:
+    """Whether a rollback takes back what came from outside at a path."""
+    return in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
+
+
+def in_paths(request: Request, path: str) -> bool:
+    """Whether a path is one the request is limited to, or below one."""
+    return not request.paths or any(
+        not p or path == p or path.startswith(p + "/") for p in request.paths
+    )
+
+
+def _shown(call: Call) -> str:
+    return f"call {call.seq} ({call.tool})"
+
+
+STEPPING = frozenset({"undo", "redo"})
+
+
+def newest_undoable(at: Attachment, session: str | None) -> Call:
+    """The newest call with changes that is not taken back, of one session or of any. NotFound."""
+    return _newest(at, session, lambda call: not _is_step(call, *STEPPING), "undo")
+
+
+def newest_undo(at: Attachment, session: str | None) -> Call:
+    """The newest undo that is not taken back, of one session or of any. NotFound."""
+    return _newest(at, session, lambda call: _is_step(call, "undo"), "redo")
+
+
+def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
+    before: int | None = None
+    size = 10
+    while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
+        for call in page:
+            acted = call.changed > 0 or (
+                call.status == "ok" and call.reverts and _is_step(call, "undo")
+            )
+            if call.seq and acted and call.undone_by is None and wanted(call):
+                return call
+        before, size = page[-1].requested, min(2 * size, 500)
+    where = f"in session {session}" if session else "in any session"
+    raise NotFound(
+        f"nothing to {verb} {where}",
+        hint="`loom-audit log` lists the calls, and by which each was taken back.",
+    )
+
+
+def _is_step(call: Call, *verbs: str) -> bool:
+    return is_undo(call) and call.tool in verbs

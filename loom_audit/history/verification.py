@@ -1,0 +1,182 @@
+"""Verification: is what is stored what was recorded, and is it all of it?
+
+Everything is recomputed from the stored bytes: leaf hashes, order, Merkle nodes, commitments,
+contents, projections; and compared with tree heads kept outside the store, without which a log
+rewritten from some event on, cut off at its end or started over looks like a good one.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from loom_audit.errors import AuditError
+from loom_audit.history.contents import Contents
+from loom_audit.history.log_check import Finding, Findings, Spine
+from loom_audit.model.events import TreeHead
+from loom_audit.ports import Evidence, Progress, Report, StoredEvent, StoredPart
+
+OK, TAMPERED, INCOMPLETE, UNREADABLE = 0, 1, 3, 4
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What verifying found. `root` is that of all `size` events as they are stored.
+
+    The first `anchored` events are those under a matching head that was kept elsewhere;
+    `checked` counts what was looked at, by name; what is not in it was not checked.
+    """
+
+    log: str
+    size: int
+    root: bytes
+    findings: tuple[Finding, ...]
+    anchored: int
+    checked: Mapping[str, int]
+
+    @property
+    def unanchored(self) -> int:
+        """How many events no head kept elsewhere vouches for."""
+        return self.size - self.anchored
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found; events may still be unanchored."""
+        return not self.findings
+
+    @property
+    def exit_code(self) -> int:
+        """0 ok, 1 tampered, 3 incomplete or unanchored, 4 cannot be read."""
+        grades = {finding.grade for finding in self.findings}
+        if "tampered" in grades:
+            return TAMPERED
+        if "unreadable" in grades:
+            return UNREADABLE
+        return INCOMPLETE if grades or self.unanchored else OK
+
+
+def verify(
+    evidence: Evidence,
+    *,
+    heads: Iterable[TreeHead] = (),
+    quick: bool = False,
+    sample: int | None = None,
+    report: Report | None = None,
+) -> Verification:
+    """Check one log and report every finding; raises nothing for what is wrong with it.
+
+    `heads` are those kept elsewhere: each must be this log's, and its root that of the first
+    `size` events. `quick` stops at leaves, order and tree. `sample` then also reads the
+    payloads and contents of so many events chosen at random, and nothing else.
+    Memory grows with findings and calls (some 60 bytes each), not with contents.
+    """
+    findings = Findings()
+    tell = report or _silent
+    contents = Contents(evidence, evidence.blobs, findings)
+    full = not quick and sample is None
+    checked: dict[str, int] = {}
+    spine = Spine(evidence.log, evidence.node_levels, heads, findings)
+    with _reading(findings, "tree.unreadable", "the tree's nodes"):
+        spine.expect(evidence.nodes())
+    _follow(spine, contents if full else None, evidence, findings, tell)
+    root = spine.finish()
+    checked |= {"events": spine.size, "nodes": spine.nodes_checked}
+    if sample is not None and not quick:
+        with _reading(findings, "payload.unreadable", "the payloads"):
+            checked["sampled"] = _sample(contents, evidence, sample, spine.size)
+    if not quick:
+        with _reading(findings, "blob.unreadable", "the list of contents"):
+            for count, blob in enumerate(evidence.noted(), 1):
+                contents.check_blob(blob)
+                if not count % 1000:
+                    tell(Progress("contents", count, unit="contents"))
+        checked |= {
+            "payloads": contents.payloads,
+            "files": contents.files,
+            "contents": contents.read,
+            "by_hash": contents.by_hash,
+        }
+    if full:
+        with _reading(findings, "projection.unreadable", "the projections"):
+            for seq, message in evidence.differences(report):
+                findings.add(seq, "projection", message)
+        with _reading(findings, "database", "the database"):
+            for message in evidence.damage():
+                findings.add(None, "database", message)
+    return Verification(
+        evidence.log, spine.size, root, tuple(findings.found), spine.anchored, checked
+    )
+
+
+def _follow(
+    spine: Spine, contents: Contents | None, evidence: Evidence, findings: Findings, tell: Report
+) -> None:
+    """Give every event to the spine and to contents, past what cannot be read."""
+    for after in _restarts(spine):
+        try:
+            parts = evidence.parts(after)
+            for rows in evidence.events(after):
+                spine.add(rows)
+                if contents is not None and not _checked(contents, rows, parts, findings):
+                    contents = None
+                tell(Progress("events", spine.size, unit="events"))
+            if contents is not None:
+                contents.finish(parts)
+            return
+        except AuditError as error:
+            spine.broken = True
+            findings.add(
+                spine.size + 1,
+                "event.unreadable",
+                f"events from {spine.size + 1} on cannot be read: {error}",
+                "unreadable",
+            )
+
+
+def _restarts(spine: Spine) -> Iterator[int]:
+    """Where to begin reading, and to go on after each failure: ever further behind it."""
+    yield 0
+    for step in range(_ATTEMPTS):
+        yield spine.size + (1 << step)
+
+
+def _checked(
+    contents: Contents,
+    rows: Sequence[StoredEvent],
+    parts: Iterator[StoredPart],
+    findings: Findings,
+) -> bool:
+    try:
+        contents.check(rows, parts)
+    except AuditError as error:
+        findings.add(
+            rows[0].seq,
+            "payload.unreadable",
+            f"payloads from event {rows[0].seq} on cannot be read: {error}",
+            "unreadable",
+        )
+        return False
+    return True
+
+
+def _sample(contents: Contents, evidence: Evidence, wanted: int, size: int) -> int:
+    """Check so many events at random, and the first, which says what is recorded by hash."""
+    chosen = random.SystemRandom().sample(range(1, size + 1), min(wanted, size))
+    for seq in sorted({1, *chosen} if size else ()):
+        parts = evidence.parts(seq - 1, seq)
+        for rows in evidence.events(seq - 1, seq):
+            contents.check(rows, parts, calls=False)
+    return len(chosen)
+
+
+@contextmanager
+def _reading(findings: Findings, code: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except AuditError as error:
+        findings.add(None, code, f"{what} cannot be read: {error}", "unreadable")
+
+
+def _silent(_: Progress) -> None:
+    return None

@@ -1,0 +1,254 @@
+"""One command under way: its bytes are moved and its supervisor is heard, to the last death."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from loom_audit.sandbox import terminal
+
+
+class HeadAndTail:
+    """Keeps the first half and the last half of `limit` bytes of what it is fed.
+
+    `total` counts all bytes. When some were left out they are missing between
+    `content()[: limit // 2]` and the rest.
+    """
+
+    __slots__ = ("_half", "_head", "_tail", "_tail_limit", "total")
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._tail_limit = limit - self._half
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def feed(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > 2 * self._tail_limit + 65536:
+            self._trim()
+
+    def _trim(self) -> None:
+        if len(self._tail) > self._tail_limit:
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    def content(self) -> bytes:
+        self._trim()
+        return bytes(self._head + self._tail)
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > self._half + self._tail_limit
+
+
+POLL_CANCELLED = 0.05
+PATIENCE = 15.0
+"""Seconds until a supervisor that was told to kill and does not answer is killed itself."""
+
+KILL = b"\0"
+
+
+@dataclass(slots=True)
+class Run:
+    """One command under way."""
+
+    process: subprocess.Popen[bytes]
+    control: int
+    report: int
+    started: float
+    stdout: HeadAndTail
+    stderr: HeadAndTail
+    streams: dict[int, HeadAndTail] = field(default_factory=dict)
+    stdin: int | None = None
+    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    private: bool = False
+    heard: bytes = b""
+    child: int = 0
+    status: int | None = None
+    failure: tuple[str, int] | None = None
+    survivors: list[str] = field(default_factory=list)
+    over: bool = False
+    killed_at: float | None = None
+    timed_out: bool = False
+
+
+def attend(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
+    """Move bytes and listen to the supervisor until everything of the command is dead."""
+    deadline = None if timeout is None else run.started + timeout
+    poll = select.poll()
+    poll.register(run.report, select.POLLIN)
+    for fd in run.streams:
+        poll.register(fd, select.POLLIN)
+    if run.stdin is not None:
+        poll.register(run.stdin, select.POLLOUT)
+    while not run.over:
+        for fd, _ in poll.poll(_patience(run, deadline, cancelled is not None)):
+            if fd == run.report:
+                _hear(run)
+            elif fd == run.stdin:
+                if not _feed(run):
+                    poll.unregister(fd)
+                    _close_stdin(run)
+            elif not _drain(fd, run.streams[fd], 1):
+                poll.unregister(fd)
+        now = time.monotonic()
+        if run.killed_at is not None:
+            if now > run.killed_at + PATIENCE:
+                _lose(run)
+        elif (expired := deadline is not None and now >= deadline) or (cancelled and cancelled()):
+            run.timed_out = expired
+            run.killed_at = now
+            send(run.control, KILL)
+    for fd, stream in run.streams.items():
+        _drain(fd, stream, 64)
+
+
+def _patience(run: Run, deadline: float | None, polling: bool) -> float | None:
+    """Milliseconds to sleep at most."""
+    waits = [] if not polling else [POLL_CANCELLED]
+    if run.killed_at is not None:
+        waits.append(PATIENCE / 10)
+    elif deadline is not None:
+        waits.append(max(0.0, deadline - time.monotonic()) + 0.0005)
+    return min(waits) * 1000 if waits else None
+
+
+def _drain(fd: int, stream: HeadAndTail, chunks: int) -> bool:
+    """Read what is there, boundedly; False at the end of the stream."""
+    for _ in range(chunks):
+        try:
+            chunk = os.read(fd, 65536)
+        except BlockingIOError:
+            return True
+        if not chunk:
+            return False
+        stream.feed(chunk)
+    return True
+
+
+def _feed(run: Run) -> bool:
+    """Write what the pipe takes; False when there is no more to write, or no reader."""
+    try:
+        sent = os.write(run.stdin, run.unsent[:65536]) if run.stdin is not None else 0
+    except BlockingIOError:
+        return True
+    except BrokenPipeError:
+        return False
+    run.unsent = run.unsent[sent:]
+    return bool(run.unsent)
+
+
+def send(control: int, message: bytes) -> None:
+    """To the supervisor; one that is gone is noticed at the report pipe."""
+    while message:
+        try:
+            message = message[os.write(control, message) :]
+        except BrokenPipeError:
+            return
+
+
+def _hear(run: Run) -> None:
+    data = os.read(run.report, 65536)
+    if not data:
+        _lose(run)
+        return
+    *lines, run.heard = (run.heard + data).split(b"\n")
+    for line in lines:
+        word, _, rest = line.partition(b" ")
+        match word:
+            case b"started":
+                run.child = int(rest)
+            case b"failed":
+                stage, _, code = rest.decode().partition(" ")
+                run.failure, run.over = (stage, int(code)), True
+            case b"stopped":
+                terminal.stop_ourselves(int(rest))
+                send(run.control, bytes([signal.SIGCONT]))
+            case b"outlived":
+                run.survivors.append(os.fsdecode(rest))
+            case b"unkillable":
+                name = os.fsdecode(rest)
+                run.survivors = [s for s in run.survivors if s != name]
+                run.survivors.append(f"{name} (not killed)")
+            case b"ended":
+                run.status, run.over = int(rest), True
+
+
+def _lose(run: Run) -> None:
+    """The supervisor was killed: kill its session, and say that more may be alive."""
+    run.over = True
+    run.process.kill()
+    run.process.wait()
+    run.survivors.append(f"{run.process.pid} supervisor (killed from outside: more may be alive)")
+    if run.child and not run.private:  # else it is a number of another namespace
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(run.child, signal.SIGKILL)
+    for pid in _session(run.process.pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _session(leader: int) -> Iterator[int]:
+    """The processes of a session, by /proc."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError):
+                if name.isdigit() and os.getsid(int(name)) == leader:
+                    yield int(name)
+
+
+def close(run: Run) -> None:
+    """Close our ends, by which the supervisor kills all that is left, and wait for it."""
+    _close_stdin(run)
+    os.close(run.control)
+    try:
+        _wait(run.process)
+    except subprocess.TimeoutExpired:
+        _lose(run)
+    os.close(run.report)
+    for pipe in (run.process.stdout, run.process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Wait for its end. TimeoutExpired after PATIENCE.
+
+    By its descriptor where there is one: Popen.wait sleeps a millisecond and more in between.
+    """
+    patience = PATIENCE
+    with contextlib.suppress(AttributeError, OSError):
+        ending = os.pidfd_open(process.pid)
+        try:
+            poll = select.poll()
+            poll.register(ending, select.POLLIN)
+            poll.poll(PATIENCE * 1000)
+            patience = 0.0
+        finally:
+            os.close(ending)
+    process.wait(patience)
+
+
+def _close_stdin(run: Run) -> None:
+    if run.stdin is not None and run.process.stdin is not None:
+        run.stdin = None
+        run.process.stdin.close()
+
+
+def exit_code(status: int | None) -> int:
+    """As a shell says it; a command whose supervisor was killed was killed with it."""
+    if status is None:
+        return 128 + signal.SIGKILL
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)

@@ -1,0 +1,205 @@
+"""Projections made again from the log, in a temporary database, and compared row by row.
+
+The temporary database is a private file that SQLite deletes; memory stays bounded. Numbers of
+paths and blobs are taken over from the store, so that rows can be compared as they are: a
+number that means something else in the store shows up as a row that differs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection, Table, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from loom_audit.errors import StorageFailed
+from loom_audit.model.events import Event
+from loom_audit.ports import NotedBlob, Progress, Report
+from loom_audit.sql.engine import driver
+from loom_audit.sql.projections.folding import fold
+from loom_audit.sql.schema import alterations, create_tables, shape
+from loom_audit.sql.tables import PROJECTIONS
+
+_REMEMBERED = 50_000
+"""Contents noted lately, which need not be written down again."""
+
+_SEQ_COLUMNS = ("seq", "requested", "number", "attached", "started")
+"""Which column of a projection names the event that a row is about, the first that it has."""
+
+_NOTED = (
+    "SELECT n.digest, n.seq, n.size, b.number IS NOT NULL, "
+    "coalesce(b.encoding <> 'absent', 0) FROM noted n "
+    "LEFT JOIN blob b ON b.sha256 = n.digest ORDER BY b.number"
+)
+
+# What is no bytes is no name of ours: its rows differ from what the log makes.
+_BLOBS = (
+    "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob "
+    "WHERE typeof(sha256) = 'blob'"
+)
+_PATHS = "SELECT number, log, path FROM path WHERE log = ? AND typeof(path) = 'blob'"
+
+
+class Scratch:
+    """A temporary database beside one log of a store. A context manager."""
+
+    def __init__(self, store: Any, log: int) -> None:
+        """`store` is a driver's connection, in a transaction."""
+        self._store = store
+        self._log = log
+        self._closing = ExitStack()
+        self._open: Connection | None = None
+        self._lately: set[bytes] = set()
+
+    def __enter__(self) -> "Scratch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+        """Remember contents by SHA-256 as (seq, size); the first of each counts."""
+        new = [(digest, *contents[digest]) for digest in contents.keys() - self._lately]
+        if new:
+            store = _raw(self._connection())
+            store.executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
+        if len(self._lately) > _REMEMBERED:
+            self._lately.clear()
+        self._lately |= contents.keys()
+
+    def noted(self) -> Iterator[NotedBlob]:
+        """Each content noted, in the order of the store's numbers, the unknown ones first."""
+        for digest, seq, size, here, kept in _raw(self._connection()).execute(_NOTED):
+            yield NotedBlob(digest, seq, size, bool(here), bool(kept))
+
+    def differences(
+        self, events: Iterator[Sequence[Event]], report: Report | None = None
+    ) -> Iterator[tuple[int | None, str]]:
+        """Fold the events into this database, then compare each projection with the store's.
+
+        StorageFailed when events do not fit together well enough to be folded.
+        """
+        scratch = self._connection()
+        _raw(scratch).executemany(
+            "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
+            self._store.execute(_PATHS, (self._log,)),
+        )
+        done = 0
+        for batch in events:
+            try:
+                fold(scratch, self._log, batch)
+            except DBAPIError as error:
+                raise StorageFailed(
+                    f"Events {done + 1} to {done + len(batch)} do not fit together: {error.orig}",
+                    hint="What verification finds in these events explains it.",
+                ) from error
+            done += len(batch)
+            if report is not None:
+                report(Progress("projections", done, unit="events"))
+        for table in PROJECTIONS:
+            sql, keys, seq_at = _listing(table)
+            ours = _raw(scratch).execute(sql, (self._log,))
+            theirs = self._store.execute(sql, (self._log,))
+            yield from _compare(table, keys, seq_at, ours, theirs)
+
+    def alterations(self) -> Iterator[str]:
+        """Where the store's tables, indexes and triggers are not as we make them."""
+        return alterations(shape(self._store), shape(_raw(self._connection())))
+
+    def _connection(self) -> Connection:
+        if self._open is None:
+            engine = create_engine(
+                "sqlite://", creator=_connect, module=driver(), poolclass=NullPool
+            )
+            self._open = self._closing.enter_context(engine.connect())
+            self._fill(self._open)
+        return self._open
+
+    def _fill(self, scratch: Connection) -> None:
+        create_tables(scratch)
+        raw = _raw(scratch)
+        raw.execute(
+            "CREATE TEMP TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID"
+        )
+        raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
+        raw.executemany(
+            "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
+            "VALUES (?, ?, 0, 0, ?, 0, 0)",
+            self._store.execute(_BLOBS),
+        )
+
+
+def _connect() -> Any:
+    module: Any = driver()
+    connection = module.connect("", isolation_level=None, check_same_thread=False)
+    for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-32000"):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+def _raw(connection: Connection) -> Any:
+    return connection.connection.driver_connection
+
+
+def _listing(table: Table) -> tuple[str, int, int | None]:
+    """SQL for all rows of a log, key first, sessions by their ids.
+
+    And how many columns the key has, and which column says the seq.
+    """
+    keys = [column.name for column in table.primary_key.columns]
+    joined = table.name in ("call", "change_set")
+    if table.name == "session":
+        keys = ["id"]
+    names = keys + [c.name for c in table.columns if c.name not in keys]
+    if table.name == "session":
+        names.remove("number")
+    # a number that leads nowhere, or to another log's session, stays one and equals no id
+    session = "coalesce(s.id, t.session)"
+    shown = [session if joined and name == "session" else f"t.{name}" for name in names]
+    join = " LEFT JOIN session s ON s.number = t.session AND s.log = t.log" if joined else ""
+    order = ", ".join(f"t.{name}" for name in keys)
+    sql = f"SELECT {', '.join(shown)} FROM {table.name} t{join} WHERE t.log = ? ORDER BY {order}"
+    seq = next((name for name in _SEQ_COLUMNS if name in names), None)
+    return sql, len(keys), None if seq is None else names.index(seq)
+
+
+def _compare(
+    table: Table, keys: int, seq_at: int | None, ours: Any, theirs: Any
+) -> Iterator[tuple[int | None, str]]:
+    """What differs between two listings in the order of their keys, each event once."""
+    mine, its = ours.fetchone(), theirs.fetchone()
+    last: int | None = None
+
+    def told(row: Any, what: str) -> Iterator[tuple[int | None, str]]:
+        nonlocal last
+        seq = None if seq_at is None else row[seq_at]
+        if seq is None or seq != last:
+            last = seq
+            yield seq, f"the projection {table.name} {what}"
+
+    while mine is not None or its is not None:
+        if mine == its:
+            mine, its = ours.fetchone(), theirs.fetchone()
+        elif its is None or (mine is not None and _place(mine, keys) < _place(its, keys)):
+            yield from told(mine, f"lacks a row that the log makes: {mine[:keys]}")
+            mine = ours.fetchone()
+        elif mine is None or _place(its, keys) < _place(mine, keys):
+            yield from told(its, f"has a row that the log does not make: {its[:keys]}")
+            its = theirs.fetchone()
+        else:
+            yield from told(its, f"differs from what the log makes: {its[:keys]}")
+            mine, its = ours.fetchone(), theirs.fetchone()
+
+
+def _place(row: Any, keys: int) -> list[tuple[int, Any]]:
+    """A row's key in SQLite's order of types, which a damaged row may mix."""
+    return [
+        (0, 0)
+        if value is None
+        else (1 if isinstance(value, (int, float)) else 2 if isinstance(value, str) else 3, value)
+        for value in row[:keys]
+    ]

@@ -1,0 +1,1 @@
+"""What is readable of a damaged store, got out of it."""

@@ -1,0 +1,1 @@
+"""Who is asked before a call runs, by which rules, and what they are shown."""

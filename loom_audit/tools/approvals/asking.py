@@ -1,0 +1,349 @@
+"""The gate that asks: the policy first, then whoever answers first."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio
+from pydantic import BaseModel
+
+from loom_audit.errors import AuditError
+from loom_audit.history.approvals import ApprovalRequest, answered, ask, settle
+from loom_audit.history.questions import lasting
+from loom_audit.model.events import ApprovalRequested, CallDecided
+from loom_audit.model.files import FileState, parents
+from loom_audit.ports import Workspace
+from loom_audit.tools.approvals.policy import Policy, Rule, Subject, command_in, paths_in
+from loom_audit.tools.approvals.preview import MAX_PREVIEW, binding
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.result import cut
+from loom_audit.tools.calls.thread import in_thread
+from loom_audit.tools.calls.tool import Preview, Tool
+from loom_audit.tools.calls.values import as_json
+
+Said = Decision | bool | None
+Asked = Callable[[ApprovalRequest], Said | Awaitable[Said]]
+"""Answers a question, True and False standing for a plain yes and no, or gives None to leave it
+to others. A plain function is run in a worker thread and waited for; one that may wait long
+should be `async`."""
+
+MOST_QUESTIONS = 5
+POLL = 0.2
+"""Seconds between two looks for an answer in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A call as it is put to somebody."""
+
+    args: Any
+    arguments: Any
+    preview: Preview
+
+    def hash(self, tool: Tool) -> str:
+        states, text = self.preview.states, self.preview.text
+        if states is None and text:  # what was shown is all there is to hold to
+            return binding(tool.name, {"arguments": self.arguments, "shown": text}, {})
+        return binding(tool.name, self.arguments, states or {})
+
+
+class AskingGate:
+    """Lets a call run when the policy or somebody who is asked says so.
+
+    A question is put on record with the call; it is answered by whoever is first: `ask`, or
+    anybody with the store. Nobody within `timeout` seconds (by default the policy's) is a no.
+    With `wait` false only `ask` is asked, and without it the answer is no at once.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        ask: Asked | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        self.policy = policy or Policy()
+        self._ask = ask
+        self._wait = wait
+        self._timeout = self.policy.timeout if timeout is None else timeout
+
+    async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
+        """By the first rule that matches, else by the tool's own wish, else yes."""
+        rule = await in_thread(partial(self._rule, tool, args, ctx))
+        decided = self._by_rule(rule)
+        if decided is not None:
+            return decided
+        if rule is not None:
+            return await self._question(tool, args, ctx, rule.why, rule)
+        if not asked and self.policy.default == "ask":
+            asked = "no rule is about it"
+        if not asked:
+            return Decision("allowed", "gate:asking")
+        return await self._question(tool, args, ctx, asked, None)
+
+    # --- the policy -----------------------------------------------------------------------
+
+    def _rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
+        arguments = arguments_of(args)
+        workspace = ctx.recorder.workspace if ctx.recorder is not None else None
+        found = [_meant(workspace, path) for path in paths_in(arguments)]
+        if self.policy.looks_at_paths and ctx.recorder is not None:
+            try:
+                states = tool.preview(args, ctx).states or {}
+            except AuditError:
+                states = {}  # it cannot work as it is; what it names is known all the same
+            found += [frozenset({path}) for path in _touched(states)]
+        agent = ctx.recorder.actor if ctx.recorder is not None else ""
+        command = command_in(arguments)
+        return self.policy.rule_for(Subject(tool.name, tool.effect, agent, found, command))
+
+    def _by_rule(self, rule: Rule | None) -> Decision | None:
+        """What the policy decides alone; None when somebody is to be asked, or the tool."""
+        action = rule.action if rule is not None else self.policy.default
+        if action is None or action == "ask":
+            return None
+        by = rule.name if rule is not None else "policy:approvals.toml#default"
+        why = rule.why if rule is not None else f"no rule is about it; the default is {action}"
+        return Decision("allowed" if action == "allow" else "denied", by, why)
+
+    # --- asking ---------------------------------------------------------------------------
+
+    async def _question(
+        self, tool: Tool, args: Any, ctx: ToolContext, reason: str, rule: Rule | None
+    ) -> Decision:
+        name = rule.name if rule is not None else ""
+        if self._ask is None and (not self._wait or ctx.call is None):
+            return Decision("denied", "gate:nobody", f"{reason}; nobody could be asked")
+        shown = await in_thread(partial(_show, tool, args, ctx))
+        if isinstance(shown, AuditError):
+            return Decision("denied", "gate:asking", flaw=shown)
+        earlier = await in_thread(partial(_earlier, tool, ctx, name, reason))
+        if earlier is not None:
+            return replace(earlier, states=shown.preview.states)
+        why, requested = reason, 0
+        for number in range(1, MOST_QUESTIONS + 1):
+            fact = _fact(tool, ctx, shown, why, name, number)
+            request = await in_thread(partial(_put, ctx, fact, requested))
+            requested = request.requested
+            said = await self._answer(request, ctx)
+            if said.decision != "allowed":
+                return Decision("denied", said.by, said.reason, recorded=True)
+            again, why = await in_thread(partial(self._again, tool, shown, said, ctx))
+            if isinstance(again, Decision):
+                return again
+            if not why:
+                return Decision(
+                    "allowed",
+                    said.by,
+                    said.reason,
+                    None if again.args is args else again.arguments,
+                    recorded=True,
+                    states=again.preview.states,
+                )
+            shown, why = again, f"{reason}; {why}"
+        reason = f"asked {MOST_QUESTIONS} times, and what was shown changed each time"
+        return Decision("denied", "gate:asking", reason)
+
+    def _again(
+        self, tool: Tool, shown: _Shown, said: CallDecided, ctx: ToolContext
+    ) -> tuple[_Shown | Decision, str]:
+        """The call as it stands after the answer, and why somebody must be asked once more."""
+        args = shown.args
+        if said.arguments is not None:
+            try:
+                args = tool.parse(said.arguments)
+            except AuditError as error:
+                return shown, f"the arguments put in place are not valid: {error.message}"
+            denied = self._by_rule(self._rule(tool, args, ctx))
+            if denied is not None and denied.decision == "denied":
+                return denied, ""
+        now = _show(tool, args, ctx)
+        if isinstance(now, AuditError):
+            if said.arguments is not None:
+                return shown, f"the arguments put in place cannot work: {now.message}"
+            return Decision("denied", said.by, flaw=now), ""
+        if said.arguments is None:
+            moved = now.hash(tool) != shown.hash(tool)
+            return now, "what it would change has changed since it was shown" if moved else ""
+        if _unseen(shown.preview, now.preview):
+            return now, "the arguments put in place change what was not shown"
+        return now, ""
+
+    async def _answer(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
+        """The first answer that is on record."""
+        found: list[CallDecided] = []
+        try:
+            with anyio.move_on_after(self._timeout):
+                await self._first(request, ctx, found)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        if found:
+            return found[0]
+        by, why = "gate:timeout", f"nobody answered within {self._timeout:g} seconds"
+        if not self._wait:
+            by, why = "gate:nobody", "nobody could be asked"
+        return await _settled(request, ctx, Decision("denied", by, f"{request.reason}; {why}"))
+
+    async def _first(
+        self, request: ApprovalRequest, ctx: ToolContext, found: list[CallDecided]
+    ) -> None:
+        """Ask all there are at once, until one has answered or none is left."""
+        async with anyio.create_task_group() as sources:
+
+            async def ask(source: Callable[[], Awaitable[CallDecided | None]]) -> None:
+                said = await source()
+                if said is not None:
+                    found.append(said)
+                    sources.cancel_scope.cancel()
+
+            if ctx.recorder is not None and self._wait:
+                sources.start_soon(ask, partial(_watch, request, ctx))
+            if self._ask is not None:
+                sources.start_soon(ask, partial(self._called_back, request, ctx))
+
+    async def _called_back(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided | None:
+        assert self._ask is not None
+        try:
+            if inspect.iscoroutinefunction(self._ask) or inspect.iscoroutinefunction(
+                getattr(self._ask, "__call__", None)  # noqa: B004 - an object may be one too
+            ):
+                said: Any = self._ask(request)
+            else:
+                said = await in_thread(partial(self._ask, request))
+            if inspect.isawaitable(said):
+                said = await said
+        except Exception as error:  # noqa: BLE001 - whatever its trouble, the answer is no
+            why = f"{request.reason}; who was asked failed: {type(error).__name__}: {error}"
+            said = Decision("denied", "gate:callback", why)
+        if said is None:
+            return None
+        return await _settled(request, ctx, _decision(said))
+
+
+def arguments_of(args: Any) -> Any:
+    """Parsed arguments as the caller gave them, by the names of the schema."""
+    if isinstance(args, BaseModel):
+        return as_json(args.model_dump(by_alias=True, exclude_unset=True), "arguments")
+    return as_json(args, "arguments")
+
+
+def denying(
+    policy: Policy, tool: Tool, arguments: Any, workspace: Workspace, agent: str
+) -> Rule | None:
+    """The rule that denies a call for what its arguments name; the asking process sees more."""
+    named = [_meant(workspace, path) for path in paths_in(arguments)]
+    subject = Subject(tool.name, tool.effect, agent, named, command_in(arguments))
+    rule = policy.rule_for(subject)
+    return rule if rule is not None and rule.action == "deny" else None
+
+
+def _fact(
+    tool: Tool, ctx: ToolContext, shown: _Shown, reason: str, rule: str, number: int
+) -> ApprovalRequested:
+    text = cut(shown.preview.text, MAX_PREVIEW)
+    return ApprovalRequested(
+        ctx.call_id, tool.name, shown.arguments, reason, rule, text, shown.hash(tool), number
+    )
+
+
+def _show(tool: Tool, args: Any, ctx: ToolContext) -> _Shown | AuditError:
+    """The call with what it would change; the error when it cannot work."""
+    try:
+        preview = tool.preview(args, ctx) if ctx.recorder is not None else Preview()
+    except AuditError as error:
+        return error
+    return _Shown(args, arguments_of(args), preview)
+
+
+def _put(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
+    if ctx.call is None or ctx.recorder is None:
+        return ApprovalRequest(0, 0, datetime.now(UTC), "", "", ctx.effect, fact)
+    return ask(ctx.call, fact, requested=requested)
+
+
+def _earlier(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision | None:
+    """What was decided for the whole session before."""
+    if ctx.recorder is None:
+        return None
+    at = ctx.recorder.at
+    found = lasting(at.log, ctx.recorder.session, tool.name, rule, reason)
+    if found is None or not isinstance(found.fact, CallDecided):
+        return None
+    call = at.projections.call_at(found.seq)
+    by = f"{found.fact.by} (for this session, call {call.seq or call.requested})"
+    return Decision(found.fact.decision, by, reason)
+
+
+async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
+    """Wait for an answer in the log: that is how other processes give theirs."""
+    assert ctx.recorder is not None
+    at, seen = ctx.recorder.at, request.seq
+
+    def look() -> tuple[CallDecided | None, int]:
+        head = at.log.head()
+        return (answered(at, request, after=seen) if head > seen else None), head
+
+    while True:
+        said, head = await in_thread(look)
+        if said is not None:
+            return said
+        seen = head
+        await anyio.sleep(POLL)
+
+
+async def _settled(request: ApprovalRequest, ctx: ToolContext, said: Decision) -> CallDecided:
+    """The answer on record: this one, unless another came before it."""
+    fact = CallDecided(
+        request.call_id,
+        request.tool,
+        "allowed" if said.decision == "allowed" else "denied",
+        said.by,
+        said.reason,
+        None if said.arguments is None else as_json(said.arguments, "arguments"),
+        said.lasting and said.arguments is None,
+    )
+    if ctx.recorder is None:
+        return fact
+    return await in_thread(partial(settle, ctx.recorder.at, request, fact))
+
+
+def _touched(states: Mapping[str, FileState | None]) -> list[str]:
+    """The paths a call would change, without the folders that are only made for others."""
+    above = {folder for path in states for folder in parents(path)}
+    return [path for path, state in states.items() if state is not None or path not in above]
+
+
+def _unseen(shown: Preview, now: Preview) -> bool:
+    """Whether a path would change, be it absent, that was not shown as it is."""
+    if now.states is None:
+        return bool(now.text) and now.text != shown.text
+    seen = shown.states or {}
+    return any(path not in seen or seen[path] != state for path, state in now.states.items())
+
+
+def _decision(said: Any) -> Decision:
+    """What a callback gave, as a decision; what is none is a no that names what is expected."""
+    if isinstance(said, Decision):
+        return said
+    if isinstance(said, bool):
+        return Decision("allowed" if said else "denied", "gate:callback")
+    why = f"the function that was asked gave {type(said).__name__}"
+    return Decision(
+        "denied", "gate:callback", f"{why}; expected are a Decision, True, False or None"
+    )
+
+
+def _meant(workspace: Workspace | None, path: str) -> frozenset[str]:
+    """The workspace paths that a path in arguments may stand for."""
+    if workspace is None:
+        return frozenset({path})
+    try:
+        relative = workspace.relative(path)
+        return frozenset({relative, workspace.resolve(relative)})
+    except AuditError:
+        return frozenset({path})  # it is refused by whoever opens it

@@ -1,0 +1,126 @@
+"""What a call would change, as a person sees it before answering."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import sha256
+from json import dumps
+from typing import Any
+
+from loom_audit.errors import AuditError
+from loom_audit.history import rehearsal
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.edits import Transform
+from loom_audit.model.display import size_text
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.textdiff import unified
+from loom_audit.tools.calls.context import ToolContext, no_workspace
+from loom_audit.tools.calls.place import SCRATCH
+from loom_audit.tools.calls.result import cut
+from loom_audit.tools.calls.tool import Preview
+
+MAX_PREVIEW = 64 * 1024
+"""Bytes of a preview's text, as UTF-8."""
+
+_MAX_DIFFED = 1024 * 1024
+
+
+def preview_write(
+    ctx: ToolContext, path: str, new: Transform | bytes, *, parents: bool = True
+) -> Preview:
+    """What putting a content at a path would change."""
+    if path.startswith(SCRATCH):
+        return _in_scratch(f"write {path}")
+    changes, old, made = rehearsal.written(_at(ctx), path, new, create=parents)
+    change = changes[-1]
+    text = _difference(change, change.path, old, made)
+    return _preview(changes, [text or f"{change.path} stays as it is\n"])
+
+
+def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> Preview:
+    """What deleting a path would take away."""
+    if path.startswith(SCRATCH):
+        return _in_scratch(f"delete {path}")
+    at = _at(ctx)
+    changes = rehearsal.deleted(at, path, recursive=recursive)
+    return _preview(changes, _deletions(at, changes))
+
+
+def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool = False) -> Preview:
+    """What moving a path would change."""
+    if source.startswith(SCRATCH) or target.startswith(SCRATCH):
+        return _in_scratch(f"move {source} to {target}")
+    at = _at(ctx)
+    changes, moves = rehearsal.moved(at, source, target, overwrite=overwrite)
+    lines = [f"rename {move.source} to {move.target}\n" for move in moves]
+    replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
+    return _preview(changes, [*lines, *_deletions(at, replaced)])
+
+
+def binding(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -> str:
+    """SHA-256 of what an approval holds for: tool, arguments and what they were shown against.
+
+    Over canonical JSON {arguments, states, tool}; a state is {blob, kind, mode, size} or null.
+    """
+    shown = {path: asdict(state) if state else None for path, state in states.items()}
+    body = {"tool": tool, "arguments": arguments, "states": shown}
+    text = dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return sha256(text.encode("ascii")).hexdigest()
+
+
+def _in_scratch(what: str) -> Preview:
+    """Nothing of the workspace may change then."""
+    return Preview(f"{what}, in the session's scratch directory\n", {})
+
+
+def _at(ctx: ToolContext) -> Attachment:
+    if ctx.recorder is None:
+        raise no_workspace()
+    return ctx.recorder.at
+
+
+def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]) -> Preview:
+    shown: list[str] = []
+    size = 0
+    texts = iter(texts)
+    for text in texts:
+        shown.append(text)
+        size += len(text)
+        if size > MAX_PREVIEW:
+            break
+    states = {change.path: change.before for change in changes}
+    more = f"… more is not shown: {len(states)} paths would change in all\n"
+    if next(texts, None) is None:
+        more = ""
+    return Preview(cut("".join(shown), MAX_PREVIEW - len(more.encode())) + more, states)
+
+
+def _deletions(at: Attachment, changes: Sequence[FileChange]) -> Iterator[str]:
+    for change in changes:
+        before = change.before
+        if before is None:
+            continue
+        if before.kind == "directory":
+            yield f"delete directory {change.path}\n"
+            continue
+        old: bytes | None = None
+        if before.size <= _MAX_DIFFED:
+            with suppress(AuditError):  # it is named with its size all the same
+                old = rehearsal.content(at, change.path, before)
+        yield _difference(change, change.path, old, None) if old is not None else _named(change)
+
+
+def _difference(change: FileChange, path: str, old: bytes | None, new: bytes | None) -> str:
+    if max(len(old or b""), len(new or b"")) > _MAX_DIFFED:
+        return _named(change)
+    before = path if change.before else None
+    after = path if new is not None else None
+    diff = unified(before, after, old, new, state_old=change.before, state_new=change.after)
+    return diff.decode("utf-8", "surrogateescape")
+
+
+def _named(change: FileChange) -> str:
+    """A change too large to be shown."""
+    sides = (change.before, change.after)
+    was, will = (f"{s.kind}, {size_text(s.size)}" if s else "absent" for s in sides)
+    return f"{change.path}: {was} → {will}\n"

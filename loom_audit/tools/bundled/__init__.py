@@ -1,0 +1,1 @@
+"""The tools that come with the package, one room for each family."""

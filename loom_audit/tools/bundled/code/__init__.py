@@ -1,0 +1,1 @@
+"""Programs of the model's own."""

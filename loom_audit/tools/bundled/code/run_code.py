@@ -1,0 +1,118 @@
+"""run_code: a program of the model's own, confined or not at all."""
+
+import re
+import sys
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.bundled.shell.shell_execute import (
+    MAX_SECONDS,
+    MAX_STREAM,
+    SCANNING,
+    concluded,
+)
+from loom_audit.tools.bundled.text import decode, encode
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.guard.rules import check_command
+
+MAX_CODE = 120 * 1024
+"""Bytes: Linux takes no single argument of 128 KiB."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class CodeInput(Arguments):
+    language: Annotated[Literal["python", "bash"], Field(description="What the code is")]
+    code: Annotated[NonEmpty, Field(description="The program's text")]
+    args: Annotated[list[str] | None, Field(description="Its command-line arguments")] = None
+    env: Annotated[dict[str, str] | None, Field(description="Further environment variables")] = None
+    timeout: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
+    ] = None
+
+
+class CodeOutput(BaseModel):
+    """`duration` in milliseconds; `exitCode` is None when the time was up."""
+
+    stdout: str
+    stderr: str
+    exitCode: int | None
+    duration: int
+    timed_out: bool
+    truncated: bool
+    sandbox: str
+
+
+class RunCode(Tool):
+    name = "run_code"
+    description = (
+        "Run Python or bash code in the workspace, in a sandbox: no network, and nothing outside "
+        "the workspace but the system's programs. Files it changes are recorded."
+    )
+    input = CodeInput
+    output = CodeOutput
+    effect = "execute"
+    timeout_seconds = 60
+    confinement = "required"
+
+    def parse(self, arguments: Any) -> CodeInput:
+        """The arguments; nobody is asked about what is refused anyway. BlockedCommand."""
+        args: CodeInput = super().parse(arguments)
+        if args.language == "bash" and len(args.code) <= MAX_CODE:
+            check_command(args.code)
+        return args
+
+    def limit(self, args: CodeInput) -> float:
+        return self._seconds(args) + SCANNING
+
+    def _seconds(self, args: CodeInput) -> float:
+        return args.timeout or self.timeout_seconds
+
+    async def execute(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
+        argv = _argv(args)
+        seconds = self._seconds(args)
+        done = await ctx.run(
+            *argv,
+            cwd=ctx.cwd,
+            timeout=seconds,
+            limit=MAX_STREAM,
+            final=True,
+            environment=args.env,
+        )
+        data = {
+            "stdout": decode(done.stdout),
+            "stderr": decode(done.stderr),
+            "exitCode": None if done.timed_out else done.exit_code,
+            "duration": done.duration // 1000,
+            "timed_out": done.timed_out,
+            "truncated": done.truncated,
+            "sandbox": done.sandbox,
+        }
+        return concluded("code", done, seconds, data)
+
+
+def _argv(args: CodeInput) -> list[str]:
+    """The command line. InvalidArguments for what no process can be given."""
+    given = [args.code, *(args.args or ())]
+    for name, value in (args.env or {}).items():
+        if not _VARIABLE.fullmatch(name) or name.startswith("LOOM_AUDIT_"):
+            raise InvalidArguments(
+                f"{name!r:.80} is no name for a variable here",
+                hint="Use letters, digits and underscores; LOOM_AUDIT_ is kept.",
+            )
+        given.append(value)
+    if any("\0" in text for text in given):
+        raise InvalidArguments("code, args or env hold a NUL character", hint="Remove it.")
+    if sum(len(encode(text, "run_code")) for text in given) > MAX_CODE:
+        raise InvalidArguments(
+            f"code, args and env have more than {MAX_CODE} bytes together",
+            hint="Write the code to a file first and run that.",
+        )
+    if args.language == "bash":
+        return ["bash", "-c", args.code, "bash", *(args.args or ())]
+    return [sys.executable, "-c", args.code, *(args.args or ())]

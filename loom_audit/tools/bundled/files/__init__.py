@@ -1,0 +1,1 @@
+"""Files and folders: read, write, edit, delete, move, list."""

@@ -1,0 +1,302 @@
+"""The tools that read and change files: bytes in, bytes out, newlines never translated."""
+
+from base64 import b64encode
+from typing import Annotated, BinaryIO, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
+from loom_audit.tools.bundled.text import (
+    Edited,
+    Part,
+    Replacing,
+    counted,
+    decode,
+    edited,
+    encode,
+    from_base64,
+    read_part,
+)
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.place import Entry
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, at_once
+
+MEBIBYTE = 1024 * 1024
+
+Path = Annotated[
+    NonEmpty, Field(description="Path relative to the workspace, or absolute inside it")
+]
+Encoding = Literal["utf-8", "base64"]
+
+
+class ReadInput(Arguments):
+    path: Path
+    line_range: Annotated[
+        list[Annotated[int, Field(ge=1)]] | None,
+        Field(min_length=2, max_length=2, description="[first, last] line, from 1, both included"),
+    ] = None
+    max_bytes: Annotated[
+        int, Field(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
+    ] = MEBIBYTE
+    encoding: Annotated[
+        Encoding, Field(description="utf-8 (other bytes become U+FFFD), or base64 for exact bytes")
+    ] = "utf-8"
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ReadInput":
+        if self.line_range and self.line_range[0] > self.line_range[1]:
+            raise ValueError("line_range ends before it begins")
+        return self
+
+
+class ReadOutput(BaseModel):
+    path: str
+    content: str
+    contents: str
+    size: int
+    modified: str
+    truncated: bool
+    encoding: Encoding
+
+
+class ReadFile(Tool):
+    name = "read_file"
+    description = (
+        "Read a file, or a range of its lines. Text is UTF-8; use encoding base64 for binary "
+        "files. A long file is cut at max_bytes, and `truncated` says so."
+    )
+    input = ReadInput
+    output = ReadOutput
+    timeout_seconds = 10
+
+    @at_once
+    async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
+        first, last = args.line_range or (1, None)
+
+        def reader(stream: BinaryIO, entry: Entry) -> tuple[Part, Entry]:
+            return read_part(stream, first, last, args.max_bytes), entry
+
+        part, entry = await ctx.open(args.path, reader)
+        if args.encoding == "base64":
+            content = b64encode(part.raw).decode("ascii")
+        else:
+            content = decode(part.raw, whole=not part.truncated)
+        output = content
+        if args.line_range and not part.raw:
+            output = f"[no such lines: {args.path} has {part.lines}]"
+        elif part.truncated:
+            output += f"\n[cut at {counted(args.max_bytes, 'byte')} of {entry.size}]"
+        data = {
+            "path": entry.path,
+            "content": content,
+            "contents": content,
+            "size": entry.size,
+            "modified": entry.modified.isoformat(),
+            "truncated": part.truncated,
+            "encoding": args.encoding,
+        }
+        return ToolResult(True, output, data)
+
+
+class WriteInput(Arguments):
+    path: Path
+    content: Annotated[str, Field(description="The whole new content")]
+    encoding: Annotated[Encoding, Field(description="How content is written here")] = "utf-8"
+    create_dirs: Annotated[
+        bool, Field(alias="createDirs", description="Create missing parent directories")
+    ] = True
+
+    def raw(self) -> bytes:
+        """The bytes to write. InvalidArguments."""
+        if self.encoding == "base64":
+            return from_base64(self.content)
+        return encode(self.content, "content")
+
+
+class WriteOutput(BaseModel):
+    path: str
+    size: int
+    created: bool
+
+
+class WriteFile(Tool):
+    name = "write_file"
+    description = "Create a file, or replace all of its content. What was there can be restored."
+    input = WriteInput
+    output = WriteOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: WriteInput, ctx: ToolContext) -> bool | str:
+        return f"overwrites {args.path}" if ctx.exists(args.path) else False
+
+    def preview(self, args: WriteInput, ctx: ToolContext) -> Preview:
+        return preview_write(ctx, args.path, args.raw(), parents=args.create_dirs)
+
+    @at_once
+    async def execute(self, args: WriteInput, ctx: ToolContext) -> ToolResult:
+        content = args.raw()
+        change = await ctx.write(args.path, content, parents=args.create_dirs, final=True)
+        created = change.before is None
+        verb = "Created" if created else "Wrote"
+        data = {"path": change.path, "size": len(content), "created": created}
+        return ToolResult(True, f"{verb} {change.path}: {counted(len(content), 'byte')}", data)
+
+
+class Edit(Arguments):
+    old_str: Annotated[str, Field(description="What to replace; empty appends to the file")]
+    new_str: Annotated[str, Field(description="What to put there")]
+    replace_all: Annotated[bool, Field(description="Replace every occurrence")] = False
+
+
+class EditInput(Arguments):
+    path: Path
+    old_str: Annotated[
+        str | None,
+        Field(description="Text that stands in the file exactly once; empty appends"),
+    ] = None
+    new_str: Annotated[str | None, Field(description="What to put in its place")] = None
+    replace_all: Annotated[
+        bool,
+        Field(description="Replace every occurrence of old_str, of which there may be several"),
+    ] = False
+    edits: Annotated[
+        list[Edit] | None,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="Several edits instead of old_str and new_str; each sees the result of "
+            "the one before; all or none are made",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "EditInput":
+        single = self.old_str is not None or self.new_str is not None
+        if single and self.edits is not None:
+            raise ValueError("give old_str and new_str, or edits, not both")
+        if self.replace_all and self.edits is not None:
+            raise ValueError("with edits, replace_all stands in each of them")
+        if self.edits is None and (self.old_str is None or self.new_str is None):
+            raise ValueError("old_str and new_str are both needed, or edits")
+        return self
+
+    def steps(self) -> list[Replacing]:
+        alone = Edit(
+            old_str=self.old_str or "", new_str=self.new_str or "", replace_all=self.replace_all
+        )
+        listed = self.edits or [alone]
+        return [
+            Replacing(encode(e.old_str, "old_str"), encode(e.new_str, "new_str"), e.replace_all)
+            for e in listed
+        ]
+
+
+class EditOutput(BaseModel):
+    path: str
+    edits_applied: int
+    original_bytes: int
+    new_bytes: int
+
+
+class EditFile(Tool):
+    name = "edit_file"
+    description = (
+        "Replace text in a file. old_str must stand in it exactly once, white space included, or "
+        "at least once with replace_all. "
+        "An empty old_str appends, and creates the file if need be."
+    )
+    input = EditInput
+    output = EditOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def preview(self, args: EditInput, ctx: ToolContext) -> Preview:
+        steps = args.steps()
+        return preview_write(ctx, args.path, lambda old: edited(args.path, old, steps).after)
+
+    @at_once
+    async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
+        steps = args.steps()
+        made: list[Edited] = []
+
+        def transform(content: bytes | None) -> bytes:
+            made[:] = [edited(args.path, content, steps)]
+            return made[0].after
+
+        change = await ctx.edit(args.path, transform, final=True)
+        done = made[0]
+        count = counted(len(steps), "edit")
+        more = len(steps) - len(done.contexts)
+        shown = (
+            [*done.contexts, f"[{counted(more, 'more edit')} not shown]"] if more else done.contexts
+        )
+        data = {
+            "path": change.path,
+            "edits_applied": len(steps),
+            "original_bytes": len(done.before or b""),
+            "new_bytes": len(done.after),
+        }
+        return ToolResult(True, f"Edited {change.path} ({count}):\n" + "\n---\n".join(shown), data)
+
+
+class DeleteInput(Arguments):
+    path: Path
+    recursive: Annotated[bool, Field(description="Delete a directory with all it holds")] = False
+
+
+class DeleteOutput(BaseModel):
+    deleted: list[str]
+
+
+class DeleteFile(Tool):
+    name = "delete_file"
+    description = "Delete a file, a symlink (not what it points to), or a directory."
+    input = DeleteInput
+    output = DeleteOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: DeleteInput, ctx: ToolContext) -> bool | str:
+        return f"deletes {args.path}"
+
+    def preview(self, args: DeleteInput, ctx: ToolContext) -> Preview:
+        return preview_delete(ctx, args.path, recursive=args.recursive)
+
+    @at_once
+    async def execute(self, args: DeleteInput, ctx: ToolContext) -> ToolResult:
+        deleted = await ctx.delete(args.path, recursive=args.recursive, final=True)
+        return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
+
+
+class MoveInput(Arguments):
+    source: Annotated[NonEmpty, Field(alias="from", description="What to move")]
+    target: Annotated[NonEmpty, Field(alias="to", description="Its new path")]
+    overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
+
+
+class MoveOutput(BaseModel):
+    source: Annotated[str, Field(alias="from")]
+    target: Annotated[str, Field(alias="to")]
+
+
+class MoveFile(Tool):
+    name = "move_file"
+    description = "Move or rename a file, a symlink or a directory; parents are created."
+    input = MoveInput
+    output = MoveOutput
+    effect = "write"
+    timeout_seconds = 10
+
+    def requires_approval(self, args: MoveInput, ctx: ToolContext) -> bool | str:
+        return f"overwrites {args.target}" if args.overwrite and ctx.exists(args.target) else False
+
+    def preview(self, args: MoveInput, ctx: ToolContext) -> Preview:
+        return preview_move(ctx, args.source, args.target, overwrite=args.overwrite)
+
+    @at_once
+    async def execute(self, args: MoveInput, ctx: ToolContext) -> ToolResult:
+        await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)
+        data = {"from": args.source, "to": args.target}
+        return ToolResult(True, f"Moved {args.source} to {args.target}", data)

@@ -1,0 +1,1 @@
+"""The workspace's git repository: looked at, committed to, pushed."""

@@ -1,0 +1,1 @@
+"""The project's own programs: tests, formatters, package installers."""

@@ -1,0 +1,284 @@
+"""run_tests: the project's tests by pytest, unittest or npm, with what failed and where."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, Field
+
+from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
+from loom_audit.ports import Completed
+from loom_audit.tools.bundled.shell.shell_execute import SCANNING
+from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.result import ToolResult, cut
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+
+MAX_SECONDS = 300
+MAX_STREAM = 1024 * 1024
+SHOWN_STREAM = 64 * 1024
+PYTHON_SIGNS = ("pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "conftest.py")
+_PROGRAM = Path(__file__).with_name("tests_program.py")
+_TEST_FILE = re.compile(r"test.*\.py|.*_test\.py")
+
+
+class TestsInput(Arguments):
+    framework: Annotated[
+        Literal["auto", "pytest", "unittest", "npm"], Field(description="What runs the tests")
+    ] = "auto"
+    paths: Annotated[
+        list[NonEmpty] | None,
+        Field(description="Files or directories; for pytest also FILE::NAME", max_length=200),
+    ] = None
+    pattern: Annotated[
+        NonEmpty | None, Field(description="Only tests whose name holds it (pytest's -k)")
+    ] = None
+    timeout: Annotated[
+        int | None, Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 120")
+    ] = None
+
+
+class Failure(BaseModel):
+    """`file` is a workspace path where it is known."""
+
+    name: str
+    file: str | None
+    line: int | None
+    message: str
+
+
+class TestsOutput(BaseModel):
+    """Counts are None where the framework's output does not tell them."""
+
+    framework: str
+    passed: int | None
+    failed: int | None
+    errors: int | None
+    skipped: int | None
+    failures: list[Failure]
+    left_out: int
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    truncated: bool
+    duration: int
+    sandbox: str
+
+
+class RunTests(Tool):
+    name = "run_tests"
+    description = (
+        "Run the project's tests with pytest, unittest or `npm test`; gives counts and each "
+        "failure with file, line and message. Uses the workspace's .venv when there is one."
+    )
+    input = TestsInput
+    output = TestsOutput
+    effect = "execute"
+    timeout_seconds = 120
+    confinement = "preferred"
+
+    def limit(self, args: TestsInput) -> float:
+        return self._seconds(args) + SCANNING
+
+    def _seconds(self, args: TestsInput) -> float:
+        return args.timeout or self.timeout_seconds
+
+    def preview(self, args: TestsInput, ctx: ToolContext) -> Preview:
+        return Preview(f"run the tests ({args.framework}) {' '.join(args.paths or ())}\n")
+
+    async def execute(self, args: TestsInput, ctx: ToolContext) -> ToolResult:
+        for path in args.paths or ():
+            if path.startswith("-") or "\0" in path:
+                raise InvalidArguments(f"{path!r:.100} is no path", hint="Write ./ in front.")
+            file = path.partition("::")[0]
+            await ctx.stat(file)
+        framework = await self._framework(args, ctx)
+        mark = f"report-{uuid4().hex}"
+        done = await ctx.run(
+            *(await _argv(framework, args, ctx, mark)),
+            timeout=self._seconds(args),
+            limit=MAX_STREAM,
+            final=True,
+            environment={
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "npm_config_update_notifier": "false",
+                "FORCE_COLOR": "0",
+            },
+        )
+        if framework == "npm":
+            report, stdout = _npm_report(decode(done.stdout)), decode(done.stdout)
+        else:
+            report, stdout = _report(decode(done.stdout), mark)
+        return self._result(framework, report, stdout, done, self._seconds(args))
+
+    async def _framework(self, args: TestsInput, ctx: ToolContext) -> str:
+        """`auto` is left to our program for Python, which knows whether pytest is there."""
+        if args.framework != "auto":
+            return args.framework
+        if args.paths and all(p.partition("::")[0].endswith(".py") for p in args.paths):
+            return "auto"
+        found = await ctx.in_thread(lambda: [name for name in PYTHON_SIGNS if ctx.exists(name)])
+        if found or not await ctx.in_thread(lambda: ctx.exists("package.json")):
+            entries = await ctx.walk(
+                enter=lambda e, depth: depth < 6 and e.name not in ("node_modules", ".git", ".venv")
+            )
+            if not any(e.type == "file" and _TEST_FILE.fullmatch(e.name) for e in entries):
+                raise NotFound(
+                    "no tests were found", hint="Name the framework, or the paths of the tests."
+                )
+            return "auto"
+        return "npm"
+
+    def _result(
+        self, framework: str, report: dict[str, Any], stdout: str, done: Completed, seconds: float
+    ) -> ToolResult:
+        data = {
+            "framework": framework,
+            "passed": None, "failed": None, "errors": None, "skipped": None,
+            "failures": [], "left_out": 0,
+            **report,
+            "exit_code": None if done.timed_out else done.exit_code,
+            "stdout": cut(stdout, SHOWN_STREAM),
+            "stderr": cut(decode(done.stderr), SHOWN_STREAM),
+            "timed_out": done.timed_out,
+            "truncated": done.truncated,
+            "duration": done.duration // 1000,
+            "sandbox": done.sandbox,
+        }  # fmt: skip
+        output = "\n".join(_lines(data, report, done))
+        bad = (data["failed"] or 0) + (data["errors"] or 0)
+        error: AuditError | None = None
+        if done.timed_out:
+            error = ToolTimeout(f"The tests were killed after {seconds:g} seconds")
+        elif bad:
+            error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
+        elif done.exit_code == 5 and framework != "npm" and report:
+            error = NotFound("no tests were found", hint="Check paths and pattern.")
+        elif done.exit_code:
+            error = ExecutionFailed(f"The tests ended with exit code {done.exit_code}")
+        elif not report and framework != "npm":
+            error = ExecutionFailed(
+                "The tests ended without a report: one of them left the process"
+            )
+        if error is not None:
+            return ToolResult.failure(error, output=output, data=data)
+        return ToolResult(True, output, data)
+
+
+async def python_of(ctx: ToolContext) -> str:
+    """The Python of the workspace's own environment, else ours."""
+    for folder in (".venv", "venv"):
+        if await ctx.in_thread(partial(ctx.exists, f"{folder}/bin/python")):
+            return f"{ctx.workspace}/{folder}/bin/python"
+    return sys.executable
+
+
+async def _argv(framework: str, args: TestsInput, ctx: ToolContext, mark: str) -> list[str]:
+    paths = args.paths or []
+    if framework == "npm":
+        if args.pattern:
+            raise InvalidArguments("npm test takes no pattern", hint="Name paths instead.")
+        if not await ctx.in_thread(lambda: ctx.exists("package.json")):
+            raise NotFound(
+                "there is no package.json in the workspace", hint="Name another framework."
+            )
+        return ["npm", "test", *(["--", *paths] if paths else [])]
+    request = {
+        "framework": framework,
+        "paths": paths,
+        "pattern": args.pattern or "",
+        "mark": mark,
+    }
+    return [await python_of(ctx), "-c", _PROGRAM.read_text("utf-8"), json.dumps(request)]
+
+
+def _report(stdout: str, mark: str) -> tuple[dict[str, Any], str]:
+    """Our program's report, and what was printed beside it."""
+    before, found, after = stdout.rpartition(f"\n{mark} ")
+    line, _, rest = after.partition("\n")
+    try:
+        report = TestsReport.model_validate_json(line) if found else None
+    except ValueError:
+        report = None
+    return (report.model_dump(), before + rest) if report else ({}, stdout)
+
+
+class TestsReport(BaseModel):
+    """What our program says at its end. Tests can write it too, so it is checked."""
+
+    framework: Literal["pytest", "unittest"]
+    passed: int
+    failed: int
+    errors: int
+    skipped: int
+    failures: Annotated[list[Failure], Field(max_length=1_000)]
+    left_out: int
+
+
+_SUMMARY = re.compile(r"^(?:#|ℹ) (pass|fail|cancelled|skipped|todo) (\d+)\s*$", re.MULTILINE)
+_JEST = re.compile(r"^Tests:\s+(.*)\btotal", re.MULTILINE)
+_MOCHA = re.compile(r"^\s+(\d+) (passing|failing|pending)\b", re.MULTILINE)
+_NOT_OK = re.compile(r"^ *not ok \d+ - (.*)\n((?: +.*\n)*)", re.MULTILINE)
+
+
+def _npm_report(stdout: str) -> dict[str, Any]:
+    """What node's own runner (TAP or spec), jest or mocha say; nothing when none is known."""
+    counted = {word: int(number) for word, number in _SUMMARY.findall(stdout)}
+    if "pass" not in counted:
+        jest = _JEST.search(stdout)
+        said = re.findall(r"(\d+) (passed|failed|skipped|todo)", jest[1]) if jest else []
+        names = {"passing": "pass", "failing": "fail", "pending": "skipped"}
+        names |= {"passed": "pass", "failed": "fail", "skipped": "skipped", "todo": "todo"}
+        counted = {names[word]: int(n) for n, word in said}
+        counted = counted or {names[word]: int(n) for n, word in _MOCHA.findall(stdout)}
+    if not counted:
+        return {}
+    return {
+        "passed": counted.get("pass", 0),
+        "failed": counted.get("fail", 0),
+        "errors": counted.get("cancelled", 0),
+        "skipped": counted.get("skipped", 0) + counted.get("todo", 0),
+        "failures": [*_tap_failures(stdout)][:200],
+    }
+
+
+def _tap_failures(stdout: str) -> Iterator[dict[str, Any]]:
+    """Failing tests of node's TAP with the place and the message of its YAML block."""
+    for name, block in _NOT_OK.findall(stdout):
+        if "failureType: 'subtestsFailed'" in block or re.search(r"# (T[O]DO|SKIP)\b", name):
+            continue
+        place = re.search(r"location: '(.*?):(\d+):\d+'", block)
+        message = re.search(r"error: (?:'(.*)'|\|-\n((?: +.*\n)*?) +code:)", block)
+        text = (message[1] or message[2] or "") if message else ""
+        yield {
+            "name": name.strip(),
+            "file": place[1] if place else None,
+            "line": int(place[2]) if place else None,
+            "message": re.sub(r"\n +", "\n", text).strip()[:1000],
+        }
+
+
+def _total(data: dict[str, Any]) -> int:
+    return sum(data[key] or 0 for key in ("passed", "failed", "errors", "skipped"))
+
+
+def _lines(data: dict[str, Any], report: dict[str, Any], done: Completed) -> Iterator[str]:
+    if report:
+        counts = ", ".join(
+            f"{data[key]} {key}" for key in ("passed", "failed", "errors", "skipped") if data[key]
+        )
+        yield f"{data['framework']}: {counts or 'no tests'}"
+    for failure in data["failures"][:50]:
+        place = f" ({failure['file']}:{failure['line']})" if failure["file"] else ""
+        first = (failure["message"].strip().splitlines() or [""])[0]
+        yield f"- {failure['name']}{place}: {first}"
+    if not report or data["failures"]:
+        yield from (text for text in (data["stdout"].strip(), data["stderr"].strip()) if text)
+    if done.unconfined:
+        yield f"[not confined: {done.unconfined}]"

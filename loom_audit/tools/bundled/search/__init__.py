@@ -1,0 +1,1 @@
+"""Search by regular expression, by definition and by words."""

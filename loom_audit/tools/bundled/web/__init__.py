@@ -1,0 +1,1 @@
+"""Pages of the public web, web search and the oracle."""

@@ -1,0 +1,1 @@
+"""How a call goes: looked up, permitted, carried out, put on record."""

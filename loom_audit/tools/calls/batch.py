@@ -1,0 +1,151 @@
+"""The tool calls of one model answer, run together."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+import anyio
+
+from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
+from loom_audit.model.events import Effect
+from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
+from loom_audit.tools.calls.result import ToolResult
+
+CallStatus = Literal["pending", "running", "done"]
+Execute = Callable[[ToolCall], Awaitable[ToolResult]]
+
+MAX_HOOK_SECONDS = 120
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HookOutcome:
+    """What a hook said after a batch; `ok` is False when it failed, `text` then says why."""
+
+    name: str
+    ok: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """A finished batch: results in the order of the calls.
+
+    `mutated`: at least one call whose tool writes or executes got as far as doing so, or is
+    not known not to have.
+    """
+
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+    mutated: bool
+    hooks: tuple[HookOutcome, ...] = ()
+
+    def messages(self, dialect: MessageDialect = "openai") -> list[dict[str, Any]]:
+        """The results for the model: see `tool_messages`."""
+        return tool_messages(self.calls, self.results, dialect)
+
+
+class Caller(Protocol):
+    """Makes recorded calls for a hook."""
+
+    async def __call__(self, tool: str, arguments: dict[str, Any]) -> ToolResult: ...
+
+
+class PostToolsHook(Protocol):
+    """Something to do once after each batch that mutated."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def __call__(self, outcome: BatchOutcome, call: Caller) -> str:
+        """Do it and say what was done. An exception is reported and fails nothing."""
+        ...
+
+
+class ToolBatch:
+    """Runs calls: those that only read or fetch side by side, each other one by itself.
+
+    Calls keep the order they were asked for: a write sees all that was before it, and what
+    comes after sees the write. One failure stops none of the others. Hooks run once at the end
+    when the batch mutated, in order, and fail nothing.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        execute: Execute,
+        effect: Callable[[str], Effect | None],
+        hooks: Sequence[PostToolsHook] = (),
+    ) -> None:
+        ids = [call.id for call in calls]
+        if len({*ids}) < len(ids):
+            raise InvalidArguments(
+                "two calls of the batch have one id", hint="Give each call an id of its own."
+            )
+        self.calls = tuple(calls)
+        self._execute = execute
+        self._effect = effect
+        self._hooks = hooks
+        self._status: dict[str, CallStatus] = dict.fromkeys(ids, "pending")
+        self._results: dict[str, ToolResult] = {}
+
+    @property
+    def status(self) -> dict[str, CallStatus]:
+        """Each call's id with how far it is, in order."""
+        return dict(self._status)
+
+    async def run(self) -> BatchOutcome:
+        """Run all of them. Cancellation passes through; calls then under way are finished."""
+        for alone, group in groupby(self.calls, self._mutates):
+            if alone:
+                for call in group:
+                    await self._one(call)
+                continue
+            async with anyio.create_task_group() as tasks:
+                for call in group:
+                    tasks.start_soon(self._one, call)
+        results = tuple(self._results[call.id] for call in self.calls)
+        mutated = any(
+            self._mutates(call) and _did(result)
+            for call, result in zip(self.calls, results, strict=True)
+        )
+        outcome = BatchOutcome(self.calls, results, mutated)
+        said = [await self._hooked(hook, outcome) for hook in self._hooks if mutated]
+        return replace(outcome, hooks=tuple(said))
+
+    def _mutates(self, call: ToolCall) -> bool:
+        return self._effect(call.name) in ("write", "execute")
+
+    async def _one(self, call: ToolCall) -> None:
+        self._status[call.id] = "running"
+        try:
+            self._results[call.id] = await self._execute(call)
+        except Exception as error:  # noqa: BLE001 - one failure must not stop the others
+            _log.exception("call %s: %s failed", call.id, call.name)
+            text = f"{call.name} failed: {type(error).__name__}: {error}"
+            self._results[call.id] = ToolResult.failure(ExecutionFailed(text))
+        self._status[call.id] = "done"
+
+    async def _hooked(self, hook: PostToolsHook, outcome: BatchOutcome) -> HookOutcome:
+        try:
+            with anyio.fail_after(MAX_HOOK_SECONDS):
+                return HookOutcome(hook.name, True, await hook(outcome, self._call))
+        except TimeoutError:
+            return HookOutcome(hook.name, False, f"stopped after {MAX_HOOK_SECONDS} seconds")
+        except Exception as error:  # noqa: BLE001 - a hook never fails the batch
+            _log.warning("the hook %s failed", hook.name, exc_info=True)
+            return HookOutcome(hook.name, False, f"{type(error).__name__}: {error}")
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        return await self._execute(ToolCall(uuid4().hex, tool, arguments))
+
+
+def _did(result: ToolResult) -> bool:
+    """Whether a call that may have changed something did, or may have."""
+    if result.success or result.files_changed or result.error is None:
+        return True
+    return result.error.code in (ExecutionFailed.code, ToolTimeout.code, StorageFailed.code)

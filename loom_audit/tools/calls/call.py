@@ -1,0 +1,394 @@
+"""One tool call, top to bottom: every request on record gets exactly one finish on record."""
+
+import difflib
+import logging
+import threading
+import traceback
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
+from uuid import uuid4
+
+import anyio
+
+from loom_audit.errors import (
+    ApprovalDenied,
+    AuditError,
+    AuditUnavailable,
+    Conflict,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    NotSerializable,
+    ToolTimeout,
+    UnknownTool,
+)
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.model.events import Effect, Status
+from loom_audit.ports import Runner
+from loom_audit.tools.calls.context import ToolContext, no_workspace
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.thread import in_thread
+from loom_audit.tools.calls.tool import Tool, is_at_once
+from loom_audit.tools.calls.values import as_far_as_possible, as_json
+
+_log = logging.getLogger("loom_audit.tools.call")  # the name people set levels for
+
+_MAX_NAME = 200
+
+
+class Tools(Protocol):
+    """Where tools are looked up."""
+
+    def get(self, name: str) -> Tool | None: ...
+
+    def list(self) -> Sequence[Tool]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for, as far as it can be put on record, and what is wrong with it."""
+
+    call_id: str
+    tool: Tool | None
+    name: str
+    arguments: Any
+    flaw: AuditError | None
+
+    @property
+    def effect(self) -> Effect:
+        return self.tool.effect if self.tool else "read"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a call ended; `recorded` when it is on record already, with the result as it is there."""
+
+    status: Status
+    result: ToolResult
+    recorded: bool = False
+
+
+async def call_tool(
+    registry: Tools,
+    gate: ApprovalGate,
+    recorder: Recorder | None,
+    name: str,
+    arguments: Any,
+    *,
+    call_id: str | None = None,
+    cwd: str = "",
+    environment: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    settings: ToolSettings | None = None,
+) -> ToolResult:
+    """Look up, validate, ask the gate, execute within the tool's limit, put on record.
+
+    Whatever goes wrong is a result with an error; only cancellation passes through, after its
+    finish is on record. AUDIT_UNAVAILABLE: the log could not be written; nothing with an
+    effect has run unless the result lists `files_changed`. Without a recorder nothing is on
+    record, and a tool that needs a workspace gives NO_WORKSPACE.
+    """
+    request = _request(registry, name, arguments, call_id)
+    opened: OpenCall | None = None
+    if recorder is not None:
+        try:
+            if call_id is not None:
+                await in_thread(partial(_check_unused, recorder, request.call_id))
+            opened = recorder.begin(
+                request.name, request.arguments, request.effect, call_id=request.call_id
+            )
+        except AuditError as error:
+            return ToolResult.failure(error)
+    scratch = recorder.scratch if recorder else None
+    ctx = ToolContext(
+        workspace=Path(recorder.workspace.root) if recorder else None,
+        cwd=cwd,
+        scratch_dir=Path(scratch.root) if scratch else None,
+        session=recorder.session if recorder else "",
+        call_id=request.call_id,
+        effect=request.effect,
+        environment={**({"SCRATCH_DIR": scratch.root} if scratch else {}), **(environment or {})},
+        settings=settings or ToolSettings(),
+        confinement=request.tool.confinement if request.tool else "off",
+        recorder=recorder,
+        call=opened,
+        runner=runner or (recorder.at.runner if recorder else None),
+    )
+    began = monotonic()
+    _log.debug("call %s: %s begins", request.call_id, request.name)
+    try:
+        outcome = await _attempt(registry, gate, request, ctx)
+    except BaseException as error:
+        if opened is None or not opened.finished:
+            await _finish(opened, _interrupted(request, error))
+        raise
+    result = await _finish(opened, outcome)
+    _log.debug(
+        "call %s: %s ends %s after %.3f s",
+        request.call_id,
+        request.name,
+        result.error.code if result.error else outcome.status,
+        monotonic() - began,
+    )
+    return result
+
+
+def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Request:
+    flaw: AuditError | None = None
+    try:
+        recorded = as_json(arguments, "arguments")
+    except NotSerializable as error:
+        recorded, flaw = as_far_as_possible(arguments), error
+    if call_id is not None and not (isinstance(call_id, str) and 0 < _size(call_id) <= _MAX_NAME):
+        flaw = InvalidArguments(
+            f"call_id must be a text of 1 to {_MAX_NAME} bytes",
+            hint="Leave it out to be given one.",
+        )
+        call_id = None
+    call_id = call_id or uuid4().hex
+    if not isinstance(name, str):
+        shown = str(as_far_as_possible(name))[:50]
+        return _Request(call_id, None, shown, recorded, flaw)
+    tool = registry.get(name)
+    shown = name if 0 < _size(name) <= _MAX_NAME else name[:40] + "…"
+    return _Request(call_id, tool, shown, recorded, flaw)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _check_unused(recorder: Recorder, call_id: str) -> None:
+    """Conflict when the session has a call of this id, which then stays as it is."""
+    try:
+        recorder.at.projections.call(recorder.session, call_id)
+    except NotFound:
+        return
+    raise Conflict(
+        f"this session has a call {call_id} already",
+        hint="Give every call an id of its own, or none.",
+    )
+
+
+async def _attempt(
+    registry: Tools, gate: ApprovalGate, request: _Request, ctx: ToolContext
+) -> _Outcome:
+    """Everything between the request and its finish. Only cancellation and the like pass."""
+    try:
+        tool = request.tool
+        if tool is None:
+            raise _unknown(request.name, registry)
+        if request.flaw is not None:
+            raise request.flaw
+        if tool.needs_workspace and ctx.recorder is None:
+            raise no_workspace()
+        args = tool.parse(request.arguments)
+        args, asked = await _permitted(gate, tool, args, ctx)
+        ctx = replace(ctx, asked=asked)
+        await _announce(tool, ctx.call)
+        return await _execute(tool, args, ctx)
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
+        return _failed(request.name, error)
+
+
+async def _permitted(
+    gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
+) -> tuple[Any, str]:
+    """The arguments as the gate lets them through, and what it was asked for. ApprovalDenied.
+
+    The answer is on record when anything was decided. Without a gate nobody was asked, and
+    then nothing is; neither is a plain yes to a call that asked for nothing.
+    """
+    if type(gate) is AllowAll:
+        return args, ""
+    asked = await _wish(tool, args, ctx)
+    try:
+        answer = await gate.decide(tool, args, ctx, asked=asked)
+    except AuditUnavailable:
+        raise
+    except AuditError as error:
+        answer = Decision("denied", "gate", f"the gate could not decide: {error.message}")
+    except Exception as error:  # noqa: BLE001 - whatever the gate's trouble, the answer is no
+        _log.exception("call %s: the gate failed", ctx.call_id)
+        answer = Decision("denied", "gate", f"the gate failed: {type(error).__name__}: {error}")
+    if answer.flaw is not None:
+        raise answer.flaw
+    changed = None if answer.arguments is None else as_json(answer.arguments, "arguments")
+    if ctx.call is not None:
+        if not answer.recorded and (
+            asked or answer.reason or changed is not None or answer.decision != "allowed"
+        ):
+            ctx.call.decided(
+                answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
+            )
+        ctx.call.approved = None if answer.states is None else dict(answer.states)
+    if answer.decision != "allowed":
+        raise ApprovalDenied(
+            f"{tool.name} was denied" + (f": {answer.reason}" if answer.reason else ""),
+            details={"by": answer.by},
+        )
+    if changed is None:
+        return args, asked
+    args = tool.parse(changed)
+    return args, await _wish(tool, args, ctx)
+
+
+async def _wish(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    """Why the tool itself wants somebody to be asked; empty when it does not."""
+    own = tool.requires_approval
+    wanted = own if isinstance(own, bool) else await in_thread(partial(own, args, ctx))
+    return wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
+
+
+async def _announce(tool: Tool, call: OpenCall | None) -> None:
+    """Put the request on record first when effects will not go through the context."""
+    if call is None or not (tool.announced or tool.effect == "network"):
+        return
+    if tool.effect == "network":
+        call.coverage = call.coverage.without("outside the workspace: network")
+    await in_thread(call.announce)
+
+
+async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
+    limit = tool.limit(args)
+    ended: list[_Outcome] = []
+    with anyio.move_on_after(limit):
+        if ctx.call is not None and is_at_once(tool):
+            stop = threading.Event()
+            await in_thread(partial(_at_once, tool, args, ctx, stop, ended), stop=stop)
+        else:
+            ended.append(_judged(tool, await tool.execute(args, ctx)))
+    if ended:
+        return ended[0]
+    error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
+    return _Outcome("timeout", ToolResult.failure(error))
+
+
+def _at_once(
+    tool: Tool, args: Any, ctx: ToolContext, stop: threading.Event, ended: list[_Outcome]
+) -> None:
+    """The whole call and its finish, in the worker thread. Nothing more happens after `stop`."""
+    try:
+        running = tool.execute(args, replace(ctx, stop=stop))
+        outcome = _judged(tool, _run_through(running))
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
+        outcome = _failed(tool.name, error)
+    if ctx.call is not None and not stop.is_set():
+        ended.append(_Outcome(outcome.status, _record(ctx.call, outcome), recorded=True))
+
+
+def _run_through(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+    try:
+        running.send(None)
+    except StopIteration as end:
+        result: ToolResult = end.value
+        return result
+    running.close()
+    raise TypeError("a tool that is at once awaited more than its context's steps")
+
+
+def _judged(tool: Tool, result: ToolResult) -> _Outcome:
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
+    if result.success:
+        tool.check_output(result.data)
+    if result.error is not None and result.error.code == ToolTimeout.code:
+        return _Outcome("timeout", result)
+    return _Outcome("ok" if result.success else "error", result)
+
+
+def _failed(name: str, error: Exception) -> _Outcome:
+    if isinstance(error, AuditError):
+        return _Outcome(_status(error), ToolResult.failure(error))
+    return _Outcome("error", ToolResult.failure(_bug(name, error)))
+
+
+async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
+    """Put the outcome on record, shielded from cancellation, and give it as the caller sees it.
+
+    Not in the queue for threads: those waiting there may wait for the lock this call holds.
+    """
+    if outcome.recorded:
+        return outcome.result
+    if opened is None:
+        return _off_record(outcome.result)
+    return await in_thread(partial(_record, opened, outcome), certain=True)
+
+
+def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
+    status, result = outcome.status, _with_files(outcome.result, call)
+    try:
+        try:
+            call.finish(status, result.to_record())
+        except (AuditUnavailable, Conflict):
+            raise
+        except Exception as error:  # noqa: BLE001 - a call must finish, be its result what it may
+            flaw = error if isinstance(error, AuditError) else _bug(call.tool, error)
+            result = _with_files(ToolResult.failure(flaw), call)
+            call.finish("error", result.to_record())
+    except AuditError as error:
+        _log.error("call %s: its finish cannot be recorded: %s", call.call_id, error)
+        return _with_files(ToolResult.failure(_unrecorded(error, call)), call)
+    return result
+
+
+def _off_record(result: ToolResult) -> ToolResult:
+    try:
+        result.to_record()
+    except NotSerializable as error:
+        return ToolResult.failure(error)
+    return result
+
+
+def _with_files(result: ToolResult, call: OpenCall) -> ToolResult:
+    return replace(result, files_changed=sorted(call.files_changed))
+
+
+def _unrecorded(error: AuditError, call: OpenCall) -> AuditError:
+    """What the caller is told when the finish cannot be stored."""
+    if isinstance(error, AuditUnavailable) and call.files_changed:
+        return AuditUnavailable(
+            "The change was made, but its finish could not be recorded: " + error.message,
+            hint="Run `loom-audit recover` when the store can be written again.",
+            details=error.details,
+        )
+    return error
+
+
+def _interrupted(request: _Request, error: BaseException) -> _Outcome:
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return _Outcome(
+            "cancelled", ToolResult.failure(ExecutionFailed(f"{request.name} was cancelled"))
+        )
+    return _Outcome("error", ToolResult.failure(_bug(request.name, error)))
+
+
+def _bug(name: str, error: BaseException) -> AuditError:
+    """An exception no tool should let through, as an error; the traceback goes to the log."""
+    _log.error("%s failed", name, exc_info=error)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return ExecutionFailed(
+        f"{name} failed: {text[:500]}",
+        details={"exception": type(error).__name__, "text": text[:2000]},
+    )
+
+
+def _status(error: AuditError) -> Status:
+    if isinstance(error, ApprovalDenied):
+        return "denied"
+    return "timeout" if isinstance(error, ToolTimeout) else "error"
+
+
+def _unknown(name: str, registry: Tools) -> AuditError:
+    names = [tool.name for tool in registry.list()]
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.75)
+    return UnknownTool(
+        f"Unknown tool: {name}",
+        hint=f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}.",
+    )

@@ -1,0 +1,395 @@
+"""How a tool reaches the workspace: async methods, each one whole step in a worker thread.
+
+A step that has begun is never abandoned: cancellation waits for its end, and tells a running
+command to stop.
+"""
+
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from loom_audit.errors import (
+    AuditError,
+    ExecutionFailed,
+    InvalidPath,
+    NoWorkspace,
+    PermissionDenied,
+    TooLarge,
+)
+from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.model.events import Effect
+from loom_audit.model.files import FileChange
+from loom_audit.ports import (
+    Command,
+    Completed,
+    Confinement,
+    Limits,
+    Runner,
+    Workspace,
+)
+from loom_audit.tools.calls import scratch
+from loom_audit.tools.calls.place import SCRATCH, Entry, Place
+from loom_audit.tools.calls.search_path import own_programs
+from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.thread import in_thread
+
+T = TypeVar("T")
+
+MAX_EDITED = 64 * 1024 * 1024
+"""Bytes of a file that is edited in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What one call may use. Paths are relative to the workspace, or absolute inside it.
+
+    All paths handed back are workspace paths. Methods raise the errors of `loom_audit.errors`:
+    InvalidPath outside the workspace, PermissionDenied when the tool's effect does not allow
+    it, NoWorkspace where the call has none, AuditUnavailable (and nothing was done) when it
+    cannot be put on record. `asked` is why the tool wanted somebody to be asked, as decided on.
+    """
+
+    workspace: Path | None
+    cwd: str = ""
+    scratch_dir: Path | None = None
+    session: str = ""
+    call_id: str = ""
+    asked: str = ""
+    effect: Effect = "read"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: ToolSettings = field(default_factory=ToolSettings)
+    confinement: Confinement = "off"
+    recorder: Recorder | None = field(default=None, repr=False)
+    call: OpenCall | None = field(default=None, repr=False)
+    runner: Runner | None = field(default=None, repr=False)
+    stop: threading.Event | None = field(default=None, repr=False)
+
+    # --- reading --------------------------------------------------------------------------
+
+    async def open(self, path: str, reader: Callable[[BinaryIO, Entry], T]) -> T:
+        """What `reader` makes of a regular file's content, read in the worker thread."""
+
+        def step() -> T:
+            place, rest = self._place(path)
+            with place.disk.open(place.path(rest)) as stream:
+                return reader(stream, place.stat(rest))
+
+        return await self._step(step)
+
+    async def read(self, path: str, limit: int | None = None) -> bytes:
+        """A regular file's content, or the first `limit` bytes of it."""
+
+        def step() -> bytes:
+            place, rest = self._place(path)
+            return place.disk.read(place.path(rest), limit)
+
+        return await self._step(step)
+
+    async def stat(self, path: str) -> Entry:
+        """The file or directory behind the path, symlinks followed. FileNotFound."""
+
+        def step() -> Entry:
+            place, rest = self._place(path)
+            return place.stat(rest)
+
+        return await self._step(step)
+
+    def exists(self, path: str) -> bool:
+        """Whether something is at the path; sync, for `requires_approval`."""
+        place, rest = self._place(path)
+        return place.disk.stamp(place.path(rest)) is not None
+
+    async def list(self, path: str = "") -> Sequence[Entry]:
+        """A directory's entries, sorted by name, symlinks not followed."""
+
+        def step() -> Sequence[Entry]:
+            place, rest = self._place(path)
+            return [*place.list(place.directory(rest))]
+
+        return await self._step(step)
+
+    async def walk(
+        self, path: str = "", *, enter: Callable[[Entry, int], bool], limit: int = 10_000
+    ) -> Sequence[Entry]:
+        """Entries below a directory, parents first; at most `limit`, and one more if there are.
+
+        `enter` says whether to go into a directory of that depth (1 for those in `path`).
+        """
+
+        def step() -> list[Entry]:
+            place, rest = self._place(path)
+            return [*islice(place.walk(place.directory(rest), enter), limit + 1)]
+
+        return await self._step(step)
+
+    # --- writing --------------------------------------------------------------------------
+
+    async def write(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int | None = None,
+        parents: bool = True,
+        final: bool = False,
+    ) -> FileChange:
+        """Put the content at the path. `final` promises that it is the call's last step."""
+
+        def step() -> FileChange:
+            self._fits(path, len(content))
+            place, rest = self._place(path)
+            if place.prefix:
+                self._beside()
+                return scratch.written(place.disk, rest, content, mode=mode, create=parents)
+            return self._open_call.write(
+                place.path(rest), content, mode=mode, parents=parents, final=final
+            )
+
+        return await self._step(step)
+
+    async def edit(
+        self, path: str, transform: Callable[[bytes | None], bytes], *, final: bool = False
+    ) -> FileChange:
+        """Replace the content by what `transform` makes of it; None means absent.
+
+        An error `transform` raises passes through, and nothing has changed. TooLarge over
+        64 MiB. `final` promises that it is the call's last step.
+        """
+
+        def checked(old: bytes | None) -> bytes:
+            new = transform(old)
+            self._fits(path, len(new))
+            return new
+
+        def step() -> FileChange:
+            place, rest = self._place(path)
+            call = self._open_call
+            if self.exists(path) and (size := place.stat(rest).size) > MAX_EDITED:
+                raise TooLarge(
+                    f"{path} has {size} bytes, more than the {MAX_EDITED} that can be edited",
+                    hint="Change it with a shell command.",
+                )
+            if place.prefix:
+                self._beside()
+                return scratch.written(place.disk, rest, checked)
+            return call.edit(place.path(rest), checked, final=final)
+
+        return await self._step(step)
+
+    async def delete(
+        self, path: str, *, recursive: bool = False, final: bool = False
+    ) -> tuple[str, ...]:
+        """Delete a file, a symlink or a directory; the paths that are gone."""
+
+        def step() -> tuple[str, ...]:
+            place, rest = self._place(path)
+            if place.prefix:
+                self._beside()
+                return scratch.deleted(place.disk, rest, recursive=recursive)
+            return self._open_call.delete(place.path(rest), recursive=recursive, final=final)
+
+        return await self._step(step)
+
+    async def move(
+        self, source: str, target: str, *, overwrite: bool = False, final: bool = False
+    ) -> tuple[FileChange, ...]:
+        """Rename a file, symlink or directory. Conflict when the target exists."""
+
+        def step() -> tuple[FileChange, ...]:
+            (place, old), (there, new) = self._place(source), self._place(target)
+            if place.prefix != there.prefix:
+                raise InvalidPath(
+                    "The scratch directory is not of the workspace: nothing is moved between them",
+                    hint="Read the file and write it there.",
+                )
+            if place.prefix:
+                self._beside()
+                return scratch.moved(place.disk, old, new, overwrite=overwrite)
+            return self._open_call.move(
+                place.path(old), place.path(new), overwrite=overwrite, final=final
+            )
+
+        return await self._step(step)
+
+    # --- processes ------------------------------------------------------------------------
+
+    async def run(
+        self,
+        *argv: str,
+        cwd: str = "",
+        stdin: bytes | None = None,
+        timeout: float | None = 60.0,
+        limit: int = 256 * 1024,
+        final: bool = False,
+        confinement: Confinement | None = None,
+        environment: Mapping[str, str] | None = None,
+        network: bool | None = None,
+        writable: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
+    ) -> Completed:
+        """Run a command in the workspace and record which files it changed.
+
+        It is confined as the settings say, else as the tool says, unless `confinement` is
+        given. The call's environment, and this `environment`, are added to ours. Its whole
+        process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
+        `limit` bytes of each stream are kept. A confined one gets the network as the settings
+        say, unless `network` is given, and may use the `readable` and `writable` paths too.
+        """
+        stop = threading.Event()
+        wanted = confinement or self.settings.confinement or self.confinement
+
+        def step() -> Completed:
+            self._may_run("execute", "network")
+            command = Command(
+                argv=argv,
+                cwd=Place(self._disk).directory(cwd),
+                stdin=stdin,
+                timeout=timeout,
+                limit=limit,
+                variables={**self.environment, **(environment or {})},
+                confinement=wanted,
+                network=self.settings.network if network is None else network,
+                readable=(*self.settings.readable, *readable),
+                writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
+                limits=Limits() if wanted == "off" else self.settings.limits,
+            )
+            return self._open_call.run(self._commands, command, cancelled=stop.is_set, final=final)
+
+        return await in_thread(step, stop=stop)
+
+    @asynccontextmanager
+    async def captured(self) -> AsyncIterator[None]:
+        """Record every file that changes during the block as this call's doing.
+
+        For code that changes files itself. PermissionDenied unless the effect is execute.
+        """
+
+        def enter() -> None:
+            self._may_run("execute")
+            manager = self._open_call.captured()
+            manager.__enter__()
+            held.append(manager)
+
+        held: list[AbstractContextManager[None]] = []
+        try:
+            await in_thread(enter)
+            yield
+        finally:
+            for manager in held:
+                await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+
+    async def compute(
+        self,
+        *argv: str,
+        cwd: str = "",
+        stdin: bytes,
+        timeout: float,
+        limit: int,
+        confinement: Confinement = "off",
+        environment: Mapping[str, str] | None = None,
+        readable: tuple[str, ...] = (),
+        read_only: bool = True,
+    ) -> Completed:
+        """Run a program of ours that only reads, in a process that can be killed.
+
+        No change it made would be recorded; a confined one is `read_only` unless told.
+        """
+        stop = threading.Event()
+
+        def step() -> Completed:
+            place, rest = self._place(cwd)
+            command = Command(
+                argv=argv,
+                cwd=place.directory(rest),
+                stdin=stdin,
+                timeout=timeout,
+                limit=limit,
+                variables={**own_programs(self.workspace, self.scratch_dir), **(environment or {})},
+                confinement=confinement,
+                readable=(*self.settings.readable, *readable),
+                read_only=read_only,
+                limits=Limits() if confinement == "off" else self.settings.limits,
+            )
+            return self._commands.run(place.disk.root, command, cancelled=stop.is_set)
+
+        return await in_thread(step, stop=stop)
+
+    async def in_thread(self, step: Callable[[], T]) -> T:
+        """Run blocking code beside the event loop; a timeout waits for its end."""
+        return await self._step(step)
+
+    def _may_run(self, *effects: Effect) -> None:
+        if self.effect not in effects:
+            raise PermissionDenied(
+                f"{self._open_call.tool} is registered with effect {self.effect} "
+                "and tried to run a command",
+                hint="Register the tool with effect execute.",
+            )
+
+    # --- steps, in the worker thread ------------------------------------------------------
+
+    async def _step(self, step: Callable[[], T]) -> T:
+        """In a worker thread, or here when the whole call is in one: then `stop` is there."""
+        if self.stop is None:
+            return await in_thread(step)
+        if self.stop.is_set():
+            raise ExecutionFailed("Nobody waits for this call any more")
+        return step()
+
+    @property
+    def _disk(self) -> Workspace:
+        if self.recorder is None:
+            raise no_workspace()
+        return self.recorder.workspace
+
+    @property
+    def _open_call(self) -> OpenCall:
+        if self.call is None:
+            raise no_workspace()
+        return self.call
+
+    @property
+    def _commands(self) -> Runner:
+        if self.recorder is None:
+            raise no_workspace()
+        if self.runner is None:
+            raise ExecutionFailed(
+                "No commands can be run here", hint="Attach the workspace through a store."
+            )
+        return self.runner
+
+    def _place(self, path: str) -> tuple[Place, str]:
+        """Where a path leads, and the path there."""
+        if not path.startswith(SCRATCH):
+            return Place(self._disk), path
+        if self.recorder is None or self.recorder.scratch is None:
+            raise InvalidPath(
+                "This call has no scratch directory", hint="Name a path in the workspace."
+            )
+        return Place(self.recorder.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
+
+    def _beside(self) -> None:
+        """Put the call on record before it changes what is not of the workspace."""
+        call = self._open_call
+        call.may_write()
+        call.coverage = call.coverage.without("outside the workspace: scratch")
+        call.announce()
+
+    def _fits(self, path: str, size: int) -> None:
+        limit = self._open_call.recorder.at.scope.max_file_bytes
+        if size > limit:
+            raise TooLarge(
+                f"{path} would have {size} bytes, more than the {limit} that are recorded",
+                hint="Write a smaller file, or raise the workspace's limit.",
+            )
+
+
+def no_workspace() -> AuditError:
+    return NoWorkspace(
+        "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
+    )

@@ -1,0 +1,67 @@
+"""The gate: says whether a call may run. `asking` holds the one that asks people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from loom_audit.errors import AuditError
+from loom_audit.model.files import FileState
+from loom_audit.tools.calls.tool import Tool
+
+if TYPE_CHECKING:
+    from loom_audit.tools.calls.context import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A gate's answer, by whom and why; `arguments` replace the caller's when given.
+
+    A `lasting` one holds for the session. `recorded` says that it is on record already, and
+    `states` what it is bound to, by path. With `flaw` nobody decided: the call cannot work.
+    """
+
+    decision: Literal["allowed", "denied"]
+    by: str
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    lasting: bool = False
+    recorded: bool = False
+    states: Mapping[str, FileState | None] | None = None
+    flaw: AuditError | None = None
+
+
+class ApprovalGate(Protocol):
+    """Says whether a call may run. May wait for a person; denies when it cannot ask."""
+
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
+        """Decide on valid arguments; `asked` is why the tool itself wants somebody asked.
+
+        An exception counts as a denial. Arguments it puts in place are validated again.
+        """
+        ...
+
+
+class AllowAll:
+    """Lets every call run: there is no gate. Nobody is asked, and no decision is recorded."""
+
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
+        return Decision("allowed", "gate:allow-all")
+
+
+class DenyAll:
+    """Lets no call run, or none of the effects it is given."""
+
+    def __init__(self, *effects: str, reason: str = "Nobody could be asked") -> None:
+        self._effects = effects
+        self._reason = reason
+
+    async def decide(
+        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
+        if self._effects and tool.effect not in self._effects:
+            return Decision("allowed", "gate:deny-all")
+        return Decision("denied", "gate:deny-all", asked or self._reason)

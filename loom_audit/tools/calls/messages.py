@@ -1,0 +1,146 @@
+"""Tool calls as model APIs write them, and the messages their results go back in.
+
+Read are the messages of OpenAI's chat completions (`tool_calls`), the items of its responses
+(`function_call`), and the content blocks of Anthropic's messages (`tool_use`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import uuid4
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.tools.calls.result import ToolResult
+
+MessageDialect = Literal["openai", "openai-flat", "anthropic"]
+
+NAMELESS = "(no name)"
+"""What a call is recorded as that names no tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as a model asked for it.
+
+    `arguments` is a text where the model's JSON could not be read: calling it records that
+    text and fails with INVALID_ARGUMENTS. `answers` is the model's id where `id` is another.
+    """
+
+    id: str
+    name: str
+    arguments: Any
+    answers: str = ""
+
+
+def tool_calls_of(answer: Any) -> list[ToolCall]:
+    """The calls in a model's answer, in its order; none when it has none.
+
+    The answer is a message, a list of calls, items or content blocks, or one of these; objects
+    of the vendors' packages are taken by their `model_dump`. A call that is malformed stays one,
+    which fails when it is made. InvalidArguments when the whole is no answer.
+    """
+    plain = _plain(answer)
+    if isinstance(plain, Mapping):
+        for key in ("tool_calls", "output", "content"):
+            if isinstance(plain.get(key), list):
+                return tool_calls_of(plain[key])
+        if plain.get("role") is not None:
+            return []
+        plain = [plain] if plain.keys() & {"type", "function", "name"} else None
+    parts = [_plain(part) for part in plain] if isinstance(plain, list) else [None]
+    if parts and not any(isinstance(part, Mapping | ToolCall) for part in parts):
+        raise InvalidArguments(
+            f"{type(answer).__name__} is no answer of a model",
+            hint="Pass its message, or the list of its tool calls.",
+        )
+    return [call for part in parts if (call := _call(part)) is not None]
+
+
+def with_own_ids(calls: Iterable[ToolCall], used: dict[str, int]) -> Iterator[ToolCall]:
+    """The calls, each with an id that is not `used`, which then is: `ID#2` for the second ID.
+
+    Some providers begin at `call_0` in every answer. The values count the calls of an id.
+    """
+    for call in calls:
+        own = call.id
+        while own in used:
+            used[call.id] += 1
+            own = f"{call.id}#{used[call.id]}"
+        used[own] = 1
+        yield call if own == call.id else replace(call, id=own, answers=call.id)
+
+
+def tool_messages(
+    calls: Sequence[ToolCall], results: Sequence[ToolResult], dialect: MessageDialect = "openai"
+) -> list[dict[str, Any]]:
+    """The results under the model's ids, in order, as messages or items of a vendor's API.
+
+    openai: a `tool` message for each; openai-flat: a `function_call_output` item for each;
+    anthropic: one `user` message with a `tool_result` block for each, none without calls. The
+    content is the output, which of a failure is `Error: MESSAGE` and what to do about it.
+    InvalidArguments for another dialect.
+    """
+    given = [(call.answers or call.id, result) for call, result in zip(calls, results, strict=True)]
+    if dialect == "openai":
+        return [{"role": "tool", "tool_call_id": id, "content": r.output} for id, r in given]
+    if dialect == "openai-flat":
+        return [
+            {"type": "function_call_output", "call_id": id, "output": r.output} for id, r in given
+        ]
+    if dialect != "anthropic":
+        raise InvalidArguments(
+            f"no messages in the dialect {dialect!r:.80}",
+            hint="There are openai, openai-flat and anthropic.",
+        )
+    blocks = [
+        {
+            "type": "tool_result",
+            "tool_use_id": id,
+            "content": result.output,
+            "is_error": not result.success,
+        }
+        for id, result in given
+    ]
+    return [{"role": "user", "content": blocks}] if blocks else []
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else value
+
+
+def _call(part: Any) -> ToolCall | None:
+    """The call a part is; None for a text and the like."""
+    if isinstance(part, ToolCall):
+        return part
+    if not isinstance(part, Mapping):
+        return _made(None, None, part)
+    kind = part.get("type") or "function"
+    if kind == "tool_use":
+        return _made(part.get("id"), part.get("name"), part.get("input"))
+    if kind == "function_call":
+        return _made(part.get("call_id"), part.get("name"), _parsed(part.get("arguments")))
+    if kind != "function":
+        return None
+    inner = part.get("function", part)
+    if not isinstance(inner, Mapping):
+        return _made(part.get("id"), None, inner)
+    return _made(part.get("id"), inner.get("name"), _parsed(inner.get("arguments")))
+
+
+def _made(id: Any, name: Any, arguments: Any) -> ToolCall:
+    named = name if isinstance(name, str) and name else NAMELESS
+    return ToolCall(id if isinstance(id, str) and id else uuid4().hex, named, arguments)
+
+
+def _parsed(text: Any) -> Any:
+    """What the text of JSON says; the text itself when it is none. Nothing is no arguments."""
+    if text is None or text == "":
+        return {}
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

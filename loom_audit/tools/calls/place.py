@@ -1,0 +1,122 @@
+"""Where paths lead: the workspace, or the session's scratch directory as `scratch://…`."""
+
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from posixpath import normpath
+from typing import Literal
+
+from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
+from loom_audit.model.display import moment
+from loom_audit.ports import Stamp, Workspace
+
+EntryType = Literal["file", "directory", "symlink", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A path as listings show it; `modified` in UTC, `size` in bytes (0 for directories)."""
+
+    path: str
+    type: EntryType
+    size: int
+    modified: datetime
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+    def to_dict(self, name: str | None = None) -> dict[str, str | int]:
+        return {
+            "name": self.name if name is None else name,
+            "type": self.type,
+            "size": self.size,
+            "modified": self.modified.isoformat(),
+        }
+
+
+def type_of(mode: int) -> EntryType:
+    """The type by `st_mode`; FIFOs, sockets and devices are `other`."""
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "symlink" if stat.S_ISLNK(mode) else "other"
+
+
+SCRATCH = "scratch://"
+
+
+def in_scratch(disk: Workspace, text: str) -> str:
+    """What follows `scratch://`, relative to the scratch directory. InvalidPath outside of it."""
+    if normpath(text).split("/")[0] == "..":
+        written = f"{SCRATCH}{text}".encode("utf-8", "backslashreplace").decode()
+        raise InvalidPath(
+            f"the path leaves the scratch directory: {written[:200]}", hint="Name a path in it."
+        )
+    return disk.relative(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory whose paths a call may name; `prefix` stands before those handed back.
+
+    Methods take and give paths as `path` makes them.
+    """
+
+    disk: Workspace
+    prefix: str = ""
+
+    def path(self, text: str) -> str:
+        """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
+        return in_scratch(self.disk, text) if self.prefix else self.disk.relative(text)
+
+    def directory(self, text: str) -> str:
+        """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""
+        target = self.disk.resolve(self.path(text))
+        if target:
+            stamp = self.disk.stamp(target)
+            if stamp is None:
+                raise FileNotFound(f"File not found: {self.prefix}{text}")
+            if not stat.S_ISDIR(stamp.mode):
+                raise InvalidPath(
+                    f"{self.prefix}{text} is not a directory",
+                    hint="Name the directory that holds it.",
+                )
+        return target
+
+    def stat(self, text: str) -> Entry:
+        """The file or directory behind a path, symlinks followed. FileNotFound."""
+        target = self.disk.resolve(self.path(text))
+        stamp = self.disk.stamp(target)
+        if stamp is None:
+            raise FileNotFound(f"File not found: {self.prefix}{text}")
+        return self._entry(target, stamp)
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """A directory's entries, sorted by name, symlinks not followed."""
+        for name, stamp in self.disk.list(directory):
+            try:
+                yield self._entry(f"{directory}/{name}" if directory else name, stamp)
+            except FileNotFound:
+                continue  # gone since it was listed
+
+    def walk(
+        self, directory: str, enter: Callable[[Entry, int], bool], depth: int = 1
+    ) -> Iterator[Entry]:
+        """Entries below a directory, parents first; those of a folder `enter` says yes to."""
+        for entry in self.list(directory):
+            yield entry
+            if entry.type == "directory" and enter(entry, depth):
+                try:
+                    yield from self.walk(entry.path.removeprefix(self.prefix), enter, depth + 1)
+                except (FileNotFound, PermissionDenied):
+                    continue  # it is listed; what it holds is not there for us
+
+    def _entry(self, path: str, stamp: Stamp) -> Entry:
+        kind = type_of(stamp.mode)
+        shown = self.prefix + path
+        if kind == "directory":  # a directory's stamp holds no times
+            return Entry(shown, kind, 0, self.disk.mtime(path))
+        return Entry(shown, kind, stamp.size, moment(stamp.mtime_ns))

@@ -1,0 +1,201 @@
+"""Which tools there are, and the shortest way to call one on record."""
+
+import logging
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
+from loom_audit.history.attachment import UNDO_TOOLS
+from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import Effect
+from loom_audit.ports import Runner
+from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
+from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.subtask import chosen
+from loom_audit.tools.calls.thread import in_thread
+from loom_audit.tools.calls.tool import Dialect, Tool
+
+CONNECT_GROUP = "loom_audit.connect"
+"""Entry point group whose `default` makes what finds recorders in the default store."""
+
+TOOLS_GROUP = "loom_audit.tools"
+"""Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
+
+Connect = Callable[[Path], AbstractContextManager[Recorder]]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_log = logging.getLogger(__name__)
+
+
+class ToolRegistry:
+    """Tools by name. `connect` opens the recorder of a workspace, by default the store's.
+
+    Without a `gate` the one that `connect` has stands before calls, by default the one of
+    `approvals.toml`.
+    """
+
+    def __init__(
+        self,
+        connect: Connect | None = None,
+        *,
+        gate: ApprovalGate | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._connect = connect
+        self._gate = gate
+        self._runner = runner
+        self._finding = threading.Lock()
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. Conflict when the name is taken, InvalidArguments for a bad tool."""
+        if not isinstance(tool, Tool):
+            raise InvalidArguments(
+                f"{tool!r:.200} is not a Tool",
+                hint="Register an instance; `tool` makes one of a function.",
+            )
+        name = getattr(tool, "name", None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidArguments(
+                f"{name!r:.100} is no name for a tool",
+                hint="Use 1 to 64 letters, digits, underscores and hyphens.",
+            )
+        if name in UNDO_TOOLS and tool.effect == "write":
+            raise InvalidArguments(
+                f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
+            )
+        if name in self._tools:
+            raise Conflict(
+                f"a tool named {name} is registered already", hint="Name the tool otherwise."
+            )
+        tool.check_schemas()
+        self._tools[name] = tool
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def list(self) -> Sequence[Tool]:
+        """The tools in the order of their registration."""
+        return [*self._tools.values()]
+
+    def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
+        return [tool.schema(dialect) for tool in self._tools.values()]
+
+    def tools_for_subtask(
+        self, subtask: Any, dialect: Dialect = "openai"
+    ) -> Sequence[dict[str, Any]]:
+        """The schemas of the tools a subtask needs: see `loom_audit.tools.calls.subtask.chosen`."""
+        return [tool.schema(dialect) for tool in chosen(self.list(), subtask)]
+
+    async def execute(
+        self,
+        name: str,
+        arguments: Any,
+        workspace: Path | str | None = None,
+        *,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Call a tool in a workspace, on record. Every failure is a result.
+
+        Without a workspace a tool that needs none runs, off the record; any other gives
+        NO_WORKSPACE.
+        """
+        try:
+            gate, settings = await in_thread(self._chosen)
+            if workspace is None:
+                return await call_tool(
+                    self, gate, None, name, arguments, call_id=call_id, settings=settings
+                )
+            async with _connected(self._connection, Path(workspace)) as recorder:
+                return await call_tool(
+                    self,
+                    gate,
+                    recorder,
+                    name,
+                    arguments,
+                    call_id=call_id,
+                    runner=self._runner,
+                    settings=settings,
+                )
+        except AuditError as error:
+            return ToolResult.failure(error)
+
+    def batch(
+        self,
+        answer: Any,
+        workspace: Path | str | None = None,
+        *,
+        hooks: Sequence[PostToolsHook] = (),
+    ) -> ToolBatch:
+        """The calls in a model's answer, to be run together. InvalidArguments when it is none."""
+
+        async def execute(call: ToolCall) -> ToolResult:
+            return await self.execute(call.name, call.arguments, workspace, call_id=call.id)
+
+        calls = [*with_own_ids(tool_calls_of(answer), {})]
+        return ToolBatch(calls, execute, self.effect, hooks)
+
+    def effect(self, name: str) -> Effect | None:
+        """The effect of the tool of that name, None when there is none."""
+        found = self._tools.get(name)
+        return None if found is None else found.effect
+
+    def _chosen(self) -> tuple[ApprovalGate, ToolSettings]:
+        """The gate given, else the one of where calls are recorded, and the settings there."""
+        connection = self._connection()
+        gate: ApprovalGate | None = self._gate or getattr(connection, "gate", None)
+        return gate or AllowAll(), getattr(connection, "settings", None) or ToolSettings()
+
+    def _connection(self) -> Connect:
+        with self._finding:
+            if self._connect is None:
+                found = [*entry_points(group=CONNECT_GROUP, name="default")]
+                if not found:
+                    raise AuditUnavailable(
+                        "No store is known that could record this call",
+                        hint="Install the package, or pass ToolRegistry(connect=…).",
+                    )
+                self._connect = found[0].load()()
+        return self._connect
+
+
+@asynccontextmanager
+async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIterator[Recorder]:
+    """The connection entered in a worker thread, and left however the block ends."""
+    held: list[AbstractContextManager[Recorder]] = []
+
+    def enter() -> Recorder:
+        manager = connection()(root)
+        recorder = manager.__enter__()
+        held.append(manager)
+        return recorder
+
+    try:
+        yield await in_thread(enter)
+    finally:
+        for manager in held:
+            await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+
+
+def installed_tools() -> list[Tool]:
+    """The tools other packages offer; one that cannot be loaded is logged and left out."""
+    tools: list[Tool] = []
+    for point in entry_points(group=TOOLS_GROUP):
+        try:
+            offered = point.load()
+            if not isinstance(offered, Tool) and callable(offered):
+                offered = offered()
+            tools += [offered] if isinstance(offered, Tool) else [*offered]
+        except Exception:  # noqa: BLE001 - another package may raise anything
+            _log.warning("the tools of %s cannot be loaded", point.value, exc_info=True)
+    return tools

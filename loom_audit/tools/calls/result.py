@@ -1,0 +1,123 @@
+"""What a call gives back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loom_audit.errors import AuditError
+from loom_audit.tools.calls.values import as_json
+
+MAX_OUTPUT = 10 * 1024
+"""Bytes of `ToolResult.output`, as UTF-8."""
+
+MAX_KEPT = 1024 * 1024
+"""Bytes of `ToolResult.full_output`, which goes into the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolError:
+    """Why a tool did not succeed: a code of `loom_audit.errors`; `str()` is the message."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def of(cls, error: AuditError) -> "ToolError":
+        return cls(error.code, error.message, dict(error.details), error.hint)
+
+    def to_dict(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.hint:
+            body["hint"] = self.hint
+        if self.details:
+            body["details"] = dict(self.details)
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call gives back to the model and to the log.
+
+    `output` is text of at most 10 KB: of a longer one head and tail are kept and the cut says
+    so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values.
+    """
+
+    success: bool
+    output: str = ""
+    data: dict[str, Any] | None = None
+    files_changed: list[str] = field(default_factory=list)
+    error: ToolError | None = None
+    full_output: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        short = cut(self.output, MAX_OUTPUT)
+        if not self.full_output:
+            object.__setattr__(self, "full_output", cut(self.output, MAX_KEPT))
+        object.__setattr__(self, "output", short)
+
+    @classmethod
+    def failure(
+        cls, error: AuditError, *, output: str = "", data: dict[str, Any] | None = None
+    ) -> "ToolResult":
+        """The error as a result; its output is `Error: MESSAGE`, the hint, then `output`."""
+        lines = [f"Error: {error.message}"]
+        lines += [error.hint] if error.hint else []
+        lines += [output] if output else []
+        return cls(False, "\n".join(lines), data, error=ToolError.of(error))
+
+    @property
+    def ok(self) -> bool:
+        return self.success
+
+    @property
+    def value(self) -> dict[str, Any] | None:
+        """The data of a success, None for a failure."""
+        return self.data if self.success else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "success": self.success,
+            "output": self.output,
+            "data": self.data,
+            "files_changed": list(self.files_changed),
+            "error": self.error.to_dict() if self.error else None,
+        }
+
+    def to_json(self) -> str:
+        """The result as one line of ASCII JSON for a model."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_record(self) -> dict[str, Any]:
+        """The result as the log keeps it, with the full output. NotSerializable."""
+        body: dict[str, Any] = as_json({**self.to_dict(), "output": self.full_output}, "result")
+        return body
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named."""
+    if len(text) * 4 <= limit:
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= limit:
+        return text
+    room = limit - 80
+    head, tail = raw[: room // 2], raw[len(raw) - room // 2 :]
+    while tail and tail[0] & 0xC0 == 0x80:
+        tail = tail[1:]
+    lead = len(head)
+    while lead and head[lead - 1] & 0xC0 == 0x80:
+        lead -= 1
+    if lead and head[lead - 1] >= 0xC0:
+        head = head[: lead - 1]
+    left_out = len(raw) - len(head) - len(tail)
+    return (
+        head.decode("utf-8", "surrogatepass")
+        + f"\n[… {left_out} of {len(raw)} bytes left out …]\n"
+        + tail.decode("utf-8", "surrogatepass")
+    )

@@ -1,0 +1,106 @@
+"""JSON Schemas of pydantic models, and the short check of simple ones."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from jsonschema.exceptions import ValidationError
+from pydantic import BaseModel
+from pydantic import ValidationError as ModelError
+
+
+def parameters_of(
+    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
+) -> dict[str, Any]:
+    """The model's JSON Schema without titles; extra fields are refused unless it allows them."""
+    schema: dict[str, Any] = model.model_json_schema(by_alias=True, mode=mode)
+    _drop_titles(schema)
+    schema.pop("description", None)
+    if mode == "validation":
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _drop_titles(schema: Any) -> None:
+    """Remove the titles pydantic makes up; a property that is named `title` stays."""
+    if isinstance(schema, list):
+        for item in schema:
+            _drop_titles(item)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("title"), str):
+            del schema["title"]
+        for key, item in schema.items():
+            if key in ("properties", "$defs"):
+                for inner in item.values():
+                    _drop_titles(inner)
+            elif key not in ("default", "const", "enum", "examples"):
+                _drop_titles(item)
+
+
+_PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
+_PLAIN_WORDS = frozenset({"type", "description", "default", "minLength", "enum"})
+_OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperties"})
+
+
+def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments certainly are as a simple schema says: spares most calls the long check.
+
+    False says nothing.
+    """
+    if schema.keys() - _OBJECT_WORDS or schema.get("additionalProperties") is not False:
+        return False
+    properties = schema.get("properties", {})
+    for name, value in arguments.items():
+        said, kind = properties.get(name), type(value)
+        if not isinstance(said, dict) or said.keys() - _PLAIN_WORDS:
+            return False
+        if kind is not _PLAIN_TYPES.get(str(said.get("type"))):
+            return False
+        if kind is str and len(value) < said.get("minLength", 0):
+            return False
+        if "enum" in said and (kind is not str or value not in said["enum"]):
+            return False
+    return all(name in arguments for name in schema.get("required", ()))
+
+
+def schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
+    """Each flaw a JSON Schema finds, with its place."""
+    for error in map(_nearest, sorted(errors, key=lambda e: [*map(str, e.absolute_path)])):
+        place = ".".join(str(part) for part in error.absolute_path)
+        text = error.message if len(error.message) <= 300 else error.message[:300] + "…"
+        yield f"{place}: {text}" if place else text
+
+
+def _nearest(error: ValidationError) -> ValidationError:
+    """Of a value that no alternative takes: its flaw in the one of its own type, else the first."""
+    while error.context:
+        meant = [one for one in error.context if one.validator != "type" or one.path]
+        error = (meant or error.context)[0]
+    return error
+
+
+def no_object(arguments: Any) -> str:
+    """Why arguments are no JSON object; of a model's broken JSON, where it breaks."""
+    if isinstance(arguments, str):
+        try:
+            json.loads(arguments)
+        except json.JSONDecodeError as error:
+            return f"are no JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        except (ValueError, RecursionError) as error:
+            return f"are no JSON that can be read: {error}"
+    return f"must be a JSON object, not {type(arguments).__name__}"
+
+
+def model_flaws(error: ModelError) -> Iterator[str]:
+    """Each flaw a pydantic model finds, with its place."""
+    for flaw in error.errors(include_url=False, include_input=False):
+        place = ".".join(str(part) for part in flaw["loc"])
+        text = flaw["msg"].removeprefix("Value error, ")
+        yield f"{place}: {text}" if place else text
+
+
+def signature(parameters: Mapping[str, Any]) -> str:
+    """The names of the arguments, `?` after those that may be left out."""
+    required = parameters.get("required", [])
+    names = [n if n in required else f"{n}?" for n in parameters.get("properties", {})]
+    return ", ".join(names) or "none"

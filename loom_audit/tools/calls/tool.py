@@ -1,0 +1,208 @@
+"""What a tool is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
+from pydantic import ValidationError as ModelError
+
+from loom_audit.errors import ExecutionFailed, InvalidArguments
+from loom_audit.model.events import Effect
+from loom_audit.model.files import FileState
+from loom_audit.ports import Confinement
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.schemas import (
+    model_flaws,
+    no_object,
+    parameters_of,
+    plainly_fits,
+    schema_flaws,
+    signature,
+)
+
+if TYPE_CHECKING:
+    from loom_audit.tools.calls.context import ToolContext
+
+Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a call would change: a text for people, and what stood at each path it is about.
+
+    An approval is bound to the states (None: absent); nothing else may be changed by the
+    approved call.
+    """
+
+    text: str = ""
+    states: Mapping[str, FileState | None] | None = None
+
+
+_NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+"""A text that is not empty; pydantic's own check would refuse paths that are not UTF-8."""
+
+
+class Arguments(BaseModel):
+    """A tool's input: named fields, nothing else allowed."""
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class Tool(ABC):
+    """Something an agent can call. Subclasses set the class attributes and write `execute`.
+
+    The input is a pydantic model in `input`, or a JSON Schema in `parameters`; `execute` gets
+    an instance of the model, or the plain dict. The `data` of a success must fit the model in
+    `output`, or the JSON Schema in `output_schema`. `effect` bounds what the context allows:
+    `read` refuses writes, and commands need `execute`. `announced` puts the request on record
+    before `execute` starts, for effects that do not go through the context; a tool of effect
+    `network` is always announced. `confinement` says whether the commands it runs are confined,
+    unless the person's settings say otherwise.
+    """
+
+    name: str
+    description: str
+    input: type[BaseModel] | None = None
+    parameters: Mapping[str, Any] = _NOTHING
+    output: type[BaseModel] | None = None
+    output_schema: Mapping[str, Any] | None = None
+    effect: Effect = "read"
+    timeout_seconds: float = 30
+    needs_workspace: bool = True
+    announced: bool = False
+    confinement: Confinement = "off"
+    requires_approval: "bool | Callable[[Any, ToolContext], bool | str]" = False
+    """Whether somebody should be asked first: a bool, or a method of the arguments and the
+    context that may give the reason. Sync; runs in a worker thread."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        model = cls.__dict__.get("input")
+        if isinstance(model, type) and "parameters" not in cls.__dict__:
+            cls.parameters = parameters_of(model)
+        made = cls.__dict__.get("output")
+        if isinstance(made, type) and "output_schema" not in cls.__dict__:
+            cls.output_schema = parameters_of(made, mode="serialization")
+
+    @abstractmethod
+    async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
+        """Do it. An AuditError becomes an error result, any other exception EXECUTION_ERROR."""
+
+    def preview(self, args: Any, ctx: "ToolContext") -> Preview:
+        """What the call would change, for whoever is asked. Sync; runs in a worker thread.
+
+        An error says that the call cannot work; it is then the call's result.
+        """
+        return Preview()
+
+    def limit(self, args: Any) -> float:
+        """Seconds this call may take; by default `timeout_seconds`."""
+        return self.timeout_seconds
+
+    @cached_property
+    def _checker(self) -> Draft202012Validator:
+        return Draft202012Validator(dict(self.parameters))
+
+    def check_schemas(self) -> None:
+        """InvalidArguments when one of both schemas is no JSON Schema of an object."""
+        for what, schema in (("parameters", self.parameters), ("output", self.output_schema)):
+            if schema is None:
+                continue
+            try:
+                Draft202012Validator.check_schema(dict(schema))
+            except SchemaError as error:
+                raise InvalidArguments(
+                    f"{what} of {self.name}: no JSON Schema: {error.message}"
+                ) from error
+            if schema.get("type") != "object":
+                raise InvalidArguments(f"{what} of {self.name}: not of type object")
+
+    def parse(self, arguments: Any) -> Any:
+        """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
+        if not isinstance(arguments, dict):
+            raise InvalidArguments(
+                f"The arguments of {self.name} {no_object(arguments)}",
+                hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
+            )
+        flaws = []
+        if not plainly_fits(self.parameters, arguments):
+            flaws = [*schema_flaws(self._checker.iter_errors(arguments))]
+        if not flaws and self.input is not None:
+            try:
+                return self.input.model_validate(arguments)
+            except ModelError as error:
+                flaws = [*model_flaws(error)]
+        if flaws:
+            raise InvalidArguments(
+                f"Invalid arguments for {self.name}: " + "; ".join(flaws[:5]),
+                hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
+                details={"flaws": flaws[:20]},
+            )
+        return arguments
+
+    def check_output(self, data: Any) -> None:
+        """ExecutionFailed when the data of a success is not what the tool says it gives."""
+        flaws: list[str] = []
+        if self.output is not None:
+            try:
+                self.output.model_validate(data)
+            except ModelError as error:
+                flaws = [*model_flaws(error)]
+        elif self.output_schema is not None:
+            checker = Draft202012Validator(dict(self.output_schema))
+            flaws = [*schema_flaws(checker.iter_errors(data))]
+        if flaws:
+            raise ExecutionFailed(
+                f"The result of {self.name} is not what it says it gives: " + "; ".join(flaws[:5]),
+                hint="This is a flaw of the tool; what it did is on record.",
+                details={"flaws": flaws[:20]},
+            )
+
+    def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
+        """The tool as a model API wants it: OpenAI (nested or flat), Anthropic or MCP."""
+        parameters = deepcopy(dict(self.parameters))
+        named: dict[str, Any] = {"name": self.name, "description": self.description}
+        if dialect == "openai":
+            return {"type": "function", "function": {**named, "parameters": parameters}}
+        if dialect == "openai-flat":
+            return {"type": "function", **named, "parameters": parameters, "strict": False}
+        if dialect == "anthropic":
+            return {**named, "input_schema": parameters}
+        if dialect != "mcp":
+            raise InvalidArguments(
+                f"no dialect {dialect!r}", hint=f"There are: {', '.join(get_args(Dialect))}."
+            )
+        body: dict[str, Any] = {**named, "inputSchema": parameters}
+        if self.output_schema is not None:
+            body["outputSchema"] = deepcopy(dict(self.output_schema))
+        body["annotations"] = {
+            "readOnlyHint": self.effect == "read",
+            "destructiveHint": self.effect in ("write", "execute"),
+            "openWorldHint": self.effect in ("network", "execute"),
+        }
+        return body
+
+
+Execute = TypeVar("Execute", bound=Callable[..., Any])
+
+
+def at_once(execute: Execute) -> Execute:
+    """Marks an `execute` that awaits nothing but steps of its context.
+
+    Such a call runs in one worker thread from its first step to its finish on record.
+    """
+    execute.at_once = True  # type: ignore[attr-defined]
+    return execute
+
+
+def is_at_once(tool: Tool) -> bool:
+    return getattr(tool.execute, "at_once", False)

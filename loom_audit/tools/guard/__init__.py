@@ -1,0 +1,1 @@
+"""The seat-belt: shell commands that are refused, by their parsed words."""

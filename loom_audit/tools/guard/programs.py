@@ -1,0 +1,155 @@
+"""What the command blocklist refuses of one program and its arguments (see `safety`)."""
+
+import re
+from fnmatch import fnmatchcase
+from itertools import dropwhile, takewhile
+
+from loom_audit.tools.guard.words import ANY, HOME, LITERAL, SET, STAR
+
+_SYSTEM = frozenset({
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt",
+    "proc", "root", "run", "sbin", "srv", "sys", "usr", "var",
+    "Applications", "Library", "System", "Users", "Volumes", "private",
+})  # fmt: skip
+_SYSTEM_PAIRS = {
+    ("usr", "bin"), ("usr", "include"), ("usr", "lib"), ("usr", "lib64"), ("usr", "libexec"),
+    ("usr", "local"), ("usr", "sbin"), ("usr", "share"), ("var", "lib"),
+    ("System", "Library"), ("private", "etc"), ("private", "var"),
+}  # fmt: skip
+_NARROWING = {"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"}
+_BEFORE_STARTS = re.compile(r"-[HLP]|-O\d*")
+_DEVICES = re.compile(
+    r"/dev/(null|zero|full|random|urandom|stdin|stdout|stderr|tty|ptmx"
+    r"|(fd|pts|shm|tcp|udp|mqueue)/.*)",
+    re.DOTALL,
+)
+REMOVERS = {"rm", "grm", "srm"}
+MAKERS = {"mkfs", "mke2fs", "mkdosfs", "mkntfs", "newfs"}
+_ALL_MODES = re.compile(r"0*[0-7]?[0-7]{2}[267]|(.*,)?([ugo]*[ao][ugoa]*)?[+=][rxXst]*w.*")
+
+
+def destroys(name: str, args: list[str], cwd: str) -> str | None:
+    if name in REMOVERS:
+        return _removes(args, cwd)
+    if name.split(".")[0] in MAKERS and not {*args} <= {"--help", "-V", "--version", "-h"}:
+        return "makes a file system"
+    if name == "dd":
+        if any(word.startswith("if=") for word in args):
+            return "copies with dd if="
+        if any(word.startswith("of=") and is_device(word[3:]) for word in args):
+            return "writes to a device"
+    if name in ("tee", "shred", "wipefs", "sponge") and any(is_device(word) for word in args):
+        return "writes to a device"
+    if name in ("cp", "gcp", "install") and args and is_device(args[-1]):
+        return "writes to a device"
+    if name in ("chmod", "gchmod"):
+        return _opens(args, cwd)
+    return None
+
+
+def _sorted_out(args: list[str]) -> tuple[list[str], list[str]]:
+    """Options and operands, wherever they stand, up to `--`."""
+    end = args.index("--") if "--" in args else len(args)
+    options = [word for word in args[:end] if word[:1] == "-" and len(word) > 1]
+    operands = [word for word in args[:end] if word[:1] != "-" or len(word) == 1]
+    return options, operands + args[end + 1 :]
+
+
+def _removes(args: list[str], cwd: str) -> str | None:
+    options, operands = _sorted_out(args)
+    if any(len(word) > 4 and "--no-preserve-root".startswith(word) for word in options):
+        return "removes without preserving the root"
+    recursive = _is_recursive(options)
+    for word in operands:
+        if _protected(word, cwd) and (recursive or STAR in word or ANY in word or SET in word):
+            return f"removes {shown([word])}"
+    return None
+
+
+def _opens(args: list[str], cwd: str) -> str | None:
+    options, operands = _sorted_out(args)
+    mode, places = operands[:1], operands[1:]
+    if mode and _is_recursive(options):
+        for word in places:
+            place = _protected(word, cwd)
+            if place == "/" or (place and _ALL_MODES.fullmatch(mode[0])):
+                return f"changes the mode of everything in {shown([word])}"
+    return None
+
+
+def _is_recursive(options: list[str]) -> bool:
+    return any(
+        (len(word) > 3 and "--recursive".startswith(word))
+        or (word[:2] != "--" and ("r" in word or "R" in word))
+        for word in options
+    )
+
+
+def find_start(args: list[str], cwd: str) -> str:
+    """Where `find` begins when that is protected and no test on names narrows what it finds."""
+    behind = dropwhile(_BEFORE_STARTS.fullmatch, args)
+    starts = [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), behind)]
+    for place, word in enumerate(args[:-1]):
+        pattern = args[place + 1].strip("*.?/" + STAR + ANY)
+        negated = place > 0 and args[place - 1] in ("!", "-not")
+        if word in _NARROWING and pattern and not negated:
+            return ""
+    return next((start for start in starts or ["."] if _protected(start, cwd)), "")
+
+
+def is_device(path: str) -> bool:
+    parts = _parts(path)
+    return len(parts) > 1 and parts[:2] == ["", "dev"] and _device(parts)
+
+
+def _device(parts: list[str]) -> bool:
+    return len(parts) > 2 and not _DEVICES.fullmatch("/".join(parts))
+
+
+def _parts(path: str) -> list[str]:
+    """An absolute path (or one below `HOME`) without `//`, `/./` and `/../`; else empty."""
+    head, _, rest = path.partition("/")
+    if head not in ("", HOME) or not path:
+        return []
+    parts = [head]
+    for part in rest.split("/"):
+        if part == "..":
+            parts = parts[:-1] if len(parts) > 1 else ["", "home"] if head else [""]
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def _protected(path: str, cwd: str) -> str:
+    """Which protected place the path names or holds everything of: `/`, a directory or `~`."""
+    parts = _parts(path if path[:1] in ("/", HOME) or not cwd else f"{cwd}/{path}")
+    if not parts:
+        return ""
+    while len(parts) > 1 and _is_everything(parts[-1]):
+        parts.pop()
+    if len(parts) == 1:
+        return "~" if parts[0] == HOME else "/"
+    if parts[0] == HOME:
+        return ""
+    pattern = parts[1].translate(LITERAL)[:100]
+    if len(parts) == 2 and any(name == pattern or _matches(name, parts[1]) for name in _SYSTEM):
+        return "/" + pattern
+    if len(parts) == 3 and (parts[1] in ("home", "Users") or tuple(parts[1:]) in _SYSTEM_PAIRS):
+        return "/".join(parts)
+    return ""
+
+
+def _matches(name: str, word: str) -> bool:
+    globs = any(mark in word for mark in (STAR, ANY, SET))
+    return globs and len(word) < 40 and fnmatchcase(name, word.translate(LITERAL))
+
+
+def _is_everything(part: str) -> bool:
+    left = re.sub(f"{SET}[^]]*\\]", ANY, part)
+    return (STAR in left or ANY in left) and not left.strip("." + STAR + ANY)
+
+
+def shown(words: list[str]) -> str:
+    text = " ".join(words[:40])[:200].translate(LITERAL)
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= 120 else text[:119] + "…"

@@ -1,0 +1,47 @@
+"""Two questions a person asks: is the disk as the log says, and is the log as it was written?"""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from loom_audit.web.dependencies import Form, Here, Render
+from loom_audit.web.diffs import FILES_PER_PAGE
+from loom_audit.web.urls import first
+
+router = APIRouter()
+
+
+@router.get("/w/{workspace}/status")
+def status(request: Request, here: Here, pages: Render) -> Response:
+    """Disk against log, looked at now."""
+    found = here.status()
+    return pages.page(
+        request,
+        "status.html",
+        workspace=here,
+        here="status",
+        found=found,
+        drift=found.drift[:FILES_PER_PAGE],
+    )
+
+
+@router.get("/w/{workspace}/verify")
+def ask(request: Request, here: Here, pages: Render) -> Response:
+    """What verifying does, and the button."""
+    return pages.page(
+        request, "verify.html", workspace=here, here="verify", head=here.head(), result=None
+    )
+
+
+@router.post("/w/{workspace}/verify")
+def verify(request: Request, here: Here, form: Form, pages: Render) -> Response:
+    """Recompute everything and show what was found."""
+    quick = first(form, "mode") == "quick"
+    return pages.page(
+        request,
+        "verify.html",
+        workspace=here,
+        here="verify",
+        head=here.head(),
+        result=here.verify(quick=quick),
+        quick=quick,
+    )

@@ -1,0 +1,73 @@
+"""What every route is given: the store, the renderer, the workspace of the URL, the parameters."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from loom_audit.api import AuditedWorkspace, AuditStore
+from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.web.pages import Pages
+from loom_audit.web.urls import Fields, fields, first, unquoted
+
+MAX_FORM_BYTES = 1024 * 1024
+
+# What only reads attributes is `async` so that it costs no thread; what may read the store is not.
+
+
+async def store_of(request: Request) -> AuditStore:
+    found: AuditStore = request.app.state.store
+    return found
+
+
+async def pages_of(request: Request) -> Pages:
+    found: Pages = request.app.state.pages
+    return found
+
+
+def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
+    """The workspace of this id; a path is not one, so that a URL cannot probe the disk.
+
+    What goes wrong from here on is shown as a page of it.
+    """
+    named = unquoted(workspace)
+    store: AuditStore = request.app.state.store
+    if named not in {entry.id for entry in store.workspaces()}:
+        raise NotFound(f"no workspace {named}", hint="The start page lists all of them.")
+    found = store.workspace(named)
+    request.state.workspace = found
+    return found
+
+
+async def query_of(request: Request) -> Fields:
+    raw: bytes = request.scope["query_string"]
+    return fields(raw)
+
+
+async def form_of(request: Request) -> Fields:
+    """The urlencoded form of a POST. TooLarge over 1 MiB, InvalidArguments for other types."""
+    kind = request.headers.get("content-type", "application/x-www-form-urlencoded")
+    if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        raise InvalidArguments(f"a form cannot be sent as {kind}")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            raise TooLarge("the form is over 1 MiB", hint="Name folders instead of single paths.")
+    return fields(bytes(body))
+
+
+Store = Annotated[AuditStore, Depends(store_of)]
+Render = Annotated[Pages, Depends(pages_of)]
+Here = Annotated[AuditedWorkspace, Depends(workspace_of)]
+Query = Annotated[Fields, Depends(query_of)]
+Form = Annotated[Fields, Depends(form_of)]
+
+
+def number(fields: Fields, name: str) -> int | None:
+    """A field that holds a count or a seq; InvalidArguments names it when it does not."""
+    text = first(fields, name).strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InvalidArguments(f"{name} is a number, not {text!r}")
+    return int(text)

@@ -1,0 +1,183 @@
+"""Taking things back: first the plan as a page, then the same plan carried out."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from loom_audit.api import AuditedWorkspace, person
+from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.model.files import FileState
+from loom_audit.model.planning import Choice, Plan, Verb
+from loom_audit.web.dependencies import Form, Here, Query, Render, number
+from loom_audit.web.diffs import Slice, joined, view_changes
+from loom_audit.web.pages import Pages, wants_fragment
+from loom_audit.web.urls import Fields, address, first, quoted, unquoted
+
+router = APIRouter()
+CLEAN_FILES = 20
+CHOICE = "choice:"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asks to be taken back, as it stands in the URL of its plan."""
+
+    verb: Verb
+    targets: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    outside: bool = False
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """As form fields and query parameters; every name of a file percent-encoded."""
+        return (
+            ("verb", self.verb),
+            *(("target", target) for target in self.targets),
+            *(("path.q", quoted(path, safe="/")) for path in self.paths),
+            *((CHOICE + quoted(path, safe="/"), chosen) for path, chosen in self.choices.items()),
+            *((("outside", "1"),) if self.outside else ()),
+        )
+
+
+@router.get("/w/{workspace}/plan")
+def plan(request: Request, here: Here, query: Query, pages: Render) -> Response:
+    """What would happen; nothing does."""
+    wish = read_wish(query)
+    return _show(request, here, pages, wish, make_plan(here, wish), query)
+
+
+@router.post("/w/{workspace}/carry-out")
+def carry_out(request: Request, here: Here, form: Form, pages: Render) -> Response:
+    """Carry out the plan that was shown, or at once a clean one (`quick`)."""
+    wish = read_wish(form)
+    plan = make_plan(here, wish)
+    if first(form, "quick"):
+        if not is_clean(plan):
+            return _go(request, address("w", here.id, "plan", query=wish.fields))
+    elif first(form, "plan") != identity(plan):
+        problem = Conflict(
+            "Nothing was changed: the workspace has moved on since the plan was shown.",
+            hint="This is the new plan. Look through it and carry it out if it is right.",
+        )
+        return _show(request, here, pages, wish, plan, form, problem)
+    try:
+        done = here.carry_out(plan, actor=person())
+    except Conflict as problem:
+        return _show(request, here, pages, wish, make_plan(here, wish), form, problem)
+    new = done.call.seq or done.call.requested
+    if wants_fragment(request) and first(form, "row"):
+        undone = here.timeline.call(number(form, "row") or new).call
+        return pages.page(
+            request, "undone.html", workspace=here, call=undone, done=done.call, number=new
+        )
+    return _go(request, address("w", here.id, "c", new))
+
+
+def read_wish(fields: Fields) -> Wish:
+    """InvalidArguments names what is missing or not understood."""
+    verb = first(fields, "verb")
+    if verb not in get_args(Verb):
+        raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")
+    targets = tuple(target for target in fields.get("target", ()) if target)
+    if not targets and verb in ("revert", "rollback"):
+        raise InvalidArguments(f"{verb} needs a target", hint="A call's number, or a point.")
+    choices: dict[str, Choice] = {}
+    for name, values in fields.items():
+        if name.startswith(CHOICE) and values:
+            if values[-1] not in get_args(Choice):
+                raise InvalidArguments(
+                    f"{values[-1]!r} is not one of {', '.join(get_args(Choice))}"
+                )
+            choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
+    paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
+    return Wish(cast(Verb, verb), targets, paths, choices, bool(first(fields, "outside")))
+
+
+def make_plan(here: AuditedWorkspace, wish: Wish) -> Plan:
+    match wish.verb:
+        case "undo":
+            return here.plan_undo(session=next(iter(wish.targets), None), choices=wish.choices)
+        case "redo":
+            return here.plan_redo(session=next(iter(wish.targets), None), choices=wish.choices)
+        case "revert":
+            targets = [int(t) if t.isdecimal() else t for t in wish.targets]
+            return here.plan_revert(targets, choices=wish.choices)
+        case "rollback":
+            return here.plan_rollback(
+                wish.targets[0], paths=wish.paths, choices=wish.choices, outside=wish.outside
+            )
+
+
+def identity(plan: Plan) -> str:
+    """A hash of all that the plan would do and leave; two equal plans are one decision.
+
+    The head is not in it: calls that touch nothing of this must not make a person decide again.
+    """
+    parts = (
+        plan.verb,
+        plan.target,
+        plan.changes,
+        plan.reverts,
+        plan.moves,
+        plan.already,
+        plan.kept,
+        plan.blocked,
+        plan.irreversible,
+    )
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def is_clean(plan: Plan) -> bool:
+    """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
+    undecided = plan.kept or plan.blocked or plan.irreversible
+    return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
+
+
+def _show(
+    request: Request,
+    here: AuditedWorkspace,
+    pages: Pages,
+    wish: Wish,
+    plan: Plan,
+    fields: Fields,
+    problem: AuditError | None = None,
+) -> Response:
+    def content(state: FileState) -> bytes:
+        merged = plan.contents.get(state.blob) if state.blob else None
+        return here.timeline.content(state) if merged is None else merged
+
+    start, wanted = number(fields, "from") or 0, first(fields, "diff") or None
+    views = view_changes(plan.changes, content, moves=plan.moves, wanted=wanted, start=start)
+    part = Slice(len(plan.changes), len(joined(plan.changes, plan.moves)), start)
+    status = 409 if problem else 200
+    base = address("w", here.id, "plan", query=wish.fields)
+    values: dict[str, Any] = {"workspace": here, "base": base, "wish": wish, "plan": plan}
+    if wants_fragment(request) and wanted is not None:
+        view = next((view for view in views if view.path == wanted), None)
+        if view is None:
+            raise InvalidArguments(f"the plan does not change {wanted}")
+        return pages.fragment(request, "plan.html", "file", **values, view=view, old=None, new=None)
+    return pages.page(
+        request,
+        "plan.html",
+        status,
+        **values,
+        views=views,
+        part=part,
+        identity=identity(plan),
+        person=person(),
+        problem=problem,
+        here="undo",
+    )
+
+
+def _go(request: Request, where: str) -> Response:
+    """See other; htmx is told in its own way, since it would swap the page it is sent to."""
+    if wants_fragment(request):
+        return Response(status_code=200, headers={"HX-Redirect": where})
+    return RedirectResponse(where, 303)

@@ -1,0 +1,194 @@
+"""The only wiring: which adapters stand behind the ports."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_audit.config import Settings, read_settings
+from loom_audit.disk.heads import append_head, kept_logs, read_heads
+from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.roots import check_root, check_target
+from loom_audit.disk.workspace import DiskWorkspace, vanished_workspace
+from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
+from loom_audit.history.attachment import Attachment
+from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
+from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
+from loom_audit.sandbox import confining_runner
+from loom_audit.sandbox.scratch import scratch_folder
+from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.code_index import SqlCodeIndex
+from loom_audit.sql.database import Database, WorkspaceEntry, open_database
+from loom_audit.sql.evidence import SqlEvidence, open_evidence
+
+__all__ = ["Store", "WorkspaceEntry", "open_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open database with the locks, indexes and heads that belong to it."""
+
+    settings: Settings
+    database: Database
+    lock: Lock
+    runner: Runner
+
+    @property
+    def blobs(self) -> BlobStore:
+        return self.database.blobs
+
+    def log(self, id: str) -> EventLog:
+        return self.database.event_log(id)
+
+    def projections(self, id: str) -> Projections:
+        return self.database.projections(id)
+
+    def workspaces(self) -> Sequence[WorkspaceEntry]:
+        return self.database.workspaces()
+
+    def find(self, id_or_path: str | Path) -> WorkspaceEntry:
+        """By id, by a path at or below its root, or by the start of an id. NO_WORKSPACE."""
+        entries = self.workspaces()
+        text = str(id_or_path)
+        if "\0" in text:
+            raise InvalidPath("the path holds a NUL character", hint="No name on disk has one.")
+        named = [entry for entry in entries if text and entry.id.startswith(text)]
+        if len(named) == 1 and (named[0].id == text or not os.path.lexists(text)):
+            return named[0]
+        path = Path(os.path.realpath(text))
+        for entry in entries:
+            root = Path(entry.root)
+            if path == root or (root in path.parents and os.path.lexists(text)):
+                return entry
+        raise NoWorkspace(
+            f"{text} is in no workspace under audit",
+            hint="Run `loom-audit init` in the directory you want to put under audit.",
+        )
+
+    def attach(
+        self, path: str | Path, *, ignore: str | None, max_file_bytes: int | None
+    ) -> Attachment:
+        """The attachment of a directory, a new log when it has none yet.
+
+        Conflict for rules other than those accepted; the limit is that of the first attach.
+        """
+        with self.lock.hold("attach"):
+            entries = self.workspaces()
+            real = os.path.realpath(path)
+            for entry in entries:
+                if entry.root == real:
+                    _refuse_other_rules(entry, ignore)
+                    return self.attachment(entry.id)
+            root = check_root(
+                path, store_dir=self.settings.home, others=[entry.root for entry in entries]
+            )
+            if ignore is None:
+                ignore = _read_ignore(root)
+            else:
+                check_rules(ignore)
+            fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
+            id = self.database.create_log()
+            self.database.event_log(id).append([Draft(fact, "", "outside")])
+        return self.attachment(id)
+
+    def attachment(self, id: str) -> Attachment:
+        """The directory of a log with everything that belongs to it.
+
+        One that is gone answers every look at it with NO_WORKSPACE.
+        """
+        entry = self.find(id)
+        if Path(entry.root).is_dir():
+            workspace: Workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
+        else:
+            workspace = vanished_workspace(entry.root)
+        return Attachment(
+            log=self.log(id),
+            blobs=self.blobs,
+            projections=self.projections(id),
+            workspace=workspace,
+            index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
+            lock=self.lock,
+            clock=SystemClock(),
+            room=self.room,
+            runner=self.runner,
+            code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
+        )
+
+    def room(self) -> int:
+        """Free bytes where the store lives."""
+        return shutil.disk_usage(self.settings.home).free
+
+    def empty_workspace(self, path: str | Path) -> DiskWorkspace:
+        """A new or empty directory as a workspace to replay into. Conflict for any other."""
+        target = Path(path)
+        roots = [entry.root for entry in self.workspaces()]
+        check_target(target, store_dir=self.settings.home, others=roots)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
+        target.mkdir(parents=True, exist_ok=True)
+        return DiskWorkspace(str(target))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Workspace]:
+        """A new directory of the system's temporary ones, deleted at the end of the block."""
+        with scratch_folder() as folder:
+            made = DiskWorkspace(folder)
+            try:
+                yield made
+            finally:
+                made.close()
+
+    def keep_head(self, head: TreeHead) -> None:
+        """Append a tree head to the log's file outside the store, durably."""
+        append_head(self.settings.heads, head)
+
+    def kept_heads(self, id: str) -> Sequence[TreeHead]:
+        return read_heads(self.settings.heads, id)
+
+    def rebuild(self, id: str) -> int:
+        """Make the projections of a log anew; how many events it has."""
+        return self.database.projections(id).rebuild()
+
+    def missing_logs(self) -> Sequence[str]:
+        """Logs that the store does not hold, or not up to the last head that was kept of them."""
+        kept = {
+            log: max((head.size for head in self.kept_heads(log)), default=0)
+            for log in kept_logs(self.settings.heads)
+        }
+        held = {entry.id: entry.head or 0 for entry in self.workspaces()}
+        return [log for log, size in kept.items() if held.get(log, -1) < size]
+
+    def evidence(self, id: str) -> SqlEvidence:
+        """What the tables of one log hold, as it lies there; to be closed."""
+        return open_evidence(self.database, id)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def open_store(url: str | None = None, settings: Settings | None = None) -> Store:
+    """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own."""
+    chosen = settings or read_settings(url)
+    chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = DiskLock(chosen.home / "locks")
+    hidden = [str(path) for path in (chosen.home, chosen.heads, chosen.configuration)]
+    return Store(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
+
+
+def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:
+    if ignore is not None and ignore != entry.ignore:
+        raise Conflict(
+            f"{entry.root} is under audit with other rules",
+            hint="Write them to .loomignore, then run `loom-audit scope accept`.",
+        )
+
+
+def _read_ignore(root: str) -> str:
+    file = Path(root) / IGNORE_FILE
+    if file.is_symlink() or not file.is_file():
+        return ""
+    return file.read_text("utf-8", "replace")
