@@ -14,6 +14,7 @@ from loom_audit.tools.approvals.policy import Policy, read_policy
 from loom_audit.tools.calls.settings import ToolSettings, tool_settings
 
 APPROVALS = "approvals.toml"
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,13 @@ class Settings:
     heads: Path
     configuration: Path
 
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite store, absolute; None for any other database."""
+        if not self.url.startswith(_SQLITE):
+            return None
+        return Path(self.url.removeprefix(_SQLITE)).absolute()
+
 
 def read_settings(url: str | None = None, environment: Mapping[str, str] | None = None) -> Settings:
     """LOOM_AUDIT_HOME and LOOM_AUDIT_STORE; an explicit `url` wins over both.
@@ -41,9 +49,9 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
     home = Path(named_home).expanduser() if named_home else user_data_path("loom-audit")
     heads = home / "heads" if named_home else user_state_path("loom-audit") / "heads"
     configuration = home / "config" if named_home else user_config_path("loom-audit")
-    url = url or given.get("LOOM_AUDIT_STORE") or f"sqlite:///{home / 'audit.db'}"
+    url = url or given.get("LOOM_AUDIT_STORE") or f"{_SQLITE}{home / 'audit.db'}"
     if "://" not in url:
-        url = f"sqlite:///{Path(url).expanduser().absolute()}"
+        url = f"{_SQLITE}{Path(url).expanduser().absolute()}"
     # One folder a store: a log that is missing from it must not be looked for in another.
     name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Settings(url, _folder(url, home), heads / name, configuration)
@@ -87,6 +95,6 @@ def _unreadable(path: Path, error: Exception) -> AuditError:
 
 def _folder(url: str, home: Path) -> Path:
     """A SQLite store keeps its locks, indexes and large blobs beside itself."""
-    if url.startswith("sqlite:///"):
-        return Path(url.removeprefix("sqlite:///")).absolute().parent
+    if url.startswith(_SQLITE):
+        return Path(url.removeprefix(_SQLITE)).absolute().parent
     return home

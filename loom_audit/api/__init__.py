@@ -1,18 +1,40 @@
 """The Python face: open a store, attach a directory, record sessions, look and take back."""
 
 from loom_audit.api.connections import Connections
-from loom_audit.api.session import Session
-from loom_audit.api.store import AuditStore, open_store
+from loom_audit.api.session import CommandRun, Session
+from loom_audit.api.store import AuditStore, check_root, open_store
 from loom_audit.api.workspace import AuditedWorkspace, Status, person
+from loom_audit.disk.heads import head_line, parse_heads
+from loom_audit.history.approvals import ApprovalRequest
+from loom_audit.history.log_check import Finding
+from loom_audit.history.open_call import OpenCall
+from loom_audit.history.recovery import Recovered
+from loom_audit.history.timeline import CallDetail, Timeline
+from loom_audit.history.undo import UndoResult
+from loom_audit.history.verification import Verification
 from loom_audit.tools.bundled.builtin import builtin_registry
+from loom_audit.wiring import WorkspaceEntry
 
 __all__ = [
+    "ApprovalRequest",
     "AuditStore",
     "AuditedWorkspace",
+    "CallDetail",
+    "CommandRun",
     "Connections",
+    "Finding",
+    "OpenCall",
+    "Recovered",
     "Session",
     "Status",
+    "Timeline",
+    "UndoResult",
+    "Verification",
+    "WorkspaceEntry",
     "builtin_registry",
+    "check_root",
+    "head_line",
     "open_store",
+    "parse_heads",
     "person",
 ]

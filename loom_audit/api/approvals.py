@@ -1,13 +1,82 @@
-"""What can be known of an answer before it is given, by a process other than the one that asked."""
+"""The calls that wait for an answer, and answering them from whatever process."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.api.workspace import AuditedWorkspace, person
 from loom_audit.errors import ApprovalDenied, InvalidArguments
-from loom_audit.history.approvals import ApprovalRequest
+from loom_audit.history import approvals
+from loom_audit.history.approvals import ApprovalRequest, Verdict
+from loom_audit.history.questions import waits as asked_about
+from loom_audit.model.events import Call, Event
 from loom_audit.tools.approvals.asking import AskingGate, denying
 from loom_audit.tools.bundled.builtin import builtin_tools
+
+__all__ = [
+    "ApprovalRequest",
+    "Verdict",
+    "answer",
+    "check_arguments",
+    "find",
+    "outcome",
+    "pending",
+    "read_arguments",
+    "waits",
+]
+
+
+def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:
+    """The questions that wait for an answer, oldest first."""
+    return approvals.pending(workspace.at)
+
+
+def waits(workspace: AuditedWorkspace, call: Call) -> bool:
+    """Whether a call waits for an answer: it has not begun to do anything."""
+    return call.seq is None and asked_about(workspace.log, call)
+
+
+def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:
+    """The pending question about a call, by the number of its request or of the question, or
+    by the start of its id. NotFound, and Conflict when that fits several.
+    """
+    return approvals.find(workspace.at, name)
+
+
+def answer(
+    workspace: AuditedWorkspace,
+    request: ApprovalRequest,
+    decision: Verdict,
+    *,
+    actor: str | None = None,
+    reason: str = "",
+    arguments: Any = None,
+    lasting: bool = False,
+) -> Event:
+    """Answer a question. Conflict, naming by whom and how, when it was answered already, when
+    it was asked anew meanwhile, or when nobody waits for the answer any more.
+
+    `arguments` replace the caller's; a `lasting` answer, which cannot, holds for the session.
+    """
+    return approvals.answer(
+        workspace.at,
+        request,
+        decision,
+        actor or person(),
+        reason=reason,
+        arguments=arguments,
+        lasting=lasting,
+    )
+
+
+def outcome(
+    workspace: AuditedWorkspace, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
+) -> ApprovalRequest | Call:
+    """What came of a yes within `wait` seconds: the next question, or the call as it stands.
+
+    The process that asked decides; a call that is open still runs, or has not begun yet.
+    """
+    return approvals.outcome(workspace.at, request, answered, wait=wait)
 
 
 def check_arguments(
@@ -45,4 +114,4 @@ def read_arguments(text: str, *, hint: str) -> dict[str, Any]:
 
 
 def _no_json(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -2,21 +2,27 @@
 
 import functools
 import inspect
+import shlex
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from loom_audit.api.gates import default_settings
-from loom_audit.errors import Conflict, NoWorkspace
+from loom_audit.errors import (
+    AuditError,
+    AuditUnavailable,
+    Conflict,
+    ExecutionFailed,
+    NoWorkspace,
+)
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import awaits_decision, recover
-from loom_audit.model.events import (
-    SessionEnded,
-    SessionStarted,
-)
+from loom_audit.model.events import Coverage, Event, SessionEnded, SessionStarted
+from loom_audit.ports import Command, Completed, Confinement, Limits
 from loom_audit.tools.bundled.builtin import builtin_registry
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
@@ -25,13 +31,23 @@ from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
 from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.values import as_far_as_possible
+from loom_audit.tools.calls.values import as_far_as_possible, as_json
 
 if TYPE_CHECKING:
     from loom_audit.api.workspace import AuditedWorkspace
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A command that has ended: the event of its finish, how it ended, and what it changed."""
+
+    event: Event
+    completed: Completed
+    files_changed: tuple[str, ...]
+    coverage: Coverage
 
 
 class Session:
@@ -153,6 +169,46 @@ class Session:
         calls = [*with_own_ids(tool_calls_of(answer), self._call_ids)]
         return ToolBatch(calls, execute, self.registry.effect, hooks)
 
+    def run(
+        self, argv: Sequence[str], *, cwd: str | None = None, confinement: Confinement = "off"
+    ) -> CommandRun:
+        """Run a command with the terminal passed through, recorded as one call of `run`.
+
+        `cwd` is a directory of the workspace, by default the session's. A command that ends with
+        another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
+        `exit_code` for it, when it cannot be run; AuditUnavailable where no command can.
+        Conflict when the session is not open.
+        """
+        self._check_open()
+        runner = self.workspace.at.runner
+        if runner is None:
+            raise AuditUnavailable("no commands can be run here")
+        where = self.cwd if cwd is None else cwd
+        arguments = {"command": shlex.join(argv), "argv": list(argv), "cwd": where}
+        call = self.recorder.begin("run", as_json(arguments), "execute", call_id=uuid4().hex)
+        command = Command(
+            tuple(argv),
+            cwd=where,
+            timeout=None,
+            stdio="inherit",
+            variables=self.environment,
+            confinement=confinement,
+            network=self.settings.network,
+            readable=self.settings.readable,
+            limits=Limits() if confinement == "off" else self.settings.limits,
+        )
+        try:
+            completed = call.run(runner, command, final=True)
+        except AuditError as error:
+            call.finish("error", _run_result(call, error=error))
+            raise
+        except BaseException as error:
+            call.finish("cancelled", _run_result(call, error=ExecutionFailed(repr(error))))
+            raise
+        status: Literal["ok", "error"] = "error" if completed.exit_code else "ok"
+        event = call.finish(status, _run_result(call, completed))
+        return CommandRun(event, completed, tuple(call.files_changed), call.coverage)
+
     @contextmanager
     def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:
         """Record the block as one call, with every file change made during it.
@@ -212,3 +268,18 @@ class Session:
         elif inspect.isasyncgenfunction(function):
             recorded = later_steps
         return cast("Callable[P, R]", functools.wraps(function)(recorded))
+
+
+def _run_result(
+    call: OpenCall, completed: Completed | None = None, *, error: AuditError | None = None
+) -> dict[str, Any]:
+    code = completed.exit_code if completed else None
+    if error is None and code != 0:
+        error = ExecutionFailed(f"exit code {code}")
+    return {
+        "success": code == 0,
+        "output": "",
+        "data": {"exit_code": code, "survivors": list(completed.survivors) if completed else []},
+        "files_changed": list(call.files_changed),
+        "error": error.to_dict() if error else None,
+    }

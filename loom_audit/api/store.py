@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loom_audit.api.workspace import AuditedWorkspace, person
+from loom_audit.config import read_settings
+from loom_audit.disk import roots
 from loom_audit.history.baseline import accept_scope, take_baseline
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
@@ -20,6 +22,14 @@ def open_store(url: str | None = None) -> "AuditStore":
     return AuditStore(open_parts(url))
 
 
+def check_root(path: str | Path, url: str | None = None) -> None:
+    """INVALID_PATH or CONFLICT for a directory that cannot be put under audit in this store.
+
+    Asked before the store is made, so that none is made in a directory that is then refused.
+    """
+    roots.check_root(path, store_dir=read_settings(url).home, others=())
+
+
 class AuditStore:
     """A store of many workspaces. A context manager; safe to use from several threads."""
 
@@ -29,6 +39,11 @@ class AuditStore:
     @property
     def url(self) -> str:
         return self.parts.settings.url
+
+    @property
+    def notice(self) -> str:
+        """What a person should know about how the store was opened; mostly empty."""
+        return self.parts.database.notice
 
     def attach(
         self,

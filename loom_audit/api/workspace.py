@@ -34,7 +34,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
-from loom_audit.model.scope import IGNORE_FILE, check_rules
+from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.tools.approvals.asking import Asked
 from loom_audit.tools.calls.gate import ApprovalGate
@@ -134,6 +134,15 @@ class AuditedWorkspace:
         return text
 
     # --- looking --------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> Scope:
+        """Which paths are recorded: the scope that was accepted last."""
+        return self.at.scope
+
+    def is_alive(self, call: Call) -> bool:
+        """Whether the process that opened this call still lives."""
+        return self.at.is_alive(call)
 
     def status(self) -> Status:
         """How disk differs from the log, leaving no trace."""

@@ -82,7 +82,7 @@ def doctor(at: Invocation) -> int:
     SQLite's version and settings, permissions, free space, scope rules, the clock. Changes
     nothing, and goes on after every problem.
     """
-    from loom_audit.cli.checks import check_all
+    from loom_audit.api.doctor import check_all
     from loom_audit.config import read_settings
 
     styles: dict[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}

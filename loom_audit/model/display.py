@@ -73,6 +73,11 @@ def moment(ns: int) -> datetime:
         return (datetime.max if ns > 0 else datetime.min).replace(tzinfo=UTC)
 
 
+def counted(n: int, what: str) -> str:
+    """A number with its noun: `1 call`, `2 calls`."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def size_text(n: int) -> str:
     """A number of bytes for people: `512 B`, `1.5 KiB`, `20 MiB`."""
     if n < 1024:

@@ -147,7 +147,7 @@ def test_doctor_names_leftover_temporaries_and_leaves_them(audited: Shell) -> No
 def test_doctor_sees_a_clock_behind_the_log(audited: Shell) -> None:
     from datetime import UTC, datetime
 
-    from loom_audit.cli.checks import check_all
+    from loom_audit.api.doctor import check_all
     from loom_audit.config import read_settings
 
     settings = read_settings(environment={"LOOM_AUDIT_HOME": str(audited.home)})

@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from loom_audit.api import AuditedWorkspace, open_store
-from loom_audit.cli.lines import counted
-from loom_audit.cli.options import store_file
+from loom_audit.api.store import open_store
+from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.model.display import size_text, visible_path
+from loom_audit.model.display import counted, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 
@@ -46,7 +45,7 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     yield from _sandboxes()
     yield from _folders(settings)
     yield _room(settings)
-    file = store_file(settings.url)
+    file = settings.file
     if file is not None and file.exists() and not file.stat().st_size:
         yield Check("store", "problem", f"{file} is empty", "Restore it from a backup.")
     elif file is not None and file.exists():
@@ -106,7 +105,7 @@ def _folders(settings: Settings) -> Iterator[Check]:
     for name, folder in (("data folder", settings.home), ("locks", settings.home / "locks")):
         if folder.exists():
             yield _private(name, folder, 0o700)
-    file = store_file(settings.url)
+    file = settings.file
     for suffix in ("", "-wal", "-shm"):
         if file is not None and Path(f"{file}{suffix}").exists():
             yield _private(f"store{suffix}", Path(f"{file}{suffix}"), 0o600)
@@ -242,7 +241,7 @@ def _clock(workspace: AuditedWorkspace, name: str, now: datetime) -> Check:
 def _scope(workspace: AuditedWorkspace, name: str) -> Check:
     file = Path(workspace.root) / IGNORE_FILE
     text = file.read_text("utf-8", "replace") if file.is_file() and not file.is_symlink() else ""
-    if text != workspace.at.scope.ignore:
+    if text != workspace.scope.ignore:
         return Check(
             name,
             "warning",
