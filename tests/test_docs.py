@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import typer.main
 import loom_audit
 from loom_audit import errors
 from loom_audit.cli.application import app
+from loom_audit.tools.bundled.builtin import builtin_registry
+from loom_audit.tools.calls.settings import ToolSettings
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -131,6 +133,27 @@ def test_what_methods_give_and_raise_is_importable_from_the_package() -> None:
             assert name in loom_audit.__all__ and getattr(loom_audit, name) is value
     for name in ("Status", "UndoResult", "Verification", "Checkpoint", "TreeHead"):
         assert name in loom_audit.__all__ and getattr(loom_audit, name).__name__ == name
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    guide = (ROOT / "docs" / "tools.md").read_text("utf-8")
+    rows = guide.split("## Settings")[1]
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", rows, re.MULTILINE))
+    for each in fields(ToolSettings):
+        assert each.name in listed
+        if isinstance(each.default, bool):
+            assert listed[each.name] == str(each.default).lower()
+        elif isinstance(each.default, int):
+            assert listed[each.name] == str(each.default)
+
+
+@pytest.mark.parametrize("confinement", ["required", "preferred"])
+def test_the_guide_names_every_tool_that_asks_to_be_confined(confinement: str) -> None:
+    text = (ROOT / "docs" / "confinement.md").read_text("utf-8")
+    row = next(line for line in text.splitlines() if line.startswith(f"| `{confinement}`"))
+    named = re.findall(r"`(\w+)`", row.rstrip("| ").rpartition("|")[2])
+    asking = [tool.name for tool in builtin_registry().list() if tool.confinement == confinement]
+    assert sorted(named) == sorted(asking)
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -1,4 +1,4 @@
-"""What the four documents of the tools ask for and no other test shows (docs/tools-demands.md).
+"""What the four documents behind the tools ask for and no other test shows: see demands.md.
 
 Examples of the documents run as they are written there, with our spelling.
 """

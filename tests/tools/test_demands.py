@@ -1,20 +1,16 @@
-"""docs/tools-demands.md: each row names tests that exist; docs/tools.md lists each setting."""
+"""demands.md: each demand on the tools names the tests that show it, and they exist."""
 
 import ast
 import re
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.bundled.builtin import builtin_registry
-from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.test_bad_input import BAD
 
-ROOT = Path(__file__).parents[1]
-GUIDE = (ROOT / "docs" / "tools.md").read_text("utf-8")
-TEXT = (ROOT / "docs" / "tools-demands.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (Path(__file__).parent / "demands.md").read_text("utf-8")
 DOCUMENTS = {"000": 65, "002": 85, "003": 75, "004": 30}
 """At least so many rows: as many sentences demand something."""
 
@@ -62,24 +58,3 @@ def test_every_test_that_is_named_exists() -> None:
 
 def test_there_is_no_document_without_rows_and_no_rows_of_another() -> None:
     assert re.findall(r"^### Document (\w+)$", TEXT, re.MULTILINE) == [*DOCUMENTS]
-
-
-def test_every_setting_is_listed_with_its_default() -> None:
-    listed = dict(
-        re.findall(r"^\| `(\w+)` \| ([^|]+) \|", GUIDE.split("## Settings")[1], re.MULTILINE)
-    )
-    for field in fields(ToolSettings):
-        assert field.name in listed
-        if isinstance(field.default, bool):
-            assert listed[field.name] == str(field.default).lower()
-        elif isinstance(field.default, int):
-            assert listed[field.name] == str(field.default)
-
-
-@pytest.mark.parametrize("confinement", ["required", "preferred"])
-def test_the_guide_names_every_tool_that_asks_to_be_confined(confinement: str) -> None:
-    text = (ROOT / "docs" / "confinement.md").read_text("utf-8")
-    row = next(line for line in text.splitlines() if line.startswith(f"| `{confinement}`"))
-    named = re.findall(r"`(\w+)`", row.rstrip("| ").rpartition("|")[2])
-    asking = [tool.name for tool in builtin_registry().list() if tool.confinement == confinement]
-    assert sorted(named) == sorted(asking)
