@@ -16,7 +16,7 @@ import pytest
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Runner
 from loom_audit.sandbox import BACKENDS
-from tests.sandbox.here import working
+from tests.sandbox.backends import working
 
 
 @pytest.fixture(params=sorted(BACKENDS))

@@ -16,7 +16,7 @@ from typing import Any
 import pathspec
 import pytest
 
-from tests.sandbox import here
+from tests.sandbox import backends
 
 SOMEBODY = 54321
 """An ordinary user for tests that run as root; need not be known to the machine."""
@@ -145,7 +145,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=users())
 def confined(request: pytest.FixtureRequest, backend: str) -> Iterator[Confined]:
     """A backend that works for that user; else the test is skipped and says why."""
-    here.check_installed(backend)
+    backends.check_installed(backend)
     if flaw := _flaw(backend, request.param):
         pytest.skip(f"{backend} does not work here for user {request.param}: {flaw}")
     # not in pytest's own folder, which only the user of the tests may enter

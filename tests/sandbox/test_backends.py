@@ -9,7 +9,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed
 from loom_audit.sandbox import BACKENDS, open_runner, probe
 from loom_audit.sandbox.plain import PlainRunner
-from tests.sandbox.here import working
+from tests.sandbox.backends import working
 
 
 def test_an_unknown_sandbox_is_never_another_one() -> None:

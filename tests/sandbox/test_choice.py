@@ -12,7 +12,7 @@ from loom_audit.ports import Command, Completed, Confinement
 from loom_audit.sandbox import ConfiningRunner, bubblewrap, confining_runner, landlock
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
 from loom_audit.sandbox.plain import PlainRunner, Within, supervise
-from tests.sandbox.here import working
+from tests.sandbox.backends import working
 
 
 class Pretended:

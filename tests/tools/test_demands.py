@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.test_bad_input import BAD
+from tests.tools.bundled.test_bad_input import BAD
 
 ROOT = Path(__file__).parents[2]
 TEXT = (Path(__file__).parent / "demands.md").read_text("utf-8")

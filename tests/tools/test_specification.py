@@ -33,7 +33,7 @@ from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Arguments, Tool
-from tests.tools.test_bad_input import BAD
+from tests.tools.bundled.test_bad_input import BAD
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.bundled.reference import MARK, reference, section
 from loom_audit.tools.calls.function import tool
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_reference_is_what_the_tools_say() -> None:

@@ -13,7 +13,7 @@ from loom_audit.tools.bundled.web.addresses import check_address, named, target
 from loom_audit.tools.bundled.web.web_fetch import WebFetch
 from loom_audit.tools.calls.gate import DenyAll
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.tools.web_server import serving
+from tests.tools.bundled.web.web_server import serving
 
 LOCAL = ToolSettings(private_hosts=("127.0.0.1", "localhost"))
 

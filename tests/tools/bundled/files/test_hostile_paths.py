@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.tools.hostile_paths import WHOLE, corpus
+from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
 
 CLEAR = {"INVALID_PATH", "FILE_NOT_FOUND", "INVALID_ARGUMENTS", "CONFLICT", "PERMISSION_DENIED"}
 NEVER = [

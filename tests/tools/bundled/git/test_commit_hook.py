@@ -12,7 +12,7 @@ from loom_audit.tools.calls.batch import BatchOutcome
 from loom_audit.tools.calls.messages import ToolCall
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import tool_settings
-from tests.tools.test_git import git, person, repo
+from tests.tools.bundled.git.test_git import git, person, repo
 
 __all__ = ["person", "repo"]
 

@@ -11,7 +11,7 @@ from loom_audit.errors import BlockedCommand
 from loom_audit.tools.guard.parse import DEEPEST
 from loom_audit.tools.guard.rules import blocked, check_command
 
-CORPUS = tomllib.loads((Path(__file__).parents[1] / "data" / "commands.toml").read_text("utf-8"))
+CORPUS = tomllib.loads((Path(__file__).parents[2] / "data" / "commands.toml").read_text("utf-8"))
 REFUSED, ALLOWED = (
     [command for group in CORPUS[verdict].values() for command in group]
     for verdict in ("refused", "allowed")

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from loom_audit.api import builtin_registry
 
-TEXT = (Path(__file__).parents[2] / "docs" / "writing-tools.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "writing-tools.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 (PROJECT,) = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 NAMES = ["stamp", "count_words", "shout"]

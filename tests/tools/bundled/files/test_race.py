@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.tools import racing
+from tests.tools.bundled.files import racing
 
 SOMEBODY = 61234
-ROOT = racing.HERE.parents[2]
+ROOT = racing.HERE.parents[4]
 TOOLS = {tool for tool, _ in [*racing.SHORT, *racing.LONG]}
 CLEAR = {"ok", "unconfined", "INVALID_PATH", "FILE_NOT_FOUND", "CONFLICT", "INVALID_ARGUMENTS"}
 

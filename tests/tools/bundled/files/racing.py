@@ -51,7 +51,7 @@ def main() -> None:
         os.setuid(order["uid"])
     folder = Path(order["folder"])
     os.environ["LOOM_AUDIT_HOME"] = str(folder / "home")
-    sys.path[:0] = [str(HERE.parents[2]), order["packages"]]
+    sys.path[:0] = [str(HERE.parents[4]), order["packages"]]
     from loom_audit.api import open_store
 
     for name, files in (("outside", OUTSIDE), ("work/d", INSIDE)):
@@ -113,7 +113,7 @@ def swapping(root):
     from loom_audit.disk.system import probe
 
     mode = "exchange" if probe().renameat2 else "rename"
-    script = HERE.parents[1] / "disk" / "swapper.py"
+    script = HERE.parents[3] / "disk" / "swapper.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
         [sys.executable, str(script), str(root), mode], stdout=subprocess.PIPE, env=environment

@@ -13,7 +13,7 @@ import pytest
 from loom_audit.tools.approvals.asking import AskingGate
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.tools.test_git import git, person, remote, repo
+from tests.tools.bundled.git.test_git import git, person, remote, repo
 
 __all__ = ["person", "remote", "repo"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.tools.test_git import git, person, remote, repo
+from tests.tools.bundled.git.test_git import git, person, remote, repo
 
 __all__ = ["person", "remote", "repo"]
 
