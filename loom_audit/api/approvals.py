@@ -28,7 +28,7 @@ __all__ = [
 
 def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:
     """The questions that wait for an answer, oldest first."""
-    return approvals.pending(workspace.at)
+    return approvals.pending(workspace.attachment)
 
 
 def waits(workspace: AuditedWorkspace, call: Call) -> bool:
@@ -40,7 +40,7 @@ def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:
     """The pending question about a call, by the number of its request or of the question, or
     by the start of its id. NotFound, and Conflict when that fits several.
     """
-    return approvals.find(workspace.at, name)
+    return approvals.find(workspace.attachment, name)
 
 
 def answer(
@@ -59,7 +59,7 @@ def answer(
     `arguments` replace the caller's; a `lasting` answer, which cannot, holds for the session.
     """
     return approvals.answer(
-        workspace.at,
+        workspace.attachment,
         request,
         decision,
         actor or person(),
@@ -76,7 +76,7 @@ def outcome(
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """
-    return approvals.outcome(workspace.at, request, answered, wait=wait)
+    return approvals.outcome(workspace.attachment, request, answered, wait=wait)
 
 
 def check_arguments(
@@ -93,7 +93,7 @@ def check_arguments(
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):
         return
-    rule = denying(gate.policy, tool, arguments, workspace.at.workspace, request.actor)
+    rule = denying(gate.policy, tool, arguments, workspace.attachment.workspace, request.actor)
     if rule is not None:
         raise ApprovalDenied(
             f"{request.tool} with these arguments is denied: {rule.why}",

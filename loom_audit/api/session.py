@@ -77,7 +77,7 @@ class Session:
         self.cwd = cwd
         self.environment = dict(environment or {})
         self.settings = default_settings(workspace._parts.settings, workspace.root)
-        self.recorder = Recorder(workspace.at, session=self.id, actor=actor)
+        self.recorder = Recorder(workspace.attachment, session=self.id, actor=actor)
         self._state: Literal["new", "open", "ended"] = "new"
         self._closing = ExitStack()
         self._call_ids: dict[str, int] = {}
@@ -90,13 +90,13 @@ class Session:
     def __enter__(self) -> "Session":
         if self._state != "new":
             raise self._not_open("can be entered only once")
-        at = self.workspace.at
+        attachment = self.workspace.attachment
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
-            for one in recover(at):
+            for one in recover(attachment):
                 if one.waiting:
                     raise awaits_decision(one.call)
-        self._closing.callback(at.lock.keep(session_lock(self.id)))
+        self._closing.callback(attachment.lock.keep(session_lock(self.id)))
         try:
             self.recorder.scratch = self._closing.enter_context(self.workspace._parts.scratch())
             self.recorder.note(SessionStarted(self.agent, self.title))
@@ -147,7 +147,7 @@ class Session:
             call_id=call_id,
             cwd=self.cwd,
             environment=self.environment,
-            runner=self.workspace.at.runner,
+            runner=self.workspace.attachment.runner,
             settings=self.settings,
         )
 
@@ -180,7 +180,7 @@ class Session:
         Conflict when the session is not open.
         """
         self._check_open()
-        runner = self.workspace.at.runner
+        runner = self.workspace.attachment.runner
         if runner is None:
             raise AuditUnavailable("no commands can be run here")
         where = self.cwd if cwd is None else cwd

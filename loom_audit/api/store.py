@@ -60,15 +60,15 @@ class AuditStore:
         here on, on record.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
-        at = self.parts.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
-        rules = at.scope
+        attachment = self.parts.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
+        rules = attachment.scope
         if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (
             rules.max_file_bytes
         ):
-            fact = WorkspaceAttached(at.workspace.root, rules.ignore, limit)
-            accept_scope(at, fact, actor=person())
-        take_baseline(at, report)
-        return self.workspace(at.log.id)
+            fact = WorkspaceAttached(attachment.workspace.root, rules.ignore, limit)
+            accept_scope(attachment, fact, actor=person())
+        take_baseline(attachment, report)
+        return self.workspace(attachment.log.id)
 
     def workspaces(self) -> Sequence[WorkspaceEntry]:
         """Every attached directory, oldest first."""

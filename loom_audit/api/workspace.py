@@ -68,13 +68,13 @@ class AuditedWorkspace:
         self.timeline = Timeline(self.log, parts.projections(entry.id), self.blobs)
 
     @functools.cached_property
-    def at(self) -> Attachment:
+    def attachment(self) -> Attachment:
         """The directory with its log."""
         return self._parts.attachment(self.id)
 
     @functools.cached_property
     def _undo(self) -> Undo:
-        return Undo(self.at, Planner(self.at, self.timeline))
+        return Undo(self.attachment, Planner(self.attachment, self.timeline))
 
     # --- recording ------------------------------------------------------------------------
 
@@ -121,16 +121,16 @@ class AuditedWorkspace:
                 hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
             )
         fact = CheckpointMarked(name, self.timeline.point(point), note)
-        event = Recorder(self.at, session="", actor=person()).note(fact)[0]
+        event = Recorder(self.attachment, session="", actor=person()).note(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
     def accept_scope(self) -> str:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
         text = ""
-        if self.at.workspace.stamp(IGNORE_FILE) is not None:
-            text = self.at.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
+        if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
+            text = self.attachment.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
         check_rules(text)
-        accept_scope(self.at, ScopeAccepted(text), actor=person())
+        accept_scope(self.attachment, ScopeAccepted(text), actor=person())
         return text
 
     # --- looking --------------------------------------------------------------------------
@@ -138,27 +138,27 @@ class AuditedWorkspace:
     @property
     def scope(self) -> Scope:
         """Which paths are recorded: the scope that was accepted last."""
-        return self.at.scope
+        return self.attachment.scope
 
     def is_alive(self, call: Call) -> bool:
         """Whether the process that opened this call still lives."""
-        return self.at.is_alive(call)
+        return self.attachment.is_alive(call)
 
     def status(self) -> Status:
         """How disk differs from the log, leaving no trace."""
-        with self.at.looking():
-            found = scan(self.at, lambda _: None, keep=False)
+        with self.attachment.looking():
+            found = scan(self.attachment, lambda _: None, keep=False)
         return Status(
             self.log.head(),
             tuple(found.changes),
             tuple(found.untracked),
             tuple(self.timeline.open_calls()),
-            tuple(interrupted(self.at)),
+            tuple(interrupted(self.attachment)),
         )
 
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left in the workspace; they may be deleted."""
-        return self.at.workspace.leftovers()
+        return self.attachment.workspace.leftovers()
 
     def head(self) -> TreeHead:
         """The Merkle root over all events, to be kept elsewhere."""
@@ -229,7 +229,7 @@ class AuditedWorkspace:
 
         What came from outside after it stays, unless `outside` or a choice says otherwise.
         """
-        inside = tuple(self.at.workspace.relative(path) for path in paths)
+        inside = tuple(self.attachment.workspace.relative(path) for path in paths)
         return self._plan(
             Request("rollback", (point,), paths=inside, choices=choices or {}, outside=outside)
         )
@@ -244,11 +244,11 @@ class AuditedWorkspace:
         a rollback in a session of the person's own.
         """
         by = actor or person()
-        recover(self.at)
+        recover(self.attachment)
         with ExitStack() as stack:
             if plan.verb in ("undo", "redo") and plan.calls:
                 session = self.timeline.call(plan.calls[0]).call.session
-                recorder = Recorder(self.at, session=session, actor=by)
+                recorder = Recorder(self.attachment, session=session, actor=by)
             else:
                 own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)
                 recorder = stack.enter_context(own).recorder

@@ -128,9 +128,9 @@ def approvals(
 
     with at.workspace() as workspace:
         if name:
-            _show(at.output, find(workspace.at, name))
+            _show(at.output, find(workspace.attachment, name))
             return
-        waiting = pending(workspace.at)
+        waiting = pending(workspace.attachment)
         for request in waiting:
             if at.output.json:
                 at.output.record(record(request))
@@ -171,7 +171,7 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
     from loom_audit.history.approvals import answer, find, outcome
 
     with at.workspace() as workspace:
-        request = find(workspace.at, name)
+        request = find(workspace.attachment, name)
         if decision == "allowed" and name != str(number(request)) and request.fact.number > 1:
             raise Conflict(
                 f"{request.tool} was asked about again: this is question {request.fact.number}",
@@ -180,13 +180,13 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
             )
         if more.get("arguments") is not None:
             check_arguments(workspace, request, more["arguments"])
-        event = answer(workspace.at, request, decision, person(), reason=reason, **more)
+        event = answer(workspace.attachment, request, decision, person(), reason=reason, **more)
         if decision == "denied":
             _told(at.output, event, "denied", _about(request, request.arguments))
             return
         used = more.get("arguments")
         about = _about(request, request.arguments if used is None else used)
-        _came_of(at.output, event, outcome(workspace.at, request, event), about)
+        _came_of(at.output, event, outcome(workspace.attachment, request, event), about)
 
 
 def _came_of(output: Output, event: "Event", came: "ApprovalRequest | Call", about: str) -> None:

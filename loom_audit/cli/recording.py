@@ -181,7 +181,7 @@ def _run(
     from loom_audit.ports import Command, Limits
     from loom_audit.tools.calls.values import as_json
 
-    runner = session.recorder.at.runner
+    runner = session.recorder.attachment.runner
     if runner is None:
         raise AuditUnavailable("no commands can be run here")
     arguments = as_json({"command": shlex.join(words), "argv": words, "cwd": inside})
@@ -215,7 +215,7 @@ def _run(
     status = "ok" if completed.exit_code == 0 else "error"
     event = opened.finish(status, _result(opened, completed))  # type: ignore[arg-type]
     if at.output.json:
-        found = session.recorder.at.projections.call(session.id, opened.call_id)
+        found = session.recorder.attachment.projections.call(session.id, opened.call_id)
         line = call_record(found, event.id) | {"exit_code": completed.exit_code}
         at.output.stderr.write(json.dumps(line) + "\n")
     elif opened.files_changed or opened.coverage.level != "full":
@@ -306,7 +306,7 @@ def scope(
     with at.workspace() as workspace:
         if action:
             workspace.accept_scope()
-        rules = workspace.at.scope
+        rules = workspace.attachment.scope
         if at.output.json:
             at.output.record(
                 {

@@ -72,7 +72,9 @@ def show(
         if at.output.json:
             at.output.record(_detail_record(workspace, detail, question))
             return
-        _print_header(at, call, question, alive=call.seq is not None or workspace.at.is_alive(call))
+        _print_header(
+            at, call, question, alive=call.seq is not None or workspace.attachment.is_alive(call)
+        )
         if detail.decision is not None:
             decided = detail.decision
             why = f": {decided.reason}" if decided.reason else ""

@@ -14,7 +14,7 @@ def questions(at: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalReque
     """The questions that nobody has answered yet, by session and call id."""
     from loom_audit.history.approvals import pending
 
-    return {(one.session, one.call_id): one for one in pending(at.at)}
+    return {(one.session, one.call_id): one for one in pending(at.attachment)}
 
 
 def question_about(

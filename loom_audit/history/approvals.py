@@ -75,23 +75,23 @@ def ask(call: OpenCall, fact: ApprovalRequested, *, requested: int) -> ApprovalR
     )
 
 
-def pending(at: Attachment) -> Sequence[ApprovalRequest]:
+def pending(attachment: Attachment) -> Sequence[ApprovalRequest]:
     """The questions that wait for an answer, oldest first."""
     return [
         request
-        for call in at.projections.open_calls()
-        if (request := _waiting(at, call)) is not None
+        for call in attachment.projections.open_calls()
+        if (request := _waiting(attachment, call)) is not None
     ]
 
 
-def find(at: Attachment, name: str) -> ApprovalRequest:
+def find(attachment: Attachment, name: str) -> ApprovalRequest:
     """The pending question about a call, by the number of its request or of the question, or
     by the start of its id. NotFound, and Conflict when that fits several.
     """
-    waiting = pending(at)
+    waiting = pending(attachment)
     fitting = [one for one in waiting if name in (str(one.requested), str(one.seq))]
     # ids are random or an agent's choice: a number that is in the log never means one of them
-    numbered = name.isascii() and name.isdigit() and 0 < int(name[:20]) <= at.log.head()
+    numbered = name.isascii() and name.isdigit() and 0 < int(name[:20]) <= attachment.log.head()
     if not numbered:
         fitting += [one for one in waiting if one.call_id == name]
         fitting = fitting or [one for one in waiting if name and one.call_id.startswith(name)]
@@ -102,8 +102,8 @@ def find(at: Attachment, name: str) -> ApprovalRequest:
     if fitting:
         return fitting[0]
     if numbered:
-        call = at.projections.call_at(int(name))
-        found = standing(at.log, call.session, call.call_id, after=call.requested)
+        call = attachment.projections.call_at(int(name))
+        found = standing(attachment.log, call.session, call.call_id, after=call.requested)
         if found.answer is not None:
             raise _answered(found.answer)
         raise NotFound(
@@ -115,7 +115,7 @@ def find(at: Attachment, name: str) -> ApprovalRequest:
 
 
 def answer(
-    at: Attachment,
+    attachment: Attachment,
     request: ApprovalRequest,
     decision: Verdict,
     by: str,
@@ -134,8 +134,8 @@ def answer(
             "an answer for the whole session cannot change the arguments",
             hint="Answer for this call alone.",
         )
-    call = at.projections.call(request.session, request.call_id)
-    found = standing(at.log, request.session, request.call_id, after=request.requested)
+    call = attachment.projections.call(request.session, request.call_id)
+    found = standing(attachment.log, request.session, request.call_id, after=request.requested)
     if found.question is not None and found.question.seq != request.seq:
         raise Conflict(
             f"{request.tool} has been asked about again since",
@@ -144,21 +144,21 @@ def answer(
         )
     if found.answer is not None:
         raise _answered(found.answer)
-    if call.seq is not None or not at.is_alive(call):
+    if call.seq is not None or not attachment.is_alive(call):
         raise _over(request)
     fact = CallDecided(request.call_id, request.tool, decision, by, reason, arguments, lasting)
-    draft = _draft(at, request, fact)
-    [event] = at.log.append([draft])
+    draft = _draft(attachment, request, fact)
+    [event] = attachment.log.append([draft])
     if event.occurred_at != draft.occurred_at or event.fact != fact:
         raise _answered(event)
-    ended = at.projections.call(request.session, request.call_id).seq
+    ended = attachment.projections.call(request.session, request.call_id).seq
     if ended is not None and ended < event.seq:
         raise _over(request)
     return event
 
 
 def outcome(
-    at: Attachment, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
+    attachment: Attachment, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
 ) -> ApprovalRequest | Call:
     """What came of a yes within `wait` seconds: the next question, or the call as it stands.
 
@@ -166,8 +166,8 @@ def outcome(
     """
     until = monotonic() + wait
     while True:
-        call = at.projections.call(request.session, request.call_id)
-        again = _waiting(at, call) if call.seq is None else None
+        call = attachment.projections.call(request.session, request.call_id)
+        again = _waiting(attachment, call) if call.seq is None else None
         if again is not None and again.seq > answered.seq:
             return again
         if call.seq is not None or monotonic() >= until:
@@ -175,27 +175,27 @@ def outcome(
         sleep(0.05)
 
 
-def settle(at: Attachment, request: ApprovalRequest, fact: CallDecided) -> CallDecided:
+def settle(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) -> CallDecided:
     """The answer on record: this one, or the one that came before it."""
-    [event] = at.log.append([_draft(at, request, fact)])
+    [event] = attachment.log.append([_draft(attachment, request, fact)])
     return event.fact if isinstance(event.fact, CallDecided) else fact
 
 
-def answered(at: Attachment, request: ApprovalRequest, *, after: int) -> CallDecided | None:
+def answered(attachment: Attachment, request: ApprovalRequest, *, after: int) -> CallDecided | None:
     """The answer, when there is one after the seq `after`."""
-    found = standing(at.log, request.session, request.call_id, after=after).answer
+    found = standing(attachment.log, request.session, request.call_id, after=after).answer
     return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
 
 
-def _draft(at: Attachment, request: ApprovalRequest, fact: CallDecided) -> Draft:
+def _draft(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) -> Draft:
     """The same id for every answer to one question: the log takes only the first."""
-    parts = (at.log.id, request.session, request.call_id, str(request.fact.number))
+    parts = (attachment.log.id, request.session, request.call_id, str(request.fact.number))
     key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
-    return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=at.clock.now())
+    return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=attachment.clock.now())
 
 
-def _waiting(at: Attachment, call: Call) -> ApprovalRequest | None:
-    found = standing(at.log, call.session, call.call_id, after=call.requested)
+def _waiting(attachment: Attachment, call: Call) -> ApprovalRequest | None:
+    found = standing(attachment.log, call.session, call.call_id, after=call.requested)
     question = found.question
     if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
         return None
@@ -207,7 +207,7 @@ def _waiting(at: Attachment, call: Call) -> ApprovalRequest | None:
         question.actor,
         call.effect,
         question.fact,
-        at.is_alive(call),
+        attachment.is_alive(call),
     )
 
 

@@ -30,7 +30,7 @@ HIDDEN = Stamp(0, 0, 0, 0, 1)
 
 
 @dataclass(slots=True)
-class Known:
+class LastSeen:
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
@@ -59,7 +59,7 @@ class Attachment:
     lock: Lock
     clock: Clock
     room: Callable[[], int]
-    known: Known = field(default_factory=Known)
+    last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
 
@@ -70,18 +70,18 @@ class Attachment:
         Scopes are accepted under that lock, so what an event records was in the scope accepted
         last before it.
         """
-        if self.known.scope is None:
-            self.known.scope = self.projections.scope()
-        return self.known.scope
+        if self.last_seen.scope is None:
+            self.last_seen.scope = self.projections.scope()
+        return self.last_seen.scope
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
         with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
             accepted = self.projections.scope()
-            if accepted != self.known.scope:
-                self.known.scope = accepted
-                self.known.head = -1
+            if accepted != self.last_seen.scope:
+                self.last_seen.scope = accepted
+                self.last_seen.head = -1
             yield
 
     @contextmanager

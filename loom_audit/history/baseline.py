@@ -2,7 +2,8 @@
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import OUTSIDE, Found, attribute, hide, outside, remember, scan
+from loom_audit.history.capture import OUTSIDE, Found, attribute, outside, scan
+from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.nogc import nogc
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
@@ -20,43 +21,47 @@ from loom_audit.ports import EventFilter, Report
 LEAST_ROOM = 256 * 1024 * 1024
 
 
-def baseline_end(at: Attachment) -> int:
+def baseline_end(attachment: Attachment) -> int:
     """The seq at which the baseline was complete, 0 while it is not."""
-    for event in at.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
+    for event in attachment.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
         return event.seq
     return 0
 
 
 @nogc()
-def take_baseline(at: Attachment, report: Report | None = None) -> None:
+def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     """Record everything in scope. Interrupted, it goes on where it stopped.
 
     StorageFailed before the disk of the store is full; what was recorded until then stays.
     """
 
     def flush(found: Found) -> None:
-        _check_room(at)
+        _check_room(attachment)
         facts: list[Fact] = []
         if found.changes:
             facts.append(FilesChanged(tuple(found.changes), "baseline"))
         if found.untracked:
             facts.append(PathsUntracked(tuple(found.untracked)))
-        events = at.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
-        remember(at, {**found.entries, **hide(at, found.untracked)}, events)
+        events = attachment.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
+        update_index(
+            attachment, {**found.entries, **untracked_entries(attachment, found.untracked)}, events
+        )
         found.untracked.clear()
 
-    with at.exclusive():
-        if baseline_end(at):
+    with attachment.exclusive():
+        if baseline_end(attachment):
             return
         flush(Found())
-        flush(scan(at, flush, report=report, stage="baseline"))
-        tree = at.projections.tree()
+        flush(scan(attachment, flush, report=report, stage="baseline"))
+        tree = attachment.projections.tree()
         files = [state for state in tree.values() if state.kind == "file"]
         fact = BaselineFinished(len(files), sum(state.size for state in files))
-        remember(at, {}, at.log.append([Draft(fact, "", OUTSIDE)]))
+        update_index(attachment, {}, attachment.log.append([Draft(fact, "", OUTSIDE)]))
 
 
-def accept_scope(at: Attachment, fact: ScopeAccepted | WorkspaceAttached, *, actor: str) -> None:
+def accept_scope(
+    attachment: Attachment, fact: ScopeAccepted | WorkspaceAttached, *, actor: str
+) -> None:
     """Put a new scope on record, together with what it lets in.
 
     That was there before, so it must not pass for the doing of whoever looks next. StorageFailed
@@ -64,34 +69,35 @@ def accept_scope(at: Attachment, fact: ScopeAccepted | WorkspaceAttached, *, act
     """
 
     def drift(found: Found) -> None:
-        drafts = [attribute(at, found.changes)] if found.changes else []
-        remember(at, found.entries, at.log.append(drafts))
+        drafts = [attribute(attachment, found.changes)] if found.changes else []
+        update_index(attachment, found.entries, attachment.log.append(drafts))
 
     def let_in(found: Found, *first: Draft) -> None:
-        _check_room(at)
+        _check_room(attachment)
         drafts = [*first, *([outside(found.changes)] if found.changes else [])]
         if found.untracked:
             drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
-        entries = {**found.entries, **hide(at, found.untracked)}
-        remember(at, entries, at.log.append(drafts))
+        entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
+        update_index(attachment, entries, attachment.log.append(drafts))
         found.untracked.clear()
 
-    with at.exclusive():
+    with attachment.exclusive():
         accepted = Draft(fact, "", actor)
-        if not baseline_end(at):
-            at.log.append([accepted])
+        if not baseline_end(attachment):
+            attachment.log.append([accepted])
             return
-        drift(scan(at, drift))
-        at.index.clear()
-        limit = getattr(fact, "max_file_bytes", at.scope.max_file_bytes)
-        at.known.scope, at.known.head = Scope(fact.ignore, limit), -1
-        let_in(scan(at, let_in), accepted)
+        drift(scan(attachment, drift))
+        attachment.index.clear()
+        limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
+        attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1
+        let_in(scan(attachment, let_in), accepted)
 
 
-def _check_room(at: Attachment) -> None:
-    if at.room() < LEAST_ROOM:
+def _check_room(attachment: Attachment) -> None:
+    room = attachment.room()
+    if room < LEAST_ROOM:
         raise StorageFailed(
-            f"only {size_text(at.room())} are left where the store lives; the listing stopped",
+            f"only {size_text(room)} are left where the store lives; the listing stopped",
             hint="Free space, or exclude folders in .loomignore and run"
             " `loom-audit scope accept`; then do it again.",
         )

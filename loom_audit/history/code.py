@@ -9,29 +9,33 @@ from loom_audit.ports import CodeIndex, ReadCode
 AT_ONCE = 50
 
 
-def list_code(at: Attachment, index: CodeIndex) -> None:
+def list_code(attachment: Attachment, index: CodeIndex) -> None:
     """Make the listing that of the log's head, by what changed since the last time."""
-    head = at.log.head()
+    head = attachment.log.head()
     known = index.head()
     if known == head:
         return
     if known == 0 or known > head:
-        tree = at.projections.tree(head)
+        tree = attachment.projections.tree(head)
         files = {path: blob for path, state in tree.items() if (blob := _content(state))}
         index.list_anew(files, head=head)
         return
     changed: dict[str, BlobId | None] = {}
-    for recorded in at.projections.changes(after=known, until=head):
+    for recorded in attachment.projections.changes(after=known, until=head):
         changed[recorded.change.path] = _content(recorded.change.after)
     index.relist(changed, after=known, head=head)
 
 
-def read_code(at: Attachment, index: CodeIndex) -> int:
+def read_code(attachment: Attachment, index: CodeIndex) -> int:
     """Read some of the contents that are listed and not known yet; how many are left."""
     contents = []
     for blob, language in index.unread(AT_ONCE):
         try:
-            text = text_of(at.blobs.get(blob)) if at.blobs.size(blob) <= MAX_BYTES else None
+            text = (
+                text_of(attachment.blobs.get(blob))
+                if attachment.blobs.size(blob) <= MAX_BYTES
+                else None
+            )
         except (NotFound, Corrupt):
             text = None  # erased, damaged or recorded by its hash only: not to be searched
         if text is None:

@@ -14,13 +14,13 @@ def edited(
     footing: Footing, path: str, new: Transform | bytes, *, mode: int | None, create: bool
 ) -> list[FileChange]:
     """The directories to make and, last, the change of the file itself."""
-    at = footing.at
-    target = at.workspace.resolve(at.workspace.relative(path))
+    attachment = footing.attachment
+    target = attachment.workspace.resolve(attachment.workspace.relative(path))
     before = footing.look(target)
     if not target or (before and before.kind == "directory"):
         raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
     if not isinstance(new, bytes):
-        new = new(at.workspace.read(target) if before else None)
+        new = new(attachment.workspace.read(target) if before else None)
     bits = mode if mode is not None else (before.mode if before else 0o644)
     blob = footing.put(new, similar_to=before.blob if before else None)
     change = FileChange(target, before, FileState("file", blob, bits, len(new)))
@@ -87,13 +87,13 @@ def linked(footing: Footing, path: str, to: str) -> list[FileChange]:
     if footing.look(target) is not None:
         raise Conflict(f"{path} already exists", hint="Delete it first, or name another path.")
     text = to.encode("utf-8", "surrogateescape")
-    after = FileState("symlink", footing.at.blobs.put(text), 0o777, len(text))
+    after = FileState("symlink", footing.attachment.blobs.put(text), 0o777, len(text))
     return [*missing_parents(footing, target, create=True), FileChange(target, None, after)]
 
 
 def name_of(footing: Footing, path: str) -> str:
     """The workspace path of the thing itself: parents followed, a final symlink not."""
-    workspace = footing.at.workspace
+    workspace = footing.attachment.workspace
     relative = workspace.relative(path)
     if not relative:
         raise InvalidPath(

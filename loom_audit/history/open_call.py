@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
-from loom_audit.history.capture import Found, attribute, hide, remember, scan
+from loom_audit.history.capture import Found, attribute, scan
+from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.edits import Transform, deleted, edited, linked, moved
 from loom_audit.history.steps import Footing, carry_out, check_recoverable
 from loom_audit.model.events import (
@@ -61,9 +62,9 @@ class OpenCall:
         self.sandbox = ""
         self.finished = False
         self.approved: dict[str, FileState | None] | None = None
-        self._at = recorder.at
+        self._attachment = recorder.attachment
         self._key = (recorder.session, call_id)
-        self._began: datetime = recorder.at.clock.now()
+        self._began: datetime = recorder.attachment.clock.now()
         request = CallRequested(call_id, tool, arguments, effect)
         self._waiting: list[Fact] = [] if requested else [request]
         self._deferred: list[Draft] = []
@@ -93,13 +94,16 @@ class OpenCall:
         drafts = [*self._deferred, *waiting, *facts, *map(self.recorder.draft, last)]
         if not drafts:
             return []
-        events = self._at.log.append(drafts)
+        events = self._attachment.log.append(drafts)
         self._waiting.clear()
         self._deferred.clear()
         return events
 
+    def _draft_foreign(self, changes: Iterable[FileChange]) -> Draft:
+        return attribute(self._attachment, changes, but=self._key)
+
     def _settle(self, events: Sequence[Event]) -> None:
-        remember(self._at, self._entries, events)
+        update_index(self._attachment, self._entries, events)
         self._entries = {}
 
     # --- file changes ---------------------------------------------------------------------
@@ -192,7 +196,7 @@ class OpenCall:
     def _changing(self, final: bool) -> Iterator[Footing]:
         self.may_write()
         with self._exclusive(final):
-            yield Footing(self._at, {})  # the index follows what is put on record only
+            yield Footing(self._attachment, {})  # the index follows what is put on record only
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
@@ -217,10 +221,10 @@ class OpenCall:
         """Record drift and intention, change the disk, and keep what is there for the record."""
         if changes:
             self._check_approved(changes)
-            check_recoverable(self._at, changes)
+            check_recoverable(self._attachment, changes)
         self._entries.update(footing.entries)
         if footing.drift:
-            self._deferred.append(attribute(self._at, footing.drift, but=self._key))
+            self._deferred.append(self._draft_foreign(footing.drift))
         if not changes:
             return
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
@@ -228,7 +232,7 @@ class OpenCall:
         done = carry_out(footing, changes)
         self._entries.update(footing.entries)
         if done.foreign:
-            self._deferred.append(attribute(self._at, done.foreign, but=self._key))
+            self._deferred.append(self._draft_foreign(done.foreign))
         if done.changes:
             fact = FilesChanged(
                 tuple(done.changes),
@@ -240,7 +244,7 @@ class OpenCall:
             self._deferred.append(self.recorder.draft(fact))
             self._changed(change.path for change in done.changes)
         if done.later:
-            self._deferred.append(attribute(self._at, done.later, but=self._key))
+            self._deferred.append(self._draft_foreign(done.later))
         if self.approved is not None:
             self.approved.update((change.path, change.after) for change in done.changes)
         self.coverage = self.coverage.without(*done.reasons)
@@ -279,7 +283,7 @@ class OpenCall:
         """Run a command and put on record exactly which files it changed."""
         with ExitStack() as capture:
             completed = runner.run(
-                self._at.workspace.root,
+                self._attachment.workspace.root,
                 command,
                 cancelled=cancelled,
                 before=lambda: capture.enter_context(self.captured(final=final)),
@@ -299,22 +303,22 @@ class OpenCall:
         """
         self.may_write()
         with self.recorder.exclusive():
-            found = scan(self._at, self._flush_foreign)
+            found = scan(self._attachment, self._flush_foreign)
             if found.changes:
-                self._deferred.append(attribute(self._at, found.changes, but=self._key))
+                self._deferred.append(self._draft_foreign(found.changes))
             self._note_untracked(found)
             self._entries.update(found.entries)
             self._settle(self._append([]))
-            mode = self._at.workspace.stamp("")
-            others = {call.call_id for call in self._at.running(but=self._key)}
+            mode = self._attachment.workspace.stamp("")
+            others = {call.call_id for call in self._attachment.running(but=self._key)}
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    others |= {call.call_id for call in self._at.running(but=self._key)}
+                    others |= {call.call_id for call in self._attachment.running(but=self._key)}
                     self._collect(tuple(sorted(others)))
-                    if self._at.workspace.stamp("") != mode:
+                    if self._attachment.workspace.stamp("") != mode:
                         self.coverage = self.coverage.without("the workspace's own mode changed")
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
@@ -336,7 +340,7 @@ class OpenCall:
             self._entries.update(found.entries)
             self._settle(self._append([own(found)] if found.changes else []))
 
-        found = scan(self._at, flush, late=True)
+        found = scan(self._attachment, flush, late=True)
         if found.changes:
             self._deferred.append(own(found))
         self._entries.update(found.entries)
@@ -347,7 +351,7 @@ class OpenCall:
     def _add_earlier(self, causes: tuple[str, ...]) -> None:
         """What others' scans already found of this command's doing."""
         shared = bool(causes) and bool(self._deferred)
-        for recorded in self._at.projections.changes(call_ids=(self.call_id,)):
+        for recorded in self._attachment.projections.changes(call_ids=(self.call_id,)):
             if recorded.session != self.recorder.session and not recorded.causes:
                 continue  # another session has a call of this id
             self._changed([recorded.change.path])
@@ -357,15 +361,15 @@ class OpenCall:
 
     def _flush_foreign(self, found: Found) -> None:
         self._entries.update(found.entries)
-        drafts = [attribute(self._at, found.changes, but=self._key)] if found.changes else []
-        if drafts:
-            remember(self._at, self._entries, self._at.log.append(drafts))
+        if found.changes:
+            events = self._attachment.log.append([self._draft_foreign(found.changes)])
+            update_index(self._attachment, self._entries, events)
             self._entries = {}
 
     def _note_untracked(self, found: Found) -> None:
         if found.untracked:
             self._deferred.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
-            self._entries.update(hide(self._at, found.untracked))
+            self._entries.update(untracked_entries(self._attachment, found.untracked))
 
     # --- the end --------------------------------------------------------------------------
 
@@ -373,7 +377,7 @@ class OpenCall:
         """Put the outcome on record, durably, and let go of the workspace. Once per call."""
         if self.finished:
             raise Conflict(f"call {self.call_id} is finished already")
-        duration = self._at.clock.now() - self._began
+        duration = self._attachment.clock.now() - self._began
         fact = CallFinished(
             self.call_id,
             self.tool,

@@ -21,15 +21,15 @@ ALL_STEPS = 20_000
 class Planner:
     """Makes plans for one workspace. Changes nothing: neither the log nor the workspace."""
 
-    def __init__(self, at: Attachment, timeline: Timeline) -> None:
-        self.at = at
+    def __init__(self, attachment: Attachment, timeline: Timeline) -> None:
+        self.attachment = attachment
         self.timeline = timeline
 
     @nogc()
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
-        meant = meant_by(request, self.at, self.timeline)
-        with self.at.looking():
+        meant = meant_by(request, self.attachment, self.timeline)
+        with self.attachment.looking():
             return self._plan(request, meant)
 
     def again(self, plan: Plan) -> Plan:
@@ -38,8 +38,8 @@ class Planner:
         It is the same one when no event since could change it, and what no log knows of is
         neither where it makes something nor in a folder that is to go.
         """
-        with self.at.looking():
-            since = self.at.log.read(EventFilter(after=plan.head))
+        with self.attachment.looking():
+            since = self.attachment.log.read(EventFilter(after=plan.head))
             if (
                 not plan.drifted
                 and all(isinstance(event.fact, SessionStarted) for event in since)
@@ -53,7 +53,7 @@ class Planner:
 
     def _plan(self, request: Request, meant: Meant, also: frozenset[str] = frozenset()) -> Plan:
         """The plan, with what disk says at the paths taken back and `also` at these."""
-        head = self.at.log.head()
+        head = self.attachment.log.head()
         taken = meant.takes(request)
         listed = self._changes_meant(meant)
         own = [one for one in listed if taken(one)]
@@ -72,11 +72,11 @@ class Planner:
             target=meant.target,
             reverts=self._reverts(request, meant, own, steps),
             steps=steps,
-            tree=apply(self.at.projections.tree(), drift),
-            blobs=self.at.blobs,
+            tree=apply(self.attachment.projections.tree(), drift),
+            blobs=self.attachment.blobs,
             moves={**moves, head + 1: find_moves(drift)},
             choices=request.choices,
-            folds_case=self.at.workspace.folds_case(),
+            folds_case=self.attachment.workspace.folds_case(),
         )
         hidden = self._hidden(plan)
         if not meant.rollback:
@@ -100,17 +100,17 @@ class Planner:
 
     def _changes_meant(self, meant: Meant) -> list[RecordedChange]:
         if meant.rollback:
-            return list(self.at.projections.changes(after=meant.since))
-        found = list(self.at.projections.changes(call_ids=[c.call_id for c in meant.calls]))
+            return list(self.attachment.projections.changes(after=meant.since))
+        found = list(self.attachment.projections.changes(call_ids=[c.call_id for c in meant.calls]))
         for seq in meant.events:
-            found += self.at.projections.changes(after=seq - 1, until=seq)
+            found += self.attachment.projections.changes(after=seq - 1, until=seq)
         ids = {call.call_id for call in meant.calls}
         if len(ids) > 1:
             first = min((call.requested for call in meant.calls), default=0)
             known = {(one.seq, one.change.path) for one in found}
             found += [
                 one
-                for one in self.at.projections.changes(after=first)
+                for one in self.attachment.projections.changes(after=first)
                 if one.causes and (one.seq, one.change.path) not in known
             ]
         return found
@@ -119,10 +119,10 @@ class Planner:
         self, listed: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
         """Everything from the first of these on; of a long log only what touched these paths."""
-        head = self.at.log.head()
+        head = self.attachment.log.head()
         first = min((one.seq for one in listed), default=head + 1)
         narrow = head - first > ALL_STEPS
-        return self.at.projections.changes(
+        return self.attachment.projections.changes(
             after=first - 1, paths=sorted(touched) if narrow else None
         )
 
@@ -153,12 +153,12 @@ class Planner:
             return moves
         span = EventFilter(after=min(seqs) - 1, before=max(seqs) + 1, kinds=(FilesChanged.kind,))
         if len(seqs) > 50:
-            events: Iterable[Event] = self.at.log.read(span)
+            events: Iterable[Event] = self.attachment.log.read(span)
         else:
             events = (
                 event
                 for seq in sorted(seqs)
-                for event in self.at.log.read(EventFilter(after=seq - 1, before=seq + 1))
+                for event in self.attachment.log.read(EventFilter(after=seq - 1, before=seq + 1))
             )
         for event in events:
             if event.seq in seqs and isinstance(event.fact, FilesChanged) and event.fact.moves:
@@ -182,14 +182,14 @@ class Planner:
         whole = {one.number for one in own if one.number} - partly
         # of a call that was requested before the point, going there takes back a part
         begun = CallFilter(after=meant.since, changed_only=True, limit=None)
-        whole &= {call.seq for call in self.at.projections.calls(begun)}
+        whole &= {call.seq for call in self.attachment.projections.calls(begun)}
         return tuple(sorted(whole | self._idle(request, meant, steps)))
 
     def _idle(self, request: Request, meant: Meant, steps: Sequence[PathStep]) -> set[int]:
         """Undos after the point that had nothing to change: what they took back stands again."""
         if request.paths:
             return set()
-        undos = {by for by in self.at.projections.reverted().values() if by > meant.since}
+        undos = {by for by in self.attachment.projections.reverted().values() if by > meant.since}
         return undos - {step.call for step in steps}
 
     # --- what disk says -------------------------------------------------------------------
@@ -202,17 +202,17 @@ class Planner:
         """
         if not whole and not self._drifted(touched):
             return []
-        found = scan(self.at, lambda _: None, keep=False)
+        found = scan(self.attachment, lambda _: None, keep=False)
         drifted = {change.path for change in found.changes}
         touched = {p for p in drifted if p in touched or takes_outside(request, p)}
-        footing = Footing(self.at, {})
+        footing = Footing(self.attachment, {})
         for path in sorted(touched):
             footing.look(path)
         return [*footing.drift, *(c for c in found.changes if c.path not in touched)]
 
     def _drifted(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths where disk is not as the log has it."""
-        footing = Footing(self.at, {}, keep=False)
+        footing = Footing(self.attachment, {}, keep=False)
         for path in sorted(paths):
             footing.look(path)
         return frozenset(change.path for change in footing.drift)
@@ -244,7 +244,7 @@ class Planner:
     def _hidden(self, plan: Plan) -> frozenset[str]:
         """Paths the plan would create at which there is something no tree knows of."""
         new = (change.path for change in plan.changes if change.before is None)
-        return frozenset(path for path in new if self.at.workspace.stamp(path) is not None)
+        return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
     def _in_scope(self, plan: Plan) -> Plan:
         """Leave alone what a person has taken out of scope since it was recorded."""
@@ -252,7 +252,7 @@ class Planner:
             change.path
             for change in plan.changes
             if (state := change.after or change.before)
-            and not self.at.scope.includes(change.path, directory=state.kind == "directory")
+            and not self.attachment.scope.includes(change.path, directory=state.kind == "directory")
         }
         if not left:
             return plan
@@ -263,7 +263,7 @@ class Planner:
         )
 
     def _listed(self, path: str) -> Sequence[tuple[str, object]]:
-        return self.at.workspace.list(path) if self.at.workspace.stamp(path) else ()
+        return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
 
 
 def _blocking(plan: Plan, paths: Collection[str]) -> Plan:

@@ -32,14 +32,14 @@ class Recorder:
 
     def __init__(
         self,
-        at: Attachment,
+        attachment: Attachment,
         *,
         session: str,
         actor: str,
         source: str = "",
         scratch: Workspace | None = None,
     ) -> None:
-        self.at = at
+        self.attachment = attachment
         self.session = session
         self.actor = actor
         self.source = source
@@ -52,28 +52,28 @@ class Recorder:
 
         what they did to disk would else be found by the next look and held to be another's.
         """
-        with self.at.exclusive():
+        with self.attachment.exclusive():
             self._close_given_up()
             yield
 
     def close_given_up(self) -> None:
         """Close calls whose end could not be recorded, if there are any."""
         if self.given_up:
-            with self.at.exclusive():
+            with self.attachment.exclusive():
                 self._close_given_up()
 
     def _close_given_up(self) -> None:
         if self.given_up:
-            close_given_up(self.at, self.session, self.given_up)
+            close_given_up(self.attachment, self.session, self.given_up)
             self.given_up.clear()
 
     @property
     def workspace(self) -> Workspace:
-        return self.at.workspace
+        return self.attachment.workspace
 
     @property
     def blobs(self) -> BlobStore:
-        return self.at.blobs
+        return self.attachment.blobs
 
     def draft(self, fact: Fact) -> Draft:
         """The fact as this session's, said by this actor."""
@@ -81,7 +81,7 @@ class Recorder:
 
     def note(self, *facts: Fact) -> Sequence[Event]:
         """Put facts on record, durably."""
-        return self.at.log.append([self.draft(fact) for fact in facts])
+        return self.attachment.log.append([self.draft(fact) for fact in facts])
 
     def begin(self, tool: str, arguments: Any, effect: Effect, *, call_id: str) -> "OpenCall":
         """Open a call. Nothing is stored until it has an effect or finishes."""

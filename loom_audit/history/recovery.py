@@ -6,7 +6,8 @@ from typing import Literal
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment, is_undo, session_lock
-from loom_audit.history.capture import Found, outside, remember, scan
+from loom_audit.history.capture import Found, outside, scan
+from loom_audit.history.change_index import update_index
 from loom_audit.history.questions import waits
 from loom_audit.history.steps import on_disk
 from loom_audit.model.events import (
@@ -41,61 +42,61 @@ class Recovered:
     waiting: bool = False
 
 
-def interrupted(at: Attachment) -> list[Call]:
+def interrupted(attachment: Attachment) -> list[Call]:
     """Open calls whose process is gone, oldest first."""
-    return [call for call in at.projections.open_calls() if not at.is_alive(call)]
+    return [call for call in attachment.projections.open_calls() if not attachment.is_alive(call)]
 
 
-def recover(at: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
+def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
     """Close every call whose process is gone with what is on disk now.
 
     An undo, revert or rollback is left waiting unless `abandon` says to close it as it is.
     """
-    if not interrupted(at) and not _dead_sessions(at):
+    if not interrupted(attachment) and not _dead_sessions(attachment):
         return []
-    with at.exclusive():
-        dead = interrupted(at)
+    with attachment.exclusive():
+        dead = interrupted(attachment)
         closed: list[Recovered] = []
-        asking = {call.requested for call in dead if waits(at.log, call)}
+        asking = {call.requested for call in dead if waits(attachment.log, call)}
         commands = [
             call for call in dead if call.effect == "execute" and call.requested not in asking
         ]
         if commands:
-            _record_commands(at, commands)
+            _record_commands(attachment, commands)
         for call in dead:
             if is_undo(call) and not abandon:
                 closed.append(Recovered(call, waiting=True))
                 continue
             unanswered = call.requested in asking
-            closed.append(_close(at, call, UNANSWERED if unanswered else GONE))
-        _end_sessions(at, but={one.call.session for one in closed if one.waiting})
+            closed.append(_close(attachment, call, UNANSWERED if unanswered else GONE))
+        _end_sessions(attachment, but={one.call.session for one in closed if one.waiting})
         return closed
 
 
-def intentions(at: Attachment, call: Call) -> tuple[FileChange, ...]:
+def intentions(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
     """What a call said it would do, the last intention per path."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
     meant: dict[str, FileChange] = {}
-    for event in at.log.read(wanted):
+    for event in attachment.log.read(wanted):
         if isinstance(event.fact, ChangeIntended) and event.session == call.session:
             meant.update({change.path: change for change in event.fact.changes})
     return tuple(meant.values())
 
 
 def judge(
-    at: Attachment, call: Call
+    attachment: Attachment, call: Call
 ) -> tuple[list[Draft], dict[str, Outcome], dict[str, IndexEntry | None]]:
     """What is on disk of a call's intentions, as drafts, outcomes and index entries."""
-    meant = intentions(at, call)
+    meant = intentions(attachment, call)
     own: list[FileChange] = []
     foreign: list[FileChange] = []
     outcomes: dict[str, Outcome] = {}
     entries: dict[str, IndexEntry | None] = {}
     for change in meant:
-        now, entry = on_disk(at, [change])[change.path]
-        recorded = at.projections.state(change.path)
+        now, entry = on_disk(attachment, [change])[change.path]
+        recorded = attachment.projections.state(change.path)
         entries[change.path] = entry
         if now == change.after:
             outcomes[change.path] = "happened"
@@ -124,17 +125,17 @@ def awaits_decision(call: Call) -> Conflict:
     )
 
 
-def close_given_up(at: Attachment, session: str, ids: Collection[str]) -> None:
+def close_given_up(attachment: Attachment, session: str, ids: Collection[str]) -> None:
     """Close calls of a living session whose end could not be recorded; the lock is held."""
-    for call in at.projections.open_calls():
+    for call in attachment.projections.open_calls():
         if call.session == session and call.call_id in ids:
             if call.effect == "execute":
-                _record_commands(at, [call])
-            _close(at, call, message="the log could not be written when this call ended")
+                _record_commands(attachment, [call])
+            _close(attachment, call, message="the log could not be written when this call ended")
 
 
-def _close(at: Attachment, call: Call, message: str = GONE) -> Recovered:
-    drafts, outcomes, entries = judge(at, call)
+def _close(attachment: Attachment, call: Call, message: str = GONE) -> Recovered:
+    drafts, outcomes, entries = judge(attachment, call)
     unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
     ran = call.effect == "execute" and message != UNANSWERED
     coverage = Coverage("partial", ("interrupted",)) if ran else Coverage()
@@ -148,15 +149,17 @@ def _close(at: Attachment, call: Call, message: str = GONE) -> Recovered:
         call.call_id, call.tool, call.effect, "interrupted", result, coverage, call.sandbox
     )
     drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
-    events = at.log.append(drafts)
-    remember(at, entries, events)
-    return Recovered(at.projections.call(call.session, call.call_id), tuple(outcomes.items()))
+    events = attachment.log.append(drafts)
+    update_index(attachment, entries, events)
+    return Recovered(
+        attachment.projections.call(call.session, call.call_id), tuple(outcomes.items())
+    )
 
 
-def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
+def _record_commands(attachment: Attachment, commands: Sequence[Call]) -> None:
     """Record what interrupted commands left on disk, as theirs and the running ones'."""
     mine = {call.requested for call in commands}
-    running = [call for call in at.running() if call.requested not in mine]
+    running = [call for call in attachment.running() if call.requested not in mine]
     candidates = [*commands, *running]
     owner = commands[0]
     causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()
@@ -172,20 +175,20 @@ def _record_commands(at: Attachment, commands: Sequence[Call]) -> None:
                 causes=causes,
             )
             drafts.append(Draft(fact, owner.session, owner.actor, source=SOURCE))
-        remember(at, found.entries, at.log.append(drafts))
+        update_index(attachment, found.entries, attachment.log.append(drafts))
 
-    flush(scan(at, flush, late=True))
+    flush(scan(attachment, flush, late=True))
 
 
-def _dead_sessions(at: Attachment) -> list[Session]:
+def _dead_sessions(attachment: Attachment) -> list[Session]:
     return [
         session
-        for session in at.projections.open_sessions()
-        if not at.lock.is_held(session_lock(session.id))
+        for session in attachment.projections.open_sessions()
+        if not attachment.lock.is_held(session_lock(session.id))
     ]
 
 
-def _end_sessions(at: Attachment, *, but: set[str]) -> None:
+def _end_sessions(attachment: Attachment, *, but: set[str]) -> None:
     fact = SessionEnded("interrupted")
-    ended = [Draft(fact, s.id, s.actor, source=SOURCE) for s in _dead_sessions(at)]
-    at.log.append([draft for draft in ended if draft.session not in but])
+    ended = [Draft(fact, s.id, s.actor, source=SOURCE) for s in _dead_sessions(attachment)]
+    attachment.log.append([draft for draft in ended if draft.session not in but])

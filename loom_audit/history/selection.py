@@ -58,16 +58,16 @@ class Meant:
         return taken
 
 
-def meant_by(request: Request, at: Attachment, timeline: Timeline) -> Meant:
+def meant_by(request: Request, attachment: Attachment, timeline: Timeline) -> Meant:
     """What the request names. NotFound, InvalidArguments; Conflict for a call still open."""
     if request.verb == "undo":
-        call = newest_undoable(at, request.session)
+        call = newest_undoable(attachment, request.session)
         return Meant(_shown(call), (call,))
     if request.verb == "redo":
-        call = newest_undo(at, request.session)
+        call = newest_undo(attachment, request.session)
         return Meant(_shown(call), (call,))
     if request.verb == "rollback":
-        return _after_point(request, at, timeline)
+        return _after_point(request, attachment, timeline)
     if not request.targets:
         raise InvalidArguments(
             "revert needs at least one call, event or session",
@@ -76,7 +76,7 @@ def meant_by(request: Request, at: Attachment, timeline: Timeline) -> Meant:
     calls: dict[tuple[str, str], Call] = {}
     events: list[int] = []
     for target in request.targets:
-        for one in _named(target, at):
+        for one in _named(target, attachment):
             if isinstance(one, int):
                 events.append(one)
             else:
@@ -86,36 +86,38 @@ def meant_by(request: Request, at: Attachment, timeline: Timeline) -> Meant:
             raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
-    before = _taken_back(numbers, at)
+    before = _taken_back(numbers, attachment)
     gone = {
         (number, one.change.path)
         for by in {*before.values()}
-        for one in at.projections.changes(call_ids=[at.projections.call_at(by).call_id])
+        for one in attachment.projections.changes(
+            call_ids=[attachment.projections.call_at(by).call_id]
+        )
         for number in before
         if before[number] == by == one.number
     }
     return Meant(listed, tuple(calls.values()), tuple(events), before=before, gone=gone)
 
 
-def _taken_back(numbers: Collection[int], at: Attachment) -> dict[int, int]:
+def _taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
     """Those of the numbers that are taken back by something that is not among them."""
-    reverted = at.projections.reverted()
+    reverted = attachment.projections.reverted()
     return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
 
 
-def _named(target: int | str, at: Attachment) -> Iterable[Call | int]:
+def _named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
     text = str(target)
     if text.startswith("session:"):
         id = text.removeprefix("session:")
-        at.projections.session(id)
+        attachment.projections.session(id)
         filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
-        return at.projections.calls(filter)
+        return attachment.projections.calls(filter)
     if not re.fullmatch("[0-9]{1,100}", text):
         raise InvalidArguments(
             f"{text[:100]!r} names no call", hint="Name a call by its number, or session:ID."
         )
     seq = int(text)
-    for event in at.log.read(EventFilter(after=seq - 1, before=seq + 1)):
+    for event in attachment.log.read(EventFilter(after=seq - 1, before=seq + 1)):
         if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
             if event.fact.origin == "baseline":
                 raise InvalidArguments(
@@ -123,25 +125,25 @@ def _named(target: int | str, at: Attachment) -> Iterable[Call | int]:
                     hint="Name a later call: `loom-audit log` lists them.",
                 )
             return [seq]
-    return [at.projections.call_at(seq)]
+    return [attachment.projections.call_at(seq)]
 
 
-def _after_point(request: Request, at: Attachment, timeline: Timeline) -> Meant:
+def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Meant:
     if len(request.targets) != 1:
         raise InvalidArguments(
             "rollback needs one point",
             hint="Name a call's number, a time, @checkpoint or session:ID.",
         )
     point = timeline.point(request.targets[0])
-    first = baseline_end(at)
+    first = baseline_end(attachment)
     if not first or point < first:
         raise NotFound(
             f"point {point} is before the baseline was complete",
             hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
         )
     for path in request.paths:
-        seen = not path or at.projections.history(path, below=True, limit=1)
-        if not seen and at.workspace.stamp(path) is None:
+        seen = not path or attachment.projections.history(path, below=True, limit=1)
+        if not seen and attachment.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
             raise NotFound(f"{path} is not here and never was on record", hint=hint)
     return Meant(f"point {point}", since=point, rollback=True)
@@ -166,20 +168,24 @@ def _shown(call: Call) -> str:
 STEPPING = frozenset({"undo", "redo"})
 
 
-def newest_undoable(at: Attachment, session: str | None) -> Call:
+def newest_undoable(attachment: Attachment, session: str | None) -> Call:
     """The newest call with changes that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: not _is_step(call, *STEPPING), "undo")
+    return _newest(attachment, session, lambda call: not _is_step(call, *STEPPING), "undo")
 
 
-def newest_undo(at: Attachment, session: str | None) -> Call:
+def newest_undo(attachment: Attachment, session: str | None) -> Call:
     """The newest undo that is not taken back, of one session or of any. NotFound."""
-    return _newest(at, session, lambda call: _is_step(call, "undo"), "redo")
+    return _newest(attachment, session, lambda call: _is_step(call, "undo"), "redo")
 
 
-def _newest(at: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str) -> Call:
+def _newest(
+    attachment: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str
+) -> Call:
     before: int | None = None
     size = 10
-    while page := at.projections.calls(CallFilter(session=session, before=before, limit=size)):
+    while page := attachment.projections.calls(
+        CallFilter(session=session, before=before, limit=size)
+    ):
         for call in page:
             acted = call.changed > 0 or (
                 call.status == "ok" and call.reverts and _is_step(call, "undo")

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
-from loom_audit.history.capture import catch_up, observe, recorded_states
+from loom_audit.history.capture import observe, recorded_states
+from loom_audit.history.change_index import catch_up
 from loom_audit.history.prefetch import Ahead
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
@@ -25,20 +26,20 @@ class Footing:
     """
 
     def __init__(
-        self, at: Attachment, entries: dict[str, IndexEntry | None], *, keep: bool = True
+        self, attachment: Attachment, entries: dict[str, IndexEntry | None], *, keep: bool = True
     ) -> None:
-        self.at = at
+        self.attachment = attachment
         self._keep = keep
         self.entries = entries
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
         self._put: dict[BlobId, bytes] = {}
         self._mounted: dict[str, bool] = {"": False}
-        self._recorded: Callable[[str], FileState | None] = at.projections.state
+        self._recorded: Callable[[str], FileState | None] = attachment.projections.state
 
     def expect(self, paths: int) -> None:
         """So many paths will be looked at before anything is recorded."""
-        self._recorded = recorded_states(self.at, paths)
+        self._recorded = recorded_states(self.attachment, paths)
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
@@ -48,10 +49,10 @@ class Footing:
 
     def _find_out(self, path: str) -> FileState | None:
         recorded = self._recorded(path)
-        stamp = self.at.workspace.stamp(path)
+        stamp = self.attachment.workspace.stamp(path)
         if stamp is None and recorded is None:
             return None
-        entry = self.at.index.get(path)
+        entry = self.attachment.index.get(path)
         if (
             recorded is not None
             and entry is not None
@@ -59,7 +60,7 @@ class Footing:
             and entry.blob == recorded.blob
         ):
             return recorded
-        state, seen = observe(self.at, path, recorded, keep=self._keep)
+        state, seen = observe(self.attachment, path, recorded, keep=self._keep)
         if self.records(path, state or recorded):
             self.entries[path] = seen
             if state != recorded:
@@ -68,23 +69,23 @@ class Footing:
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
         """Give the store a content that is about to be written."""
-        blob = self.at.blobs.put(content, similar_to=similar_to)
+        blob = self.attachment.blobs.put(content, similar_to=similar_to)
         self._put[blob] = content
         return blob
 
     def replacements(self, changes: Sequence[FileChange]) -> list[Replacement]:
         """The changes with their contents; what was put here is not read back from the store."""
-        ahead = Ahead(self.at.blobs, (change.after for change in changes), self._put)
+        ahead = Ahead(self.attachment.blobs, (change.after for change in changes), self._put)
         return [Replacement(change, ahead.opener(change.after)) for change in changes]
 
     def records(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope and not on another mount, so that trees hold it."""
         directory = state is not None and state.kind == "directory"
-        if not self.at.scope.includes(path, directory=directory):
+        if not self.attachment.scope.includes(path, directory=directory):
             return False
         above = path.rpartition("/")[0]
         if above not in self._mounted:
-            self._mounted[above] = self.at.workspace.mounted(above)
+            self._mounted[above] = self.attachment.workspace.mounted(above)
         return not self._mounted[above]
 
 
@@ -139,16 +140,16 @@ def descendants(footing: Footing, path: str) -> dict[str, FileState]:
 
     What the log does not hold could not be brought back, so it is never deleted or moved.
     """
-    at = footing.at
+    attachment = footing.attachment
     inside: dict[str, FileState] = {}
-    for below, stamp in at.workspace.walk(at.scope, catch_up(at), path):
+    for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
         state = None if isinstance(stamp, str) else footing.look(below)
         if state is None:
             raise _unrecorded(path, below)
         inside[below] = state
     folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
     for folder in folders:
-        for name, _ in at.workspace.list(folder):
+        for name, _ in attachment.workspace.list(folder):
             if f"{folder}/{name}" not in inside:
                 raise _unrecorded(path, f"{folder}/{name}")
     return inside
@@ -216,10 +217,10 @@ def _closes_a_folder(steps: Sequence[Replacement]) -> bool:
     return any(s and s.kind == "directory" and s.mode & 0o700 != 0o700 for s in sides)
 
 
-def check_recoverable(at: Attachment, changes: Sequence[FileChange]) -> None:
+def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
     """TooLarge when the content that a change would replace or needs is not in the store."""
     sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
-    missing = at.blobs.missing({state.blob for _, state in sides if state.blob})
+    missing = attachment.blobs.missing({state.blob for _, state in sides if state.blob})
     for path, state in sides:
         if state.blob in missing:
             raise TooLarge(
@@ -237,7 +238,7 @@ def _one_by_one(footing: Footing, steps: Sequence[Replacement], done: Done) -> N
     for step in steps:
         try:
             content = step.content() if step.content else None
-            displaced = footing.at.workspace.replace(step.change, content)
+            displaced = footing.attachment.workspace.replace(step.change, content)
         except AuditError as error:
             # It may have failed behind the point where the path was changed.
             done.failed(error)
@@ -251,7 +252,7 @@ def _one_by_one(footing: Footing, steps: Sequence[Replacement], done: Done) -> N
 def _together(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:
     displaced: dict[int, Displaced] = {}
     try:
-        footing.at.workspace.replace_all(steps, displaced)
+        footing.attachment.workspace.replace_all(steps, displaced)
     except AuditError as error:
         done.failed(error)
     for number, step in enumerate(steps):
@@ -291,7 +292,7 @@ def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done:
     try:
         if change.before and change.before.blob:
             with displaced.open() as stream:
-                footing.at.blobs.put(stream)
+                footing.attachment.blobs.put(stream)
     except AuditError:
         displaced.put_back()
         raise
@@ -305,11 +306,11 @@ def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done:
 def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
     """Put on the list what is on disk now, which need not be what was meant."""
     try:
-        now, entry = observe(footing.at, change.path, change.before, keep=False)
+        now, entry = observe(footing.attachment, change.path, change.before, keep=False)
         if now == change.before:
             return
         if now != change.after:
-            now, entry = observe(footing.at, change.path, change.after)
+            now, entry = observe(footing.attachment, change.path, change.after)
     except AuditError as error:
         done.failed(error)
         done.reasons.append(f"not seen: {change.path}")
@@ -326,7 +327,7 @@ def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
 
 
 def on_disk(
-    at: Attachment, changes: Sequence[FileChange]
+    attachment: Attachment, changes: Sequence[FileChange]
 ) -> Mapping[str, tuple[FileState | None, IndexEntry | None]]:
     """What stands at the changes' paths now, content kept; for recovery."""
-    return {change.path: observe(at, change.path, change.after) for change in changes}
+    return {change.path: observe(attachment, change.path, change.after) for change in changes}

@@ -6,7 +6,8 @@ from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.capture import Found, attribute, remember, scan
+from loom_audit.history.capture import Found, attribute, scan
+from loom_audit.history.change_index import update_index
 from loom_audit.history.nogc import nogc
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
@@ -34,8 +35,8 @@ class UndoResult:
 class Undo:
     """Takes back and brings back. One at a time per workspace, across processes."""
 
-    def __init__(self, at: Attachment, planner: Planner) -> None:
-        self.at = at
+    def __init__(self, attachment: Attachment, planner: Planner) -> None:
+        self.attachment = attachment
         self.planner = planner
 
     @nogc()
@@ -49,7 +50,7 @@ class Undo:
             raise Conflict("this plan was not made from a request")
         if plan.blocked:
             raise blocked(plan)
-        release = self.at.lock.keep(self.at.undo_lock)
+        release = self.attachment.lock.keep(self.attachment.undo_lock)
         try:
             self._refuse_while_busy()
             self._record_drift()
@@ -67,7 +68,7 @@ class Undo:
 
     def _do(self, call: OpenCall, plan: Plan) -> UndoResult:
         for content in plan.contents.values():
-            self.at.blobs.put(content)
+            self.attachment.blobs.put(content)
         try:
             call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
         except AuditError as error:
@@ -79,17 +80,19 @@ class Undo:
             raise
         listed = tuple(call.files_changed)
         call.finish("ok", {"success": True, "output": _said(plan), "files_changed": list(listed)})
-        done = self.at.projections.call(call.recorder.session, call.call_id)
+        done = self.attachment.projections.call(call.recorder.session, call.call_id)
         return UndoResult(done, listed, plan)
 
     def _refuse_while_busy(self) -> None:
         waiting = self._open_undos()
         if waiting:
             raise awaits_decision(waiting[0])
-        with self.at.exclusive():
+        with self.attachment.exclusive():
             # Under the lock only calls of several steps are open.
-            calls = self.at.projections.open_calls()
-            busy = [call for call in calls if call.effect != "read" and self.at.is_alive(call)]
+            calls = self.attachment.projections.open_calls()
+            busy = [
+                call for call in calls if call.effect != "read" and self.attachment.is_alive(call)
+            ]
         if busy:
             raise Conflict(
                 f"{busy[0].tool} of session {busy[0].session} is still running here",
@@ -101,11 +104,11 @@ class Undo:
         """Put on record what came from outside, so that the plan starts from what is there."""
 
         def flush(found: Found) -> None:
-            drafts = [attribute(self.at, found.changes)] if found.changes else []
-            remember(self.at, found.entries, self.at.log.append(drafts))
+            drafts = [attribute(self.attachment, found.changes)] if found.changes else []
+            update_index(self.attachment, found.entries, self.attachment.log.append(drafts))
 
-        with self.at.exclusive():
-            flush(scan(self.at, flush))
+        with self.attachment.exclusive():
+            flush(scan(self.attachment, flush))
 
     # --- after a crash --------------------------------------------------------------------
 
@@ -114,22 +117,22 @@ class Undo:
     ) -> Sequence[Recovered]:
         """Close interrupted calls; continue or abandon an interrupted undo when told to."""
         if mode != "continue":
-            return recover(self.at, abandon=mode == "abandon")
-        release = self.at.lock.keep(self.at.undo_lock)
+            return recover(self.attachment, abandon=mode == "abandon")
+        release = self.attachment.lock.keep(self.attachment.undo_lock)
         try:
             done = [self._continue(call, actor) for call in self._open_undos()]
         finally:
             release()
-        return [*done, *recover(self.at)]
+        return [*done, *recover(self.attachment)]
 
     def _open_undos(self) -> list[Call]:
         """Interrupted ones, since the undo lock is ours now."""
-        return [call for call in self.at.projections.open_calls() if is_undo(call)]
+        return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
 
     def _continue(self, call: Call, actor: str) -> Recovered:
         """Do what is left of an interrupted undo."""
-        with self.at.exclusive():
-            drafts, outcomes, entries = judge(self.at, call)
+        with self.attachment.exclusive():
+            drafts, outcomes, entries = judge(self.attachment, call)
             if "unknown" in outcomes.values():
                 foreign = [path for path, outcome in outcomes.items() if outcome == "unknown"]
                 raise Conflict(
@@ -138,10 +141,14 @@ class Undo:
                     details={"paths": foreign},
                 )
             if drafts:
-                remember(self.at, entries, self.at.log.append(drafts))
-        recorder = Recorder(self.at, session=call.session, actor=call.actor, source="recovery")
+                update_index(self.attachment, entries, self.attachment.log.append(drafts))
+        recorder = Recorder(
+            self.attachment, session=call.session, actor=call.actor, source="recovery"
+        )
         resumed = recorder.resume(call)
-        left = [c for c in intentions(self.at, call) if outcomes[c.path] == "did not happen"]
+        left = [
+            c for c in intentions(self.attachment, call) if outcomes[c.path] == "did not happen"
+        ]
         reverts = self._reverts(call)
         try:
             resumed.apply(left, reverts=reverts, final=True)
@@ -151,7 +158,7 @@ class Undo:
         result = {"success": True, "output": f"continued by {actor} after an interruption"}
         resumed.finish("ok", result)
         return Recovered(
-            self.at.projections.call(call.session, call.call_id), tuple(outcomes.items())
+            self.attachment.projections.call(call.session, call.call_id), tuple(outcomes.items())
         )
 
     def _reverts(self, call: Call) -> tuple[int, ...]:
@@ -159,7 +166,7 @@ class Undo:
         intended = EventFilter(
             after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id, limit=1
         )
-        for event in self.at.log.read(intended):
+        for event in self.attachment.log.read(intended):
             if isinstance(event.fact, ChangeIntended):
                 return event.fact.reverts
         return ()

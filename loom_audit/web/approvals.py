@@ -45,13 +45,13 @@ def waiting(request: Request, here: Here, pages: Render) -> Response:
 @router.get("/w/{workspace}/approvals/{number}")
 def one(request: Request, here: Here, number: int, query: Query, pages: Render) -> Response:
     """One call that waits: tool, arguments, reason, what would change."""
-    return _show(request, here, pages, find(here.at, str(number)))
+    return _show(request, here, pages, find(here.attachment, str(number)))
 
 
 @router.post("/w/{workspace}/approvals/{number}")
 def decide(request: Request, here: Here, number: int, form: Form, pages: Render) -> Response:
     """Answer the question that was shown; another one is shown again instead."""
-    found = find(here.at, str(number))
+    found = find(here.attachment, str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
     if first(form, "question") != str(found.seq):
         problem: AuditError = Conflict(
@@ -67,7 +67,7 @@ def decide(request: Request, here: Here, number: int, form: Form, pages: Render)
         if arguments is not None:
             check_arguments(here, found, arguments)
         answered = answer(
-            here.at,
+            here.attachment,
             found,
             "allowed" if decision == "allowed" else "denied",
             person(),
@@ -78,7 +78,9 @@ def decide(request: Request, here: Here, number: int, form: Form, pages: Render)
     except (InvalidArguments, ApprovalDenied) as problem:
         return _show(request, here, pages, found, typed=typed, problem=problem)
     where = address("w", here.id, "c", found.requested)
-    if decision == "allowed" and isinstance(outcome(here.at, found, answered), ApprovalRequest):
+    if decision == "allowed" and isinstance(
+        outcome(here.attachment, found, answered), ApprovalRequest
+    ):
         where = address("w", here.id, "approvals", found.requested)
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})
@@ -89,7 +91,7 @@ def listed(here: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
     """What waits, with its command or paths, else its arguments, on one line."""
     return [
         (found, (named_in(found.arguments) or json.dumps(found.arguments))[:2000])
-        for found in pending(here.at)
+        for found in pending(here.attachment)
     ]
 
 

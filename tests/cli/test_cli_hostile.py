@@ -34,7 +34,9 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=4)
     with open_store(str(shell.home / "audit.db")) as store:
         # No command takes such a name; a store written by another program may hold one.
-        recorder = Recorder(store.workspace(shell.workspace).at, session="", actor="person:ada")
+        recorder = Recorder(
+            store.workspace(shell.workspace).attachment, session="", actor="person:ada"
+        )
         recorder.note(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
     with open(os.path.join(os.fsencode(shell.workspace), NAMES[0]), "ab") as file:
         file.write(b"\x1b[2J drift\n")

@@ -80,8 +80,8 @@ def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: S
 def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     url = f"sqlite:///{audited.home / 'audit.db'}"
     with open_store(url) as store:
-        at = store.workspace(str(audited.workspace)).at
-        recorder = Recorder(at, session="s1", actor="person:ada")
+        attachment = store.workspace(str(audited.workspace)).attachment
+        recorder = Recorder(attachment, session="s1", actor="person:ada")
         recorder.note(SessionStarted("ada"))
         recorder.begin("rollback", {"target": "1"}, "write", call_id="c1").announce()
     refused = audited("recover", code=5)

@@ -357,7 +357,7 @@ def without_leftovers(workspace: AuditedWorkspace, tree: Tree) -> Tree:
     """The tree without our temporaries, each of which must be listed as a leftover."""
     mark = TEMPORARY.encode()
     ours = {path for path in tree if path.rpartition(b"/")[2].startswith(mark)}
-    listed = {os.fsencode(path) for path in workspace.at.workspace.leftovers()}
+    listed = {os.fsencode(path) for path in workspace.attachment.workspace.leftovers()}
     assert ours == listed
     return {path: entry for path, entry in tree.items() if path not in ours}
 

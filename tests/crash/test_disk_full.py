@@ -68,7 +68,7 @@ def whole(workspace: AuditedWorkspace) -> None:
     check_fold(workspace, tree_of(workspace.root))
     check_finishes(workspace)
     check_log(workspace, [])
-    assert workspace.at.workspace.leftovers() == []
+    assert workspace.attachment.workspace.leftovers() == []
 
 
 @pytest.fixture

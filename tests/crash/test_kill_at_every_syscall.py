@@ -63,7 +63,7 @@ def check_attaching(arena: Arena, ended: Ended, before: Tree) -> None:
             check_log(workspace, ended.acks)
         workspace = store.attach(arena.root)
         assert tree_of(arena.root) == before
-        assert baseline_end(workspace.at)
+        assert baseline_end(workspace.attachment)
         check_fold(workspace, before)
         check_log(workspace, ended.acks)
         goes_on(workspace, before)
@@ -113,8 +113,8 @@ def goes_on(workspace: AuditedWorkspace, start: Tree, *, gaps: bool = False) -> 
     if not (gaps and told):
         assert status.drift == ()
         check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
-    for path in workspace.at.workspace.leftovers():
-        workspace.at.workspace.remove_leftover(path)
+    for path in workspace.attachment.workspace.leftovers():
+        workspace.attachment.workspace.remove_leftover(path)
     with workspace.session("next") as session:
         for tool, arguments in NEXT.items():
             result = anyio.run(session.call, tool, arguments)

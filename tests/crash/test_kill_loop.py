@@ -108,8 +108,8 @@ def check_round(folder: Path, said: list[Any]) -> None:
         status = workspace.status()
         assert (status.drift, status.open_calls, status.interrupted) == ((), (), ())
         check_fold(workspace, without_leftovers(workspace, before))
-        for path in workspace.at.workspace.leftovers():
-            workspace.at.workspace.remove_leftover(path)
+        for path in workspace.attachment.workspace.leftovers():
+            workspace.attachment.workspace.remove_leftover(path)
 
 
 def test_writers_that_are_killed_lose_nothing(

@@ -83,7 +83,7 @@ def settled(workspace: AuditedWorkspace) -> None:
     check_fold(workspace, tree_of(workspace.root))
     check_finishes(workspace)
     check_log(workspace, [])
-    assert workspace.at.workspace.leftovers() == []
+    assert workspace.attachment.workspace.leftovers() == []
 
 
 def written(n: int) -> tuple[str, dict[str, Any]]:

@@ -103,7 +103,7 @@ def test_an_unrecorded_file_where_one_comes_back_stops_the_plan(
     with pytest.raises(Conflict):
         workspace.carry_out(plan)
     assert tree_of(root) == before
-    tools = [call.tool for call in workspace.at.projections.calls(CallFilter(limit=None))]
+    tools = [call.tool for call in workspace.attachment.projections.calls(CallFilter(limit=None))]
     assert tools == ["delete_file"]
 
 

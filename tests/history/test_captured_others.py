@@ -65,7 +65,7 @@ def test_what_was_recorded_by_a_process_whose_index_failed_is_looked_at_by_the_n
     with open_store() as store, store.workspace(root).session("other") as other:
         opened = other.recorder.begin("write", {}, "write", call_id="1")
         with monkeypatch.context() as patched:
-            patched.setattr(type(other.workspace.at.index), "update", fails)
+            patched.setattr(type(other.workspace.attachment.index), "update", fails)
             opened.write("new", b"new", final=True)
             opened.finish("ok", {})
     if reads:

@@ -122,10 +122,10 @@ def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
     from loom_audit.history.recorder import Recorder
     from loom_audit.model.events import SessionEnded, SessionStarted
 
-    gone = Recorder(workspace.at, session="f" * 32, actor="agent:x")
+    gone = Recorder(workspace.attachment, session="f" * 32, actor="agent:x")
     gone.note(SessionStarted("x", ""))
     for n in range(1001):
-        later = Recorder(workspace.at, session=f"{n:032x}", actor="agent:x")
+        later = Recorder(workspace.attachment, session=f"{n:032x}", actor="agent:x")
         later.note(SessionStarted("x", ""), SessionEnded("completed"))
     with workspace.session("next"):
         assert workspace.timeline.session("f" * 32).status == "interrupted"

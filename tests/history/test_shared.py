@@ -12,7 +12,7 @@ def overlap(workspace: AuditedWorkspace, root: Path) -> int:
         outer = one.recorder.begin("run", {}, "execute", call_id="outer")
         with outer.captured(final=True):
             inner = two.recorder.begin("run", {}, "execute", call_id="inner")
-            runner = workspace.at.runner
+            runner = workspace.attachment.runner
             assert runner
             inner.run(runner, Command(("sh", "-c", "echo new > made; echo x > a.txt")), final=True)
             inner.finish("ok", {"success": True})

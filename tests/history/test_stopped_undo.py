@@ -20,7 +20,7 @@ def test_it_says_what_is_changed_already(
 ) -> None:
     call("shell_execute", command="echo 2 > a.txt; echo 2 > src/main.py")
     before = tree_of(root)
-    kind = type(workspace.at.workspace)
+    kind = type(workspace.attachment.workspace)
     real = kind.replace
 
     def replace(self: Any, change: Any, content: Any) -> Any:

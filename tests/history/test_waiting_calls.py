@@ -32,16 +32,16 @@ def test_what_others_change_while_a_command_waits_is_not_its_doing(session, root
 
 def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(workspace, root):
     """The session of this recorder holds no lock, as that of a dead process."""
-    recorder = Recorder(workspace.at, session="gone", actor="agent:gone")
+    recorder = Recorder(workspace.attachment, session="gone", actor="agent:gone")
     call = recorder.begin("shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")
     question = ApprovalRequested("c1", "shell_execute", {"command": "rm a.txt"}, "rule 1")
     asked = approvals.ask(call, question, requested=0)
     (root / "a.txt").write_text("by a person\n")
-    (waiting,) = approvals.pending(workspace.at)
+    (waiting,) = approvals.pending(workspace.attachment)
     assert waiting.seq == asked.seq and not waiting.alive
     (closed,) = workspace.recover()
     assert closed.call.status == "interrupted" and closed.call.coverage.level == "full"
     assert "before it had an answer" in closed.call.error
-    assert approvals.pending(workspace.at) == []
+    assert approvals.pending(workspace.attachment) == []
     assert [change.path for change in workspace.status().drift] == ["a.txt"]
     assert workspace.verify().findings == ()

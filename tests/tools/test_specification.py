@@ -476,7 +476,7 @@ def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench):
     class Runner:
         def run(self, root, command, **options):
             asked.append(command.timeout)
-            return bench.workspace.at.runner.run(root, command, **options)
+            return bench.workspace.attachment.runner.run(root, command, **options)
 
     for tool, more in (
         ("shell_execute", {"command": "true"}),
@@ -709,7 +709,7 @@ def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
         text = f"import unittest\nclass T(unittest.TestCase):\n    def test_it(self): {body}\n"
         (bench.root / f"{name_of}.py").write_text(text)
     if cause == ("write_file", "TOO_LARGE"):
-        object.__setattr__(bench.session.recorder.at.scope, "max_file_bytes", 1000)
+        object.__setattr__(bench.session.recorder.attachment.scope, "max_file_bytes", 1000)
     if cause == ("install_package", "PERMISSION_DENIED"):
         (bench.root / ".venv").mkdir()  # no environment: it is left alone
     if cause == ("install_package", "EXECUTION_ERROR"):
@@ -719,7 +719,7 @@ def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
     if cause == ("install_package", "TIMEOUT"):
         monkeypatch.setattr(packages, "SECONDS", 0.01)
     if cause == ("search_code", "EXECUTION_ERROR"):
-        object.__setattr__(bench.session.recorder.at, "code", None)
+        object.__setattr__(bench.session.recorder.attachment, "code", None)
     if cause == ("search_files", "TIMEOUT"):
         (bench.root / "b").write_text("a" * 60 + "!\n")
         monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)

@@ -50,7 +50,7 @@ class Waiting:
         self.url = f"{made.url}/approvals/{self.request.requested}"
 
     def pending(self) -> list[approvals.ApprovalRequest]:
-        return [*approvals.pending(self.made.workspace.at)]
+        return [*approvals.pending(self.made.workspace.attachment)]
 
     def next(self, known: set[int]) -> approvals.ApprovalRequest:
         deadline = time.monotonic() + 60  # only so that a hang ends
@@ -68,7 +68,7 @@ class Waiting:
     def end(self) -> None:
         for one in self.pending():
             if one.session == self.session.id:
-                approvals.answer(self.made.workspace.at, one, "denied", "person:end")
+                approvals.answer(self.made.workspace.attachment, one, "denied", "person:end")
         self.thread.join(60)
         self.session.__exit__(None, None, None)
 
@@ -164,7 +164,7 @@ def test_an_answer_to_a_question_that_was_asked_again_is_not_taken(
 
 def test_who_answers_second_is_told_who_was_first(recorded: Recorded, client: TestClient) -> None:
     with waiting_for(recorded) as waiting:
-        approvals.answer(recorded.workspace.at, waiting.request, "denied", "person:first")
+        approvals.answer(recorded.workspace.attachment, waiting.request, "denied", "person:first")
         form = {"question": str(waiting.request.seq), "decision": "allowed"}
         late = client.post(waiting.url, data=form)
         assert late.status_code == 409 and "denied by person:first already" in late.text
@@ -226,7 +226,7 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     )
     try:
         deadline = time.monotonic() + 60  # only so that a hang ends
-        while not (found := approvals.pending(recorded.workspace.at)):
+        while not (found := approvals.pending(recorded.workspace.attachment)):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.05)
         url = f"{recorded.url}/approvals/{found[0].requested}"

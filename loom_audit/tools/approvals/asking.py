@@ -270,11 +270,11 @@ def _earlier(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision |
     """What was decided for the whole session before."""
     if ctx.recorder is None:
         return None
-    at = ctx.recorder.at
-    found = lasting(at.log, ctx.recorder.session, tool.name, rule, reason)
+    attachment = ctx.recorder.attachment
+    found = lasting(attachment.log, ctx.recorder.session, tool.name, rule, reason)
     if found is None or not isinstance(found.fact, CallDecided):
         return None
-    call = at.projections.call_at(found.seq)
+    call = attachment.projections.call_at(found.seq)
     by = f"{found.fact.by} (for this session, call {call.seq or call.requested})"
     return Decision(found.fact.decision, by, reason)
 
@@ -282,11 +282,11 @@ def _earlier(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision |
 async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
     """Wait for an answer in the log: that is how other processes give theirs."""
     assert ctx.recorder is not None
-    at, seen = ctx.recorder.at, request.seq
+    attachment, seen = ctx.recorder.attachment, request.seq
 
     def look() -> tuple[CallDecided | None, int]:
-        head = at.log.head()
-        return (answered(at, request, after=seen) if head > seen else None), head
+        head = attachment.log.head()
+        return (answered(attachment, request, after=seen) if head > seen else None), head
 
     while True:
         said, head = await in_thread(look)
@@ -309,7 +309,7 @@ async def _settled(request: ApprovalRequest, ctx: ToolContext, said: Decision) -
     )
     if ctx.recorder is None:
         return fact
-    return await in_thread(partial(settle, ctx.recorder.at, request, fact))
+    return await in_thread(partial(settle, ctx.recorder.attachment, request, fact))
 
 
 def _touched(states: Mapping[str, FileState | None]) -> list[str]:

@@ -41,20 +41,20 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
     """What deleting a path would take away."""
     if path.startswith(SCRATCH):
         return _in_scratch(f"delete {path}")
-    at = _at(ctx)
-    changes = rehearsal.deleted(at, path, recursive=recursive)
-    return _preview(changes, _deletions(at, changes))
+    attachment = _at(ctx)
+    changes = rehearsal.deleted(attachment, path, recursive=recursive)
+    return _preview(changes, _deletions(attachment, changes))
 
 
 def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool = False) -> Preview:
     """What moving a path would change."""
     if source.startswith(SCRATCH) or target.startswith(SCRATCH):
         return _in_scratch(f"move {source} to {target}")
-    at = _at(ctx)
-    changes, moves = rehearsal.moved(at, source, target, overwrite=overwrite)
+    attachment = _at(ctx)
+    changes, moves = rehearsal.moved(attachment, source, target, overwrite=overwrite)
     lines = [f"rename {move.source} to {move.target}\n" for move in moves]
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
-    return _preview(changes, [*lines, *_deletions(at, replaced)])
+    return _preview(changes, [*lines, *_deletions(attachment, replaced)])
 
 
 def binding(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -> str:
@@ -76,7 +76,7 @@ def _in_scratch(what: str) -> Preview:
 def _at(ctx: ToolContext) -> Attachment:
     if ctx.recorder is None:
         raise no_workspace()
-    return ctx.recorder.at
+    return ctx.recorder.attachment
 
 
 def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]) -> Preview:
@@ -95,7 +95,7 @@ def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]
     return Preview(cut("".join(shown), MAX_PREVIEW - len(more.encode())) + more, states)
 
 
-def _deletions(at: Attachment, changes: Sequence[FileChange]) -> Iterator[str]:
+def _deletions(attachment: Attachment, changes: Sequence[FileChange]) -> Iterator[str]:
     for change in changes:
         before = change.before
         if before is None:
@@ -106,7 +106,7 @@ def _deletions(at: Attachment, changes: Sequence[FileChange]) -> Iterator[str]:
         old: bytes | None = None
         if before.size <= _MAX_DIFFED:
             with suppress(AuditError):  # it is named with its size all the same
-                old = rehearsal.content(at, change.path, before)
+                old = rehearsal.content(attachment, change.path, before)
         yield _difference(change, change.path, old, None) if old is not None else _named(change)
 
 

@@ -118,7 +118,7 @@ async def call_tool(
         confinement=request.tool.confinement if request.tool else "off",
         recorder=recorder,
         call=opened,
-        runner=runner or (recorder.at.runner if recorder else None),
+        runner=runner or (recorder.attachment.runner if recorder else None),
     )
     began = monotonic()
     _log.debug("call %s: %s begins", request.call_id, request.name)
@@ -167,7 +167,7 @@ def _size(text: str) -> int:
 def _check_unused(recorder: Recorder, call_id: str) -> None:
     """Conflict when the session has a call of this id, which then stays as it is."""
     try:
-        recorder.at.projections.call(recorder.session, call_id)
+        recorder.attachment.projections.call(recorder.session, call_id)
     except NotFound:
         return
     raise Conflict(

@@ -381,7 +381,7 @@ class ToolContext:
         call.announce()
 
     def _fits(self, path: str, size: int) -> None:
-        limit = self._open_call.recorder.at.scope.max_file_bytes
+        limit = self._open_call.recorder.attachment.scope.max_file_bytes
         if size > limit:
             raise TooLarge(
                 f"{path} would have {size} bytes, more than the {limit} that are recorded",

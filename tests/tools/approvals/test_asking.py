@@ -103,7 +103,7 @@ def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench):
         result = bench.call("write_file", OVERWRITE, gate=gate)
         assert (result.error.code, result.error.details["by"]) == ("APPROVAL_DENIED", by)
         assert answers(bench)[-1].by == by
-    assert approvals.pending(bench.session.recorder.at) == []
+    assert approvals.pending(bench.session.recorder.attachment) == []
     bench.assert_every_call_has_one_finish()
 
 
@@ -146,10 +146,10 @@ def from_elsewhere(bench, *said, **more):
     """Answers every question from outside of the process's gate, as soon as it is on record."""
 
     async def answer(request):
-        at = bench.session.recorder.at
-        [found] = await anyio.to_thread.run_sync(approvals.pending, at)
+        attachment = bench.session.recorder.attachment
+        [found] = await anyio.to_thread.run_sync(approvals.pending, attachment)
         assert found == request
-        approvals.answer(at, found, *said, **more)
+        approvals.answer(attachment, found, *said, **more)
 
     return answer
 
@@ -162,7 +162,7 @@ def test_an_answer_in_the_log_is_enough(bench):
 
 
 def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
-    at = bench.session.recorder.at
+    attachment = bench.session.recorder.attachment
     told = []
 
     async def both(request):
@@ -171,7 +171,7 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
         def one(by, decision):
             barrier.wait()
             try:
-                approvals.answer(at, request, decision, by)
+                approvals.answer(attachment, request, decision, by)
             except Conflict as error:
                 told.append(error)
 
@@ -191,7 +191,7 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
 
 
 def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
-    at = bench.session.recorder.at
+    attachment = bench.session.recorder.attachment
     asked = []
 
     async def main():
@@ -205,9 +205,9 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
             await bench.acall("write_file", OVERWRITE, gate=AskingGate(ask=ask))
 
     anyio.run(main)
-    assert bench.last().status == "cancelled" and approvals.pending(at) == []
+    assert bench.last().status == "cancelled" and approvals.pending(attachment) == []
     with pytest.raises(Conflict, match="nobody waits"):
-        approvals.answer(at, asked[0], "allowed", "person:me")
+        approvals.answer(attachment, asked[0], "allowed", "person:me")
     bench.assert_every_call_has_one_finish()
 
 
@@ -329,7 +329,7 @@ def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench, more):
 
     def look(request):
         with pytest.raises(Conflict, match="already"):
-            approvals.find(bench.session.recorder.at, number)
+            approvals.find(bench.session.recorder.attachment, number)
         return YES
 
     again = {"path": "notes.txt", "content": "again"}
@@ -452,11 +452,13 @@ def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(b
 
 
 def test_an_answer_for_the_session_cannot_change_arguments(bench):
-    at = bench.session.recorder.at
+    attachment = bench.session.recorder.attachment
 
     async def ask(request):
         with pytest.raises(InvalidArguments):
-            approvals.answer(at, request, "allowed", "p", arguments={"path": "x"}, lasting=True)
+            approvals.answer(
+                attachment, request, "allowed", "p", arguments={"path": "x"}, lasting=True
+            )
         return NO
 
     assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=ask)).success
@@ -512,7 +514,7 @@ def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench):
     person = Person(Decision("allowed", "p", "", {"path": "x", "content": object()}))
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person))
     assert result.error.code == "APPROVAL_DENIED" and "not a JSON value" in result.output
-    assert approvals.pending(bench.session.recorder.at) == []
+    assert approvals.pending(bench.session.recorder.attachment) == []
     bench.assert_every_call_has_one_finish()
 
 

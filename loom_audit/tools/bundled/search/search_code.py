@@ -57,18 +57,18 @@ class SearchCode(Tool):
 
     async def execute(self, args: CodeSearchInput, ctx: ToolContext) -> ToolResult:
         assert ctx.recorder is not None
-        at, index = ctx.recorder.at, ctx.recorder.at.code
+        attachment, index = ctx.recorder.attachment, ctx.recorder.attachment.code
         if index is None:
             raise ExecutionFailed("there is no code index here", hint="Use search_files.")
         words = re.findall(r"\w+", args.query)[:MAX_WORDS]
         if not words:
             raise InvalidArguments("query holds no word", hint="For signs use search_files.")
-        below = at.workspace.relative(args.path)
-        if below and await ctx.in_thread(lambda: at.workspace.stamp(below)) is None:
+        below = attachment.workspace.relative(args.path)
+        if below and await ctx.in_thread(lambda: attachment.workspace.stamp(below)) is None:
             raise FileNotFound(f"File not found: {args.path}")
         began = monotonic()
-        await ctx.in_thread(lambda: list_code(at, index))
-        while unread := await ctx.in_thread(lambda: read_code(at, index)):
+        await ctx.in_thread(lambda: list_code(attachment, index))
+        while unread := await ctx.in_thread(lambda: read_code(attachment, index)):
             if monotonic() - began > SECONDS:
                 break
         found: list[FoundCode] = []

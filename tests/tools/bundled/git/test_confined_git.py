@@ -23,7 +23,7 @@ OFF = ToolSettings(confinement="off")
 @pytest.fixture
 def confined(bench):
     """Only where a sandbox works here."""
-    if bench.session.recorder.at.runner.name == "plain":
+    if bench.session.recorder.attachment.runner.name == "plain":
         pytest.skip("no sandbox works on this machine")
     return bench
 

@@ -99,9 +99,9 @@ def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench):
 
 
 def answers(bench, index):
-    at = bench.workspace.at
-    list_code(at, index)
-    while read_code(at, index):
+    attachment = bench.workspace.attachment
+    list_code(attachment, index)
+    while read_code(attachment, index):
         pass
     words = ["alpha", "beta", "gamma", "item", "Http", "one", "two_words"]
     return [(index.symbols([w], "", 50), index.text([w], "", 50)) for w in words]

@@ -1,0 +1,147 @@
+"""The change index kept in step with the log: what it knows, and what it has not followed yet."""
+
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+
+from loom_audit.errors import AuditError
+from loom_audit.history.attachment import HIDDEN, STALE, Attachment
+from loom_audit.model.events import Event, Untracked
+from loom_audit.model.files import BlobId
+from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
+
+_MARK = ""
+"""Under the root's path, which has no entry, the index keeps the last event it followed."""
+
+
+def catch_up(attachment: Attachment) -> Stamps:
+    """What the index knows, made to agree with the log's tree; the workspace lock is held.
+
+    A path whose content the log learned after the index did is stale: it will be hashed.
+    """
+    seen, head = attachment.last_seen, attachment.index.head()
+    if head != seen.head and (
+        head > attachment.log.head() or (seen.head < 0 and head and not _is_of_this_log(attachment))
+    ):
+        attachment.index.clear()
+        head = 0
+        seen.head = -1
+    if seen.head < 0:
+        seen.stamps = Stamps()
+        for path, entry in attachment.index.load().items() if head else ():
+            seen.stamps[path] = entry.stamp
+        seen.stamps.forget(_MARK)
+        if not head:
+            _mark_all_stale(attachment)
+        seen.head = head
+    elif head != seen.head:
+        for recorded in attachment.projections.changes(after=min(seen.head, head), until=head):
+            _set_stamp(attachment, recorded.change.path, attachment.index.get(recorded.change.path))
+        seen.head = head
+    for recorded in attachment.projections.changes(after=head):
+        path, after = recorded.change.path, recorded.change.after
+        if after is None or not attachment.scope.includes(
+            path, directory=after.kind == "directory"
+        ):
+            seen.stamps.forget(path)
+        else:
+            seen.stamps[path] = STALE
+    return seen.stamps
+
+
+def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:
+    if entry is None:
+        attachment.last_seen.stamps.forget(path)
+    else:
+        attachment.last_seen.stamps[path] = entry.stamp
+
+
+def _is_of_this_log(attachment: Attachment) -> bool:
+    """Whether the index followed this log, not one that an older copy has replaced since."""
+    mark = attachment.index.get(_MARK)
+    if mark is None:
+        return False
+    seq = mark.stamp.size
+    found = list(attachment.log.read(EventFilter(after=seq - 1, before=seq + 1)))
+    return bool(found) and found[0].leaf_hash.hex() == mark.blob
+
+
+def _mark(event: Event) -> IndexEntry:
+    return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
+
+
+def _mark_all_stale(attachment: Attachment) -> None:
+    for path, state in attachment.projections.tree().items():
+        if attachment.scope.includes(path, directory=state.kind == "directory"):
+            attachment.last_seen.stamps[path] = STALE
+
+
+def update_index(
+    attachment: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
+) -> None:
+    """Let the index follow the commit of these events, which recorded the paths (with none,
+    what was seen of them was on record already); the workspace lock is held.
+
+    An index that cannot be written stays behind the log: what it does not know is hashed
+    again. What is on record is on record, so this must not fail the call that recorded it.
+    """
+    head = events[-1].seq if events else attachment.log.head()
+    if not entries and attachment.last_seen.head == head:
+        return
+    try:
+        if _is_behind(attachment, events[0].seq if events else head + 1):
+            stamps = catch_up(attachment)  # what the index has not followed must not be passed over
+            stale = (path for path in stamps if stamps.get(path) == STALE)
+            entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
+        marked = {**entries, _MARK: _mark(events[-1])} if events else entries
+        attachment.index.update(marked, head=head)
+    except AuditError:
+        attachment.last_seen.head = -1
+        return
+    attachment.last_seen.head = head
+    for path, entry in entries.items():
+        _set_stamp(attachment, path, entry)
+
+
+def _is_behind(attachment: Attachment, seq: int) -> bool:
+    """Whether somebody else recorded changes before this seq, or the index is not as we left it."""
+    head = attachment.last_seen.head
+    if head < 0 or attachment.index.head() != head:
+        return True
+    return seq > head + 1 and any(
+        True for _ in attachment.projections.changes(after=head, until=seq - 1)
+    )
+
+
+def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
+    """A path that was never seen to be untracked, or that holds something that was not."""
+    known = _known_paths(attachment, hidden.path)
+    return not known or any(attachment.last_seen.stamps.get(path) != HIDDEN for path in known)
+
+
+def untracked_entries(
+    attachment: Attachment, paths: Iterable[Untracked]
+) -> dict[str, IndexEntry | None]:
+    """Index entries for what is on record as untracked, and all that is known below it."""
+    hidden: dict[str, IndexEntry | None] = {}
+    for one in paths:
+        hidden[one.path] = IndexEntry(HIDDEN, None)
+        for path in _known_paths(attachment, one.path):
+            hidden[path] = IndexEntry(HIDDEN, None)
+    return hidden
+
+
+def _known_paths(attachment: Attachment, path: str) -> list[str]:
+    """What is known at a path and below it; most of what is hidden holds nothing known."""
+    stamps = attachment.last_seen.stamps
+    stamp = stamps.get(path)
+    if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):
+        below = path + "/"
+        return [known for known in stamps if known == path or known.startswith(below)]
+    found = [path] if stamp else []
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        inside = [f"{folder}/{name}" for name in stamps.files.get(folder, ())]
+        found += inside
+        folders += inside
+    return found
