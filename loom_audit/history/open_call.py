@@ -234,13 +234,8 @@ class OpenCall:
         if done.foreign:
             self._deferred.append(self._draft_foreign(done.foreign))
         if done.changes:
-            fact = FilesChanged(
-                tuple(done.changes),
-                origin,
-                self.call_id,
-                moves or find_moves(done.changes),
-                reverts,
-            )
+            moves = moves or find_moves(done.changes)
+            fact = FilesChanged(tuple(done.changes), origin, self.call_id, moves, reverts)
             self._deferred.append(self.recorder.draft(fact))
             self._changed(change.path for change in done.changes)
         if done.later:
