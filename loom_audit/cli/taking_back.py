@@ -269,12 +269,25 @@ def _or_waiting(workspace: "AuditedWorkspace", error: Conflict) -> Conflict:
 
 
 def _blocked(plan: Plan) -> Conflict:
+    from loom_audit.model.left_out import is_stop
+
     shown = ", ".join(visible_path(note.path) for note in plan.blocked[:5])
     more = f" and {len(plan.blocked) - 5} more" if len(plan.blocked) > 5 else ""
+    if any(is_stop(note) for note in plan.blocked):
+        what = "cannot be taken back safely"
+        hint = (
+            "Where the reason names what is not on record, put that back yourself, or keep what "
+            "is there: --choose PATH=current. Elsewhere PATH=old and PATH=merge do as well."
+        )
+    else:
+        what = "would lose later changes"
+        hint = (
+            "Choose for each: --choose PATH=current keeps it, PATH=old takes what was, "
+            "PATH=merge writes both with markers."
+        )
     return Conflict(
-        f"nothing was written: {shown}{more} would lose later changes",
-        hint="Choose for each: --choose PATH=current keeps it, PATH=old takes what was, "
-        "PATH=merge writes both with markers.",
+        f"nothing was written: {shown}{more} {what}",
+        hint=hint,
         details={"paths": [note.path for note in plan.blocked]},
     )
 

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from loom_audit.disk.beneath import Beneath
 from loom_audit.disk.paths import failed, in_our_words, join, kind_of, shown
 from loom_audit.errors import StorageFailed
-from loom_audit.model.scope import Scope
+from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import Stamp, Stamps
 
 TICK = 20_000_000
@@ -64,7 +64,7 @@ class Look:
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
     whose stamps prove nothing. `visited` are the folders that were read, `missing` the
-    expected files that were not in them.
+    expected files that were not in them, `left_out` the inodes of what was not entered.
     """
 
     beneath: Beneath
@@ -75,6 +75,7 @@ class Look:
     mapped: frozenset[int] = frozenset()
     visited: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 def differences(look: Look) -> Iterator[tuple[str, Stamp | str | None]]:
@@ -208,6 +209,8 @@ def _entries(
         if entry.is_dir(follow_symlinks=False):
             child = prefix + entry.name
             if look.scope.excludes(child, directory=True):
+                if not entry.name.startswith(TEMPORARY):
+                    look.left_out[child] = entry.inode()
                 continue
             if child in look.excluded:
                 differing.append((child, look.excluded[child]))
@@ -231,6 +234,8 @@ def _entries(
             continue
         child = prefix + entry.name
         if child not in look.known and look.scope.excludes(child, directory=False):
+            if entry.name in NEVER:
+                look.left_out[child] = entry.inode()
             continue
         if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
             folders.append(entry.name)

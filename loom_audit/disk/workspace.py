@@ -240,16 +240,25 @@ class DiskWorkspace:
         self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        look = walking.Look(self._beneath, scope, known, self._left_out())
+        look = walking.Look(self._beneath, scope, known, self._unrecordable())
         return walking.walk(look, path)
 
-    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+    def differences(
+        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+    ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
-        mapped = mapped_below(self._beneath.real)
-        look = walking.Look(self._beneath, scope, known, self._left_out(), known, mapped)
+        look = walking.Look(
+            self._beneath,
+            scope,
+            known,
+            self._unrecordable(),
+            known,
+            mapped_below(self._beneath.real),
+            left_out={} if left_out is None else left_out,
+        )
         return walking.differences(look)
 
-    def _left_out(self) -> dict[str, str]:
+    def _unrecordable(self) -> dict[str, str]:
         mounts = dict.fromkeys(mounts_below(self._beneath.real), "mount")
         return mounts | dict.fromkeys(self._excluded, "store")
 

@@ -3,21 +3,16 @@
 import hashlib
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
-from loom_audit.errors import (
-    AuditError,
-    AuditUnavailable,
-    FileNotFound,
-    PermissionDenied,
-    TooLarge,
-)
+from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import HIDDEN, STALE, Attachment
 from loom_audit.history.change_index import catch_up, is_newly_untracked
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
+from loom_audit.model.left_out import LeftOut
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -42,6 +37,7 @@ class Found:
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
     `returned` are changed paths that were untracked until now: when and by whom is not known.
+    `left_out` is of the whole scan, whichever part this is.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -49,6 +45,7 @@ class Found:
     untracked: list[Untracked] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -171,7 +168,8 @@ def scan(
     doubtful: list[tuple[str, Stamp]] = []
     hidden: list[Untracked] = []
     gone: set[str] = set()
-    for path, stamp in attachment.workspace.differences(attachment.scope, known):
+    inodes: dict[str, int] = {}
+    for path, stamp in attachment.workspace.differences(attachment.scope, known, inodes):
         if isinstance(stamp, str):
             hidden.append(Untracked(path, stamp))
         elif stamp is None:
@@ -183,6 +181,7 @@ def scan(
         exact = {u.path for u in hidden}
         gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
     found = Found(untracked=[u for u in hidden if not keep or is_newly_untracked(attachment, u)])
+    found.left_out = LeftOut(inodes, frozenset(u.path for u in hidden), attachment.scope)
     state_of = recorded_states(attachment, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)
@@ -238,7 +237,7 @@ def _look_at(
             attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
         ):
             flush(found)
-            found = Found([], {}, found.untracked, found.too_large, found.returned)
+            found = replace(found, changes=[], entries={})
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:

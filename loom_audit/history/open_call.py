@@ -28,6 +28,7 @@ from loom_audit.model.events import (
     Status,
 )
 from loom_audit.model.files import FileChange, FileState, Move, find_moves
+from loom_audit.model.left_out import LeftOut, came_and_went
 from loom_audit.ports import Command, Completed, IndexEntry, Runner
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ class OpenCall:
             try:
                 with self._exclusive(final):
                     others |= {call.call_id for call in self._attachment.running(but=self._key)}
-                    self._collect(tuple(sorted(others)))
+                    self._collect(tuple(sorted(others)), found.left_out)
                     if self._attachment.workspace.stamp("") != mode:
                         self.coverage = self.coverage.without("the workspace's own mode changed")
             except BaseException as error:
@@ -320,7 +321,7 @@ class OpenCall:
                 self.coverage = self.coverage.without(f"not seen: {why}", level="none")
                 raise
 
-    def _collect(self, others: tuple[str, ...]) -> None:
+    def _collect(self, others: tuple[str, ...], before: LeftOut) -> None:
         """Scan, and keep what is found for the record as this call's (shared with `others`)."""
         causes = (self.call_id, *others) if others else ()
 
@@ -340,7 +341,8 @@ class OpenCall:
             self._deferred.append(own(found))
         self._entries.update(found.entries)
         self._note_untracked(found)
-        self.coverage = self.coverage.without(*found.reasons)
+        gaps = came_and_went(before, found.left_out)
+        self.coverage = self.coverage.without(*found.reasons, *gaps)
         self._add_earlier(causes)
 
     def _add_earlier(self, causes: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from loom_audit.history.steps import Footing
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
+from loom_audit.model.left_out import stops
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -92,7 +93,10 @@ class Planner:
             kept=(*plan.kept, *shared),
             drifted=bool(drift),
         )
-        plan = self._spare_folders(self._in_scope(_blocking(plan, hidden)))
+        in_the_way = "something that is not recorded is in the way"
+        plan = _blocking(plan, {path: Note(path, in_the_way) for path in hidden})
+        plan = self._in_scope(_blocking(plan, self._stops(meant, plan, steps)))
+        plan = self._spare_folders(plan)
         if request.verb == "revert" and not plan.changes:
             # what later calls hide may show again, and is then still to be taken back
             return replace(plan, reverts=())
@@ -246,6 +250,17 @@ class Planner:
         new = (change.path for change in plan.changes if change.before is None)
         return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
+    def _stops(self, meant: Meant, plan: Plan, steps: Sequence[PathStep]) -> Mapping[str, Note]:
+        """The changes that are not made, since a folder that is not on record came or went.
+
+        A redo takes back an undo, which moves no such folder: nothing of this stops it.
+        """
+        calls: Sequence[Call] = meant.calls
+        if meant.rollback:
+            across = CallFilter(ended_after=meant.since, partial_only=True, limit=None)
+            calls = self.attachment.projections.calls(across)
+        return stops(calls, plan.changes, _made(steps))
+
     def _in_scope(self, plan: Plan) -> Plan:
         """Leave alone what a person has taken out of scope since it was recorded."""
         left = {
@@ -266,10 +281,20 @@ class Planner:
         return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
 
 
-def _blocking(plan: Plan, paths: Collection[str]) -> Plan:
-    notes = (Note(path, "something that is not recorded is in the way") for path in sorted(paths))
-    changes = tuple(change for change in plan.changes if change.path not in paths)
-    return replace(plan, changes=changes, blocked=(*plan.blocked, *notes))
+def _blocking(plan: Plan, notes: Mapping[str, Note]) -> Plan:
+    changes = tuple(change for change in plan.changes if change.path not in notes)
+    blocked = (*plan.blocked, *(notes[path] for path in sorted(notes)))
+    return replace(plan, changes=changes, blocked=blocked)
+
+
+def _made(steps: Iterable[PathStep]) -> dict[str, int]:
+    """At which event each path was last made, from nothing or from another kind."""
+    changes = ((step.seq, step.change) for step in steps if step.change.after)
+    return {
+        change.path: seq
+        for seq, change in changes
+        if change.before is None or (change.after and change.before.kind != change.after.kind)
+    }
 
 
 def _may_hold_moves(steps: Sequence[PathStep]) -> set[int]:

@@ -82,7 +82,8 @@ class CallFilter:
     """Which calls to list, by the seq of their request: `after < requested < before`.
 
     `path` matches a changed path exactly or below it as a folder; `since`/`until` are on the
-    time of the request; `point_*` bound the call's number.
+    time of the request; `ended_after` bounds the call's number. `partial_only` are those whose
+    coverage is not full.
     """
 
     after: int = 0
@@ -94,7 +95,9 @@ class CallFilter:
     path: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    ended_after: int | None = None
     changed_only: bool = False
+    partial_only: bool = False
     newest_first: bool = True
     limit: int | None = 100
 

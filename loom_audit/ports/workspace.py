@@ -187,10 +187,15 @@ class Workspace(Protocol):
         """
         ...
 
-    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+    def differences(
+        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+    ) -> Iterator[tuple[str, Stamp | str | None]]:
         """As `walk`, but of the paths whose stamp is the known one nothing is said.
 
         None for a known path that was not found, also when a folder above it cannot be read.
+        `left_out` is given the inode number of each folder that is out of scope in a folder
+        that is not, and of `.git` whatever it is, but not of our temporaries; it is complete
+        once the iteration has ended.
         """
         ...
 

@@ -97,3 +97,31 @@ def test_on_a_narrow_terminal_a_call_stays_on_one_line(audited: Shell) -> None:
 def test_accepting_the_scope_says_that_it_is_accepted(audited: Shell) -> None:
     assert "accepted" not in audited("scope").text.splitlines()[0]
     assert audited("scope", "accept").text.startswith("accepted; from now on this holds\n")
+
+
+def test_what_a_moved_repository_became_is_not_undone_and_the_way_on_is_said(
+    audited: Shell,
+) -> None:
+    (audited.workspace / ".git").mkdir()
+    (audited.workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    audited("run", "--", "sh", "-c", "mv .git git-backup; echo more >> a.txt")
+    number = audited.numbers()[-1]
+    (record,) = audited.records("show", str(number))
+    assert record["coverage"] == "partial"
+    before = audited.tree()
+    for words in (("undo",), ("revert", str(number)), ("rollback", "head~1")):
+        refused = audited(*words, code=5)
+        assert (
+            f".git is not on record: vanished; what appeared then or later is not deleted (call \
+{number})"
+            in refused.text
+        )
+        assert "nothing was written: git-backup, git-backup/HEAD cannot be taken back safely" in (
+            refused.errors
+        )
+        assert "put that back yourself" in refused.errors
+        assert "--choose PATH=current" in refused.errors
+        assert audited.tree() == before
+    kept = [f"--choose={path}=current" for path in ("git-backup", "git-backup/HEAD")]
+    audited("undo", *kept)
+    assert audited.tree() == before | {"a.txt": ("file", 0o644, b"one\ntwo\nthree\n")}

@@ -237,7 +237,28 @@ def test_calls_are_filtered_and_paged(opened: Opened) -> None:
     assert found(since=START + timedelta(seconds=1)) == [four, three, two]
     assert found(until=START + timedelta(seconds=100)) == [three, two, one]
     assert found(changed_only=True) == [four, three, one]
+    assert found(ended_after=two) == [four, three]
+    assert found(partial_only=True) == []
     assert found(limit=None) == [four, three, two, one]
+
+
+def test_calls_are_found_by_their_coverage_and_by_when_they_ended(opened: Opened) -> None:
+    opened.log.append([started("s")])
+    for id in ("one", "two", "three"):
+        opened.log.append([draft(CallRequested(id, "t", {}, "execute"))])
+    ends = {}
+    for id, level in (("three", "partial"), ("one", "none"), ("two", "full")):
+        reasons = () if level == "full" else ("why",)
+        fact = CallFinished(id, "t", "execute", "ok", {}, Coverage(level, reasons))
+        ends[id] = opened.log.append([draft(fact)])[0].seq
+
+    def found(**asked: Any) -> list[str]:
+        return [call.call_id for call in opened.projections.calls(CallFilter(**asked))]
+
+    assert found(partial_only=True) == ["three", "one"]
+    assert found(ended_after=ends["three"]) == ["two", "one"]
+    assert found(ended_after=ends["three"], partial_only=True) == ["one"]
+    assert found(ended_after=ends["two"]) == []
 
 
 def test_a_call_lists_its_first_twenty_paths(opened: Opened) -> None:

@@ -388,6 +388,39 @@ def test_differences_name_what_is_not_as_it_was_and_nothing_else(
     assert out == dict.fromkeys(path for path in known if path.startswith("kept"))
 
 
+def test_differences_list_what_is_left_out_with_its_inode(
+    both: tuple[Workspace, Somebody],
+) -> None:
+    workspace, somebody = both
+    for path in ("pkg", "pkg/node_modules", "pkg/node_modules/venv", "out", ".git", ODD):
+        somebody.folder(path)
+    for path in ("tree", f"{ODD}/venv", TEMPORARY + "1", "linked", "fine"):
+        somebody.folder(path)
+    for path in ("tree/.git", "pkg/venv", "file.out", TEMPORARY + "2", "out/x"):
+        somebody.write(path, b"x")
+    somebody.link("linked/.git", b"../.git")
+    scope = Scope(ignore="out/\n*.out\n")
+    listed = {"pkg/node_modules", "out", ".git", f"{ODD}/venv", "tree/.git", "linked/.git"}
+
+    def listing() -> dict[str, int]:
+        left_out: dict[str, int] = {}
+        assert [*workspace.differences(scope, Stamps(), left_out)]
+        return left_out
+
+    first = listing()
+    assert first.keys() == listed
+    assert len({*first.values()}) == len(listed)
+    somebody.write("out/y", b"y")
+    somebody.folder("pkg/node_modules/new")
+    assert listing() == first
+    somebody.remove(".git")
+    somebody.remove("pkg")
+    somebody.folder("fine/venv")
+    now = listing()
+    assert now.keys() == listed - {".git", "pkg/node_modules"} | {"fine/venv"}
+    assert all(now[path] == first[path] for path in now.keys() & first.keys())
+
+
 def test_stamps_know_each_path_as_one_kind() -> None:
     known = Stamps()
     file, other = Stamp(stat.S_IFREG, 1, 2, 3, 4), Stamp(stat.S_IFREG, 5, 6, 7, 8)

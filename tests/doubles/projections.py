@@ -279,6 +279,8 @@ def _matches(call: Call, filter: CallFilter, paths: Sequence[str]) -> bool:
         and (filter.status is None or call.status == filter.status)
         and (filter.since is None or call.at >= filter.since)
         and (filter.until is None or call.at <= filter.until)
+        and (filter.ended_after is None or (call.seq or 0) > filter.ended_after)
         and (not filter.changed_only or call.changed > 0)
+        and (not filter.partial_only or call.coverage.level != "full")
         and (filter.path is None or any(_is_at(path, filter.path, True) for path in paths))
     )

@@ -19,6 +19,7 @@ _TYPES: Mapping[Kind, int] = {
     "symlink": stat.S_IFLNK,
     "directory": stat.S_IFDIR,
 }
+_Walk = Iterator[tuple[str, Stamp | str]]
 
 
 @dataclass(slots=True)
@@ -195,24 +196,32 @@ class MemoryWorkspace:
     def _children(self, folder: str) -> Iterable[str]:
         return [p for p in self._nodes if p.rpartition("/")[0] == folder]
 
-    def walk(
-        self, scope: Scope, known: Container[str], path: str = ""
-    ) -> Iterator[tuple[str, Stamp | str]]:
+    def walk(self, scope: Scope, known: Container[str], path: str = "") -> _Walk:
+        return self._walk(scope, known, path, {})
+
+    def _walk(
+        self, scope: Scope, known: Container[str], path: str, left_out: dict[str, int]
+    ) -> _Walk:
         for child in self._children(path):
             node = self._nodes[child]
             folder = node.kind == "directory"
-            if (folder or child not in known) and scope.excludes(child, directory=folder):
+            why = scope.excludes(child, directory=folder)
+            if why and (folder or child not in known):
+                if why == "git" or (folder and why != "temporary"):
+                    left_out[child] = node.inode
                 continue
             if child in self._excluded:
                 yield child, "store"
                 continue
             yield child, node.stamp
             if folder:
-                yield from self.walk(scope, known, child)
+                yield from self._walk(scope, known, child, left_out)
 
-    def differences(self, scope: Scope, known: Stamps) -> Iterator[tuple[str, Stamp | str | None]]:
+    def differences(
+        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+    ) -> Iterator[tuple[str, Stamp | str | None]]:
         gone = set(known)
-        for path, stamp in self.walk(scope, known):
+        for path, stamp in self._walk(scope, known, "", {} if left_out is None else left_out):
             gone.discard(path)
             if known.get(path) != stamp:
                 yield path, stamp
@@ -275,8 +284,7 @@ class MemoryWorkspace:
         del self._nodes[path]
         if found.kind == "directory":
             return None
-        name = f"{TEMPORARY}{next(self._ticks)}"
-        aside = f"{home}/{name}" if home else name
+        aside = f"{home}/{TEMPORARY}{next(self._ticks)}".removeprefix("/")
         found.ctime = next(self._ticks)
         self._nodes[aside] = found
         return aside
@@ -293,11 +301,10 @@ class MemoryWorkspace:
             step = steps[number]
             try:
                 content = step.content() if step.content else None
-                displaced = self._replace(step.change, content, self._home(step, steps))
+                done[number] = self._replace(step.change, content, self._home(step, steps))
             except AuditError as error:
                 error.details |= {"path": step.change.path, "done": len(done)}
                 raise
-            done[number] = displaced
         return [done[number] for number in range(len(steps))]
 
     def _home(self, step: Replacement, steps: Sequence[Replacement]) -> str:

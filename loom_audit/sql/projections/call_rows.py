@@ -77,6 +77,10 @@ def filtered(connection: Connection, log: int, filter: CallFilter) -> Select[Any
         found = found.where(CALL.c.at >= to_micros(filter.since))
     if filter.until is not None:
         found = found.where(CALL.c.at <= to_micros(filter.until))
+    if filter.ended_after is not None:
+        found = found.where(CALL.c.finished > filter.ended_after)
+    if filter.partial_only:
+        found = found.where(CALL.c.coverage.is_not(None))
     if filter.changed_only:
         found = found.where(CALL.c.changed > 0)
     if filter.path is not None:

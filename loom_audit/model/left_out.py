@@ -1,0 +1,123 @@
+"""Folders that the scope leaves out, and `.git`: which came or went while a call ran.
+
+Their inside is not on record. When one is gone it may have been renamed into the scope, and
+what then appeared may be all that is left of it, so that no plan may delete that.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from loom_audit.model.display import visible_path
+from loom_audit.model.events import Call
+from loom_audit.model.files import FileChange, parents
+from loom_audit.model.planning import Note
+from loom_audit.model.scope import Scope
+
+REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
+"""Caches that tools make and delete by themselves in nearly every run, from what is on record:
+to count them would make hardly any call's coverage full, and losing one loses nothing."""
+
+MOST = 10
+_VANISHED, _REPLACED, _APPEARED = "vanished", "replaced", "appeared"
+_ORDER = (_VANISHED, _REPLACED, _APPEARED)
+_REASON = re.compile(f"(.+) is not on record: ({'|'.join(_ORDER)})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one scan met and left out: inode numbers by path, the topmost folders only.
+
+    `unread` are the paths that it could not look into, `scope` is the one it went by.
+    """
+
+    inodes: Mapping[str, int] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+    scope: Scope = field(default_factory=Scope)
+
+    def would_name(self, path: str) -> bool:
+        """Whether the scope leaves out a folder of this path, and none above it."""
+        above = path.rpartition("/")[0]
+        if above and not self.scope.includes(above, directory=True):
+            return False
+        return self.scope.excludes(path, directory=True) is not None
+
+
+def came_and_went(before: LeftOut, after: LeftOut) -> tuple[str, ...]:
+    """The reasons why a call's coverage is not full, from the scans before and after it.
+
+    What was in a folder that could not be read before is not said to have appeared; what is in
+    one that cannot be read now is out of sight, and said to have vanished.
+    """
+    if before.inodes == after.inodes:
+        return ()
+    found = []
+    for path in sorted(before.inodes.keys() | after.inodes.keys()):
+        how = _fate(path, before, after)
+        if how and path.rpartition("/")[2] not in REMADE:
+            found.append((_ORDER.index(how), f"{visible_path(path)} is not on record: {how}"))
+    reasons = [reason for _, reason in sorted(found)]
+    more = len(reasons) - MOST
+    return (*reasons[:MOST], f"and {more} more are not on record") if more > 0 else tuple(reasons)
+
+
+def _fate(path: str, before: LeftOut, after: LeftOut) -> str | None:
+    old, new = before.inodes.get(path), after.inodes.get(path)
+    if old == new:
+        return None
+    if old is None:
+        unread = not before.unread.isdisjoint(parents(path))
+        return _APPEARED if before.would_name(path) and not unread else None
+    if new is None:
+        return _VANISHED if after.would_name(path) else None
+    return _REPLACED
+
+
+def stops(
+    calls: Iterable[Call], changes: Iterable[FileChange], created: Mapping[str, int]
+) -> dict[str, Note]:
+    """Which of these changes must not be made where the calls are taken back, and why.
+
+    Those at or under a path that came or went in one of them, and, where one went, deletions
+    of what was made in that call or since. `created` says at which event a path was last
+    made; what it does not name may have been made at any time.
+    """
+    named: dict[str, Note] = {}
+    lost: list[tuple[int, Note]] = []
+    for call in sorted(calls, key=lambda call: call.requested):
+        number = (call.seq or call.requested,)
+        gone = []
+        for reason, name, how in _gaps(call):
+            named[name] = Note(name, f"{reason}; nothing in it can be taken back", number)
+            if how != _APPEARED:
+                gone.append(reason)
+        if gone:
+            why = f"{'; '.join(gone)}; what appeared then or later is not deleted"
+            lost.append((call.requested, Note("", why, number)))
+    if not named:
+        return {}
+    found: dict[str, Note] = {}
+    for change in changes:
+        shown = visible_path(change.path)
+        note = next((named[path] for path in (shown, *parents(shown)) if path in named), None)
+        if note is None and change.after is None and lost:
+            # the last one before it was made is the likeliest to have become it
+            made = created.get(change.path)
+            before = len(lost) if made is None else bisect_left(lost, made, key=lambda one: one[0])
+            note = lost[before - 1][1] if before else None
+        if note is not None:
+            found[change.path] = Note(change.path, note.reason, note.calls)
+    return found
+
+
+def is_stop(note: Note) -> bool:
+    """Whether a plan's note is one of `stops`, which only the choice to keep the path passes."""
+    return " is not on record: " in note.reason
+
+
+def _gaps(call: Call) -> Iterator[tuple[str, str, str]]:
+    """What `came_and_went` said of a call: each reason with its path as shown, and the fate."""
+    for reason in call.coverage.reasons:
+        if match := _REASON.fullmatch(reason):
+            yield reason, match[1], match[2]
