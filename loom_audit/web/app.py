@@ -88,12 +88,15 @@ def _listen(host: str, port: int) -> socket.socket:
     """A listening socket, so that a browser opened now is answered as soon as we run."""
     family = socket.AF_INET6 if host == "::1" else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        taken = socket.create_server((host, port), family=family)
     except OSError as error:
         raise StorageFailed(
             f"cannot listen on {host}:{port}: {str(error.strerror).partition(' (')[0]}",
             hint="Another dashboard may be running there; give another port with `--port`.",
         ) from None
+    # Accepted connections inherit it; asyncio sets it only where the socket's proto says TCP.
+    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return taken
 
 
 def healthz() -> Response:
