@@ -332,19 +332,23 @@ def test_a_short_look_into_a_store_that_cannot_be_opened_says_so(
     connections.close()
 
 
+NEWEST = schema.REVISION
+NEXT = f"{int(NEWEST) + 1:04}"
+
+
 def migrations_with(folder: Path, body: str) -> str:
     """Our migrations and one more."""
     copytree(MIGRATIONS, folder / "migrations")
-    (folder / "migrations" / "versions" / "0002_more.py").write_text(
-        f'from alembic import op\nrevision = "0002"\ndown_revision = "0001"\n\n'
+    (folder / "migrations" / "versions" / f"{NEXT}_more.py").write_text(
+        f'from alembic import op\nrevision = "{NEXT}"\ndown_revision = "{NEWEST}"\n\n'
         f"def upgrade() -> None:\n    {body}\n"
     )
     return str(folder / "migrations")
 
 
-def at_revision_two(monkeypatch: pytest.MonkeyPatch, migrations: str) -> None:
-    monkeypatch.setattr(schema, "REVISION", "0002")
-    monkeypatch.setattr(schema, "OLDER", frozenset({"0001"}))
+def at_next_revision(monkeypatch: pytest.MonkeyPatch, migrations: str) -> None:
+    monkeypatch.setattr(schema, "REVISION", NEXT)
+    monkeypatch.setattr(schema, "OLDER", schema.OLDER | {NEWEST})
     monkeypatch.setattr(upgrade, "MIGRATIONS", migrations)
 
 
@@ -356,7 +360,7 @@ def test_an_older_store_is_backed_up_and_upgraded_when_it_is_opened(
     head = database.event_log(id).tree_head()
     database.close()
     migrations = migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")')
-    at_revision_two(monkeypatch, migrations)
+    at_next_revision(monkeypatch, migrations)
     with pytest.raises(AuditUnavailable, match="db upgrade"):
         try:
             open_database(str(path), lock=lock, upgrade=False)
@@ -372,7 +376,7 @@ def test_an_older_store_is_backed_up_and_upgraded_when_it_is_opened(
     [backup] = path.parent.glob("audit.db.before-upgrade-*")
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     raw = connect(str(backup), "ro")
-    assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+    assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [(NEWEST,)]
     assert raw.execute("SELECT count(*) FROM event").fetchall() == [(600,)]
     raw.close()
 
@@ -383,10 +387,10 @@ def test_who_finds_the_store_upgraded_meanwhile_makes_no_second_backup(
     database = open_database(str(path), lock=lock)
     record(database, 20)
     database.close()
-    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+    at_next_revision(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
     late = Connections(str(path), lock)
     with late.reading() as connection:
-        assert schema.revision(connection) == "0001"
+        assert schema.revision(connection) == NEWEST
     open_database(str(path), lock=lock).close()
     assert upgrade_locked(late) == ""
     late.close()
@@ -412,7 +416,7 @@ def test_a_backup_that_does_not_fit_leaves_nothing_and_is_said(
     database = open_database(str(path), lock=lock)
     record(database, 600)
     database.close()
-    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+    at_next_revision(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
 
     def with_little_room() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -432,7 +436,7 @@ def test_a_backup_that_was_cut_short_does_not_bear_a_backup_s_name(
     database = open_database(str(path), lock=lock)
     record(database, 20)
     database.close()
-    at_revision_two(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
+    at_next_revision(monkeypatch, migrations_with(tmp_path, 'op.execute("CREATE TABLE more (x)")'))
 
     def killed_half_way() -> None:
         monkeypatch.setattr(os, "fsync", lambda _: os.kill(os.getpid(), signal.SIGKILL))
@@ -461,7 +465,7 @@ def test_a_migration_that_fails_or_touches_the_log_is_undone(
     before = described(database.connections)
     database.close()
     with monkeypatch.context() as patched:
-        at_revision_two(patched, migrations_with(tmp_path, body))
+        at_next_revision(patched, migrations_with(tmp_path, body))
         with pytest.raises(AuditUnavailable, match="as it was"):
             open_database(str(path), lock=lock)
     again = open_database(str(path), lock=lock)
