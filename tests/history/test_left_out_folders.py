@@ -447,4 +447,4 @@ def test_the_listing_costs_the_scan_no_further_look(
 
     monkeypatch.setattr(DiskWorkspace, "stamp", never)
     monkeypatch.setattr(DiskWorkspace, "list", never)
-    capture.scan(workspace.at, never)
+    capture.scan(workspace.attachment, never)
