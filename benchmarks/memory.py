@@ -130,7 +130,7 @@ def _tree(place: Path, size: int) -> Callable[[AuditStore], None]:
 def _verifying(place: Path, size: int) -> Callable[[AuditStore], None]:
     def work(store: AuditStore) -> None:
         [entry] = store.workspaces()
-        evidence = open_evidence(store.parts.database, entry.id)
+        evidence = open_evidence(store.adapters.database, entry.id)
         try:
             if not verify(evidence).ok:
                 raise SystemExit("verify found something")

@@ -24,7 +24,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     path = folder / "store" / "audit.db"
 
     def whole(quick: bool) -> None:
-        evidence = open_evidence(store.parts.database, workspace.id)
+        evidence = open_evidence(store.adapters.database, workspace.id)
         try:
             found = verify(evidence, heads=[workspace.head()], quick=quick)
         finally:

@@ -25,11 +25,11 @@ from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 
-__all__ = ["Store", "WorkspaceEntry", "open_store"]
+__all__ = ["Adapters", "WorkspaceEntry", "open_adapters"]
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Adapters:
     """An open database with the locks, indexes and heads that belong to it."""
 
     settings: Settings
@@ -170,13 +170,13 @@ class Store:
         self.database.close()
 
 
-def open_store(url: str | None = None, settings: Settings | None = None) -> Store:
+def open_adapters(url: str | None = None, settings: Settings | None = None) -> Adapters:
     """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own."""
     chosen = settings or read_settings(url)
     chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DiskLock(chosen.home / "locks")
     hidden = [str(path) for path in (chosen.home, chosen.heads, chosen.configuration)]
-    return Store(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
+    return Adapters(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
 
 
 def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:

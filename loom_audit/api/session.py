@@ -76,7 +76,7 @@ class Session:
         self.gate: ApprovalGate = gate or AllowAll()
         self.cwd = cwd
         self.environment = dict(environment or {})
-        self.settings = default_settings(workspace._parts.settings, workspace.root)
+        self.settings = default_settings(workspace.adapters.settings, workspace.root)
         self.recorder = Recorder(workspace.attachment, session=self.id, actor=actor)
         self._state: Literal["new", "open", "ended"] = "new"
         self._closing = ExitStack()
@@ -98,7 +98,7 @@ class Session:
                     raise awaits_decision(one.call)
         self._closing.callback(attachment.lock.keep(session_lock(self.id)))
         try:
-            self.recorder.scratch = self._closing.enter_context(self.workspace._parts.scratch())
+            self.recorder.scratch = self._closing.enter_context(self.workspace.adapters.scratch())
             self.recorder.note(SessionStarted(self.agent, self.title))
         except BaseException:
             self._closing.close()
@@ -113,7 +113,7 @@ class Session:
         with self._closing:
             self.recorder.close_given_up()
             self.recorder.note(SessionEnded("failed" if error else "completed"))
-            self.workspace._parts.keep_head(self.workspace.head())
+            self.workspace.adapters.keep_head(self.workspace.head())
 
     def _check_open(self) -> None:
         if self._state == "new":

@@ -10,8 +10,7 @@ from loom_audit.history.baseline import accept_scope, take_baseline
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import Report
-from loom_audit.wiring import Store, WorkspaceEntry
-from loom_audit.wiring import open_store as open_parts
+from loom_audit.wiring import Adapters, WorkspaceEntry, open_adapters
 
 
 def open_store(url: str | None = None) -> "AuditStore":
@@ -19,7 +18,7 @@ def open_store(url: str | None = None) -> "AuditStore":
 
     Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked.
     """
-    return AuditStore(open_parts(url))
+    return AuditStore(open_adapters(url))
 
 
 def check_root(path: str | Path, url: str | None = None) -> None:
@@ -33,17 +32,17 @@ def check_root(path: str | Path, url: str | None = None) -> None:
 class AuditStore:
     """A store of many workspaces. A context manager; safe to use from several threads."""
 
-    def __init__(self, parts: Store) -> None:
-        self.parts = parts
+    def __init__(self, adapters: Adapters) -> None:
+        self.adapters = adapters
 
     @property
     def url(self) -> str:
-        return self.parts.settings.url
+        return self.adapters.settings.url
 
     @property
     def notice(self) -> str:
         """What a person should know about how the store was opened; mostly empty."""
-        return self.parts.database.notice
+        return self.adapters.database.notice
 
     def attach(
         self,
@@ -60,7 +59,7 @@ class AuditStore:
         here on, on record.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
-        attachment = self.parts.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
+        attachment = self.adapters.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
         rules = attachment.scope
         if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (
             rules.max_file_bytes
@@ -72,14 +71,14 @@ class AuditStore:
 
     def workspaces(self) -> Sequence[WorkspaceEntry]:
         """Every attached directory, oldest first."""
-        return self.parts.workspaces()
+        return self.adapters.workspaces()
 
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
         """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""
-        return AuditedWorkspace(self.parts, self.parts.find(id_or_path))
+        return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path))
 
     def close(self) -> None:
-        self.parts.close()
+        self.adapters.close()
 
     def __enter__(self) -> "AuditStore":
         return self

@@ -39,7 +39,7 @@ from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.tools.approvals.asking import Asked
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.registry import ToolRegistry
-from loom_audit.wiring import Store, WorkspaceEntry
+from loom_audit.wiring import Adapters, WorkspaceEntry
 
 MAX_NAME = 256
 """Bytes of a checkpoint's name."""
@@ -59,18 +59,18 @@ class Status:
 class AuditedWorkspace:
     """One directory under audit: its timeline, and everything that takes back."""
 
-    def __init__(self, parts: Store, entry: WorkspaceEntry) -> None:
-        self._parts = parts
+    def __init__(self, adapters: Adapters, entry: WorkspaceEntry) -> None:
+        self.adapters = adapters
         self.id = entry.id
         self.root = entry.root
-        self.log: EventLog = parts.log(entry.id)
-        self.blobs: BlobStore = parts.blobs
-        self.timeline = Timeline(self.log, parts.projections(entry.id), self.blobs)
+        self.log: EventLog = adapters.log(entry.id)
+        self.blobs: BlobStore = adapters.blobs
+        self.timeline = Timeline(self.log, adapters.projections(entry.id), self.blobs)
 
     @functools.cached_property
     def attachment(self) -> Attachment:
         """The directory with its log."""
-        return self._parts.attachment(self.id)
+        return self.adapters.attachment(self.id)
 
     @functools.cached_property
     def _undo(self) -> Undo:
@@ -111,7 +111,7 @@ class AuditedWorkspace:
 
     def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
-        return default_gate(self._parts.settings, root=self.root, ask=ask)
+        return default_gate(self.adapters.settings, root=self.root, ask=ask)
 
     def checkpoint(self, name: str, point: str | int = "head", note: str = "") -> Checkpoint:
         """Give a point a name; a name used before moves there. InvalidArguments for a bad name."""
@@ -177,10 +177,10 @@ class AuditedWorkspace:
         The heads are those kept outside the store at each session's end, or those given.
         """
         given = [against] if isinstance(against, TreeHead) else against
-        heads = given or self._parts.kept_heads(self.id)
-        with closing(self._parts.evidence(self.id)) as evidence:
+        heads = given or self.adapters.kept_heads(self.id)
+        with closing(self.adapters.evidence(self.id)) as evidence:
             found = verify(evidence, heads=heads, quick=quick, sample=sample, report=report)
-        missing = () if given else self._parts.missing_logs()
+        missing = () if given else self.adapters.missing_logs()
         findings = tuple(
             Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
             for log in missing
@@ -190,7 +190,7 @@ class AuditedWorkspace:
 
     def rebuild(self) -> int:
         """Make everything that is derived from the log anew; how many events it has."""
-        return self._parts.rebuild(self.id)
+        return self.adapters.rebuild(self.id)
 
     def replay(self, point: str | int, to: str | Path, *, report: Report | None = None) -> int:
         """Write the tree of a point into an absent or empty directory; how many paths.
@@ -198,7 +198,7 @@ class AuditedWorkspace:
         Conflict when that is not empty, or lies in a workspace or the store.
         """
         tree = self.timeline.tree(self.timeline.point(point))
-        return replay(tree, self.blobs, self._parts.empty_workspace(to), report)
+        return replay(tree, self.blobs, self.adapters.empty_workspace(to), report)
 
     # --- taking back ----------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class AuditedWorkspace:
                 own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)
                 recorder = stack.enter_context(own).recorder
             result = self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
-        self._parts.keep_head(self.head())
+        self.adapters.keep_head(self.head())
         return result
 
     def recover(self, mode: Literal["auto", "continue", "abandon"] = "auto") -> Sequence[Recovered]:

@@ -118,8 +118,8 @@ class Invocation:
                 hint="Restore it from a backup, or begin a new one with `loom-audit init`.",
             )
         with open_store(self.shared.store) as store:
-            if store.parts.database.notice:
-                self.output.note(("note: ", "yellow"), store.parts.database.notice)
+            if store.notice:
+                self.output.note(("note: ", "yellow"), store.notice)
             yield store
 
     @contextmanager

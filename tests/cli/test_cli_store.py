@@ -200,7 +200,7 @@ def test_verify_of_a_store_that_cannot_be_opened_leads_to_salvage(audited: Shell
 
 def test_a_baseline_that_is_not_finished_is_told(shell: Shell) -> None:
     with open_store(str(shell.home / "audit.db")) as store:
-        store.parts.attach(shell.workspace, ignore=None, max_file_bytes=None)
+        store.adapters.attach(shell.workspace, ignore=None, max_file_bytes=None)
     for command in ("status", "log"):
         assert "loom-audit init" in shell(command).errors
     assert "loom-audit init" in shell("rollback", "1", "--yes", code=4).errors

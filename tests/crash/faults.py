@@ -331,7 +331,7 @@ def naive_root(leaves: Sequence[bytes]) -> bytes:
 
 def check_log(workspace: AuditedWorkspace, acks: Sequence[Mapping[str, Any]]) -> None:
     """Gapless, every acknowledged event there and byte-equal, everything verified."""
-    with workspace._parts.database.connections.reading() as connection:
+    with workspace.adapters.database.connections.reading() as connection:
         rows = connection.exec_driver_sql(
             "SELECT e.seq, e.leaf_hash FROM event e JOIN log l ON l.number = e.log "
             "WHERE l.id = ? ORDER BY e.seq",
@@ -343,9 +343,9 @@ def check_log(workspace: AuditedWorkspace, acks: Sequence[Mapping[str, Any]]) ->
         assert ack["ack"] <= len(leaves), f"acknowledged {ack['ack']}, there are {len(leaves)}"
         assert naive_root(leaves[: ack["ack"]]).hex() == ack["root"]
     heads = [TreeHead(workspace.id, ack["ack"], bytes.fromhex(ack["root"])) for ack in acks]
-    evidence = open_evidence(workspace._parts.database, workspace.id)
+    evidence = open_evidence(workspace.adapters.database, workspace.id)
     try:
-        checked = verify(evidence, heads=[*heads, *workspace._parts.kept_heads(workspace.id)])
+        checked = verify(evidence, heads=[*heads, *workspace.adapters.kept_heads(workspace.id)])
     finally:
         evidence.close()
     assert checked.ok, checked.findings

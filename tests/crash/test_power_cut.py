@@ -65,7 +65,7 @@ def violation(state: dict[str, bytes], acks: list[bytes], home: Path, *, whole: 
             if not entries:
                 return "the workspace is lost" if acked else ""
             entry = entries[0]
-            with store.parts.database.connections.reading() as connection:
+            with store.adapters.database.connections.reading() as connection:
                 rows = connection.exec_driver_sql("SELECT seq, leaf_hash FROM event").all()
             leaves = [leaf for _, leaf in sorted(rows)]
             if [seq for seq, _ in sorted(rows)] != list(range(1, len(rows) + 1)):
@@ -74,8 +74,8 @@ def violation(state: dict[str, bytes], acks: list[bytes], home: Path, *, whole: 
                 return f"{acked[-1]['ack']} acknowledged, {len(leaves)} there"
             if acked and naive_root(leaves[: acked[-1]["ack"]]).hex() != acked[-1]["root"]:
                 return "acknowledged events are not what they were"
-            evidence = open_evidence(store.parts.database, entry.id)
-            heads = store.parts.kept_heads(entry.id)
+            evidence = open_evidence(store.adapters.database, entry.id)
+            heads = store.adapters.kept_heads(entry.id)
             try:
                 checked = verify(evidence, quick=not whole, heads=heads)
             finally:

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from loom_audit import AuditError, Session
 from loom_audit.api import AuditStore
 from loom_audit.config import Settings
-from loom_audit.wiring import open_store as open_parts
+from loom_audit.wiring import open_adapters
 from tests.trees import Entry, differences, tree_of
 
 Snapshot = dict[bytes, Entry]
@@ -72,7 +72,7 @@ class Machine(RuleBasedStateMachine):
         chosen = Settings(
             f"sqlite:///{home / 'audit.db'}", home, self.folder / "heads", home / "config"
         )
-        self.store = AuditStore(open_parts(settings=chosen))
+        self.store = AuditStore(open_adapters(settings=chosen))
         self.workspace = self.store.attach(self.root)
         self.session: Session = self.workspace.session("machine")
         self.session.__enter__()

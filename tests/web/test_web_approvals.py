@@ -212,7 +212,7 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     recorded: Recorded, client: TestClient
 ) -> None:
     """The dashboard reads the log anew for each page; the asking process is a real one."""
-    home = recorded.store.parts.settings.home
+    home = recorded.store.adapters.settings.home
     (home / "config").mkdir(exist_ok=True)
     (home / "config" / "approvals.toml").write_text("")
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LOOM_AUDIT_")}

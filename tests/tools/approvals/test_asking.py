@@ -642,7 +642,7 @@ def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(own, tmp_path)
 def test_rules_that_lie_in_the_workspace_are_refused(own, monkeypatch, tmp_path):
     workspace, _ = own
     inside = tmp_path / "own" / "config"
-    settings = replace(workspace._parts.settings, configuration=inside)
+    settings = replace(workspace.adapters.settings, configuration=inside)
     inside.mkdir()
     (inside / "approvals.toml").write_text("")
     with pytest.raises(InvalidArguments, match="lies in the workspace"):

@@ -155,7 +155,7 @@ def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home
     monkeypatch.setenv("LOOM_AUDIT_STORE", "sqlite:///secret.db")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent.sock")
     monkeypatch.setenv("SOME_API_KEY", "k-123")
-    folder = bench.workspace._parts.settings.home
+    folder = bench.workspace.adapters.settings.home
     command = f"env; cat /proc/*/environ /proc/*/cmdline; ls {folder}; echo end"
     result = bench.call("shell_execute", {"command": command})
     if result.data["sandbox"] == "plain":

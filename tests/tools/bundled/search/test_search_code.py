@@ -141,7 +141,7 @@ def test_after_any_edits_undo_and_rollback_it_answers_as_one_built_from_nothing(
 def test_an_index_that_is_gone_or_damaged_is_built_anew(bench, damage):
     put(bench, "a.py", "def findable(): pass\n")
     assert find(bench, "findable", kind="symbol")
-    [path] = bench.workspace._parts.settings.home.glob(f"index/{bench.workspace.id}.code.db")
+    [path] = bench.workspace.adapters.settings.home.glob(f"index/{bench.workspace.id}.code.db")
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
     path.write_bytes(damage)
