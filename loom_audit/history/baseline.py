@@ -2,9 +2,8 @@
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import OUTSIDE, Found, attribute, outside, scan
+from loom_audit.history.capture import OUTSIDE, Found, attribute, outside, scan, without_gc
 from loom_audit.history.change_index import untracked_entries, update_index
-from loom_audit.history.nogc import nogc
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
     BaselineFinished,
@@ -28,7 +27,7 @@ def baseline_end(attachment: Attachment) -> int:
     return 0
 
 
-@nogc()
+@without_gc()
 def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     """Record everything in scope. Interrupted, it goes on where it stopped.
 

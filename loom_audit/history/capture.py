@@ -1,8 +1,10 @@
 """What changed on disk since the log last knew, found by comparing stamps and hashing doubts."""
 
+import gc
 import hashlib
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
@@ -55,6 +57,23 @@ class Found:
         texts += [f"untracked until now: {path}" for path in self.returned]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Switch Python's search for cycles off in the block, and on again when it was on.
+
+    It runs as often as objects are made, over all of them: a baseline or a rollback of 10,000
+    files spends a fifth of its time on that and finds nothing (Mercurial's `util.nogc` is there
+    for the same reason).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def observe(

@@ -1,44 +1,51 @@
 """What a file operation would change, given what stands there now. Nothing is written here."""
 
 from collections.abc import Callable
+from hashlib import sha256
 
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
-from loom_audit.history.steps import Footing, check_recorded, descendants, missing_parents
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.steps import Preconditions, check_recorded, descendants, missing_parents
 from loom_audit.model.files import FileChange, FileState, Move
 
 Transform = Callable[[bytes | None], bytes]
 """Makes the new content of the old (None when absent)."""
 
 
-def edited(
-    footing: Footing, path: str, new: Transform | bytes, *, mode: int | None, create: bool
+def plan_edit(
+    preconditions: Preconditions,
+    path: str,
+    new: Transform | bytes,
+    *,
+    mode: int | None,
+    create: bool,
 ) -> list[FileChange]:
     """The directories to make and, last, the change of the file itself."""
-    attachment = footing.attachment
+    attachment = preconditions.attachment
     target = attachment.workspace.resolve(attachment.workspace.relative(path))
-    before = footing.look(target)
+    before = preconditions.look(target)
     if not target or (before and before.kind == "directory"):
         raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
     if not isinstance(new, bytes):
         new = new(attachment.workspace.read(target) if before else None)
     bits = mode if mode is not None else (before.mode if before else 0o644)
-    blob = footing.put(new, similar_to=before.blob if before else None)
+    blob = preconditions.put(new, similar_to=before.blob if before else None)
     change = FileChange(target, before, FileState("file", blob, bits, len(new)))
-    if before is not None and not footing.drift:
+    if before is not None and not preconditions.drift:
         return [change]  # what is on record has its folders on record
-    return [*missing_parents(footing, target, create=create), change]
+    return [*missing_parents(preconditions, target, create=create), change]
 
 
-def deleted(footing: Footing, path: str, *, recursive: bool) -> list[FileChange]:
+def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> list[FileChange]:
     """The path and, `recursive`, everything below it."""
-    target = name_of(footing, path)
-    state = footing.look(target)
+    target = resolve_name(preconditions, path)
+    state = preconditions.look(target)
     if state is None:
         raise FileNotFound(f"File not found: {path}")
-    check_recorded(footing, target, state)
+    check_recorded(preconditions, target, state)
     changes = [FileChange(target, state, None)]
     if state.kind == "directory":
-        inside = descendants(footing, target)
+        inside = descendants(preconditions, target)
         if inside and not recursive:
             raise InvalidPath(
                 f"{path} is a directory that is not empty",
@@ -48,15 +55,15 @@ def deleted(footing: Footing, path: str, *, recursive: bool) -> list[FileChange]
     return changes
 
 
-def moved(
-    footing: Footing, source: str, target: str, *, overwrite: bool
+def plan_move(
+    preconditions: Preconditions, source: str, target: str, *, overwrite: bool
 ) -> tuple[list[FileChange], tuple[Move, ...]]:
     """Deletions at the old names, creations at the new, and the hint that says they are one."""
-    old, new = name_of(footing, source), name_of(footing, target)
-    state, there = footing.look(old), footing.look(new)
+    old, new = resolve_name(preconditions, source), resolve_name(preconditions, target)
+    state, there = preconditions.look(old), preconditions.look(new)
     if state is None:
         raise FileNotFound(f"File not found: {source}")
-    check_recorded(footing, old, state)
+    check_recorded(preconditions, old, state)
     if new == old or new.startswith(old + "/"):
         raise InvalidPath(
             f"Cannot move {source} to {target}: it is the same or inside",
@@ -67,9 +74,9 @@ def moved(
             f"{target} already exists",
             hint="Pass overwrite=true to replace a file; directories are never replaced.",
         )
-    inside = descendants(footing, old) if state.kind == "directory" else {}
+    inside = descendants(preconditions, old) if state.kind == "directory" else {}
     going = {old: state, **inside}
-    changes = missing_parents(footing, new, create=True)
+    changes = missing_parents(preconditions, new, create=True)
     changes += [FileChange(path, was, None) for path, was in going.items()]
     changes += [
         FileChange(new + path[len(old) :], there if path == old else None, was)
@@ -81,19 +88,19 @@ def moved(
     return changes, moves
 
 
-def linked(footing: Footing, path: str, to: str) -> list[FileChange]:
+def plan_link(preconditions: Preconditions, path: str, to: str) -> list[FileChange]:
     """The directories to make and, last, the symlink."""
-    target = name_of(footing, path)
-    if footing.look(target) is not None:
+    target = resolve_name(preconditions, path)
+    if preconditions.look(target) is not None:
         raise Conflict(f"{path} already exists", hint="Delete it first, or name another path.")
     text = to.encode("utf-8", "surrogateescape")
-    after = FileState("symlink", footing.attachment.blobs.put(text), 0o777, len(text))
-    return [*missing_parents(footing, target, create=True), FileChange(target, None, after)]
+    after = FileState("symlink", preconditions.put(text, similar_to=None), 0o777, len(text))
+    return [*missing_parents(preconditions, target, create=True), FileChange(target, None, after)]
 
 
-def name_of(footing: Footing, path: str) -> str:
+def resolve_name(preconditions: Preconditions, path: str) -> str:
     """The workspace path of the thing itself: parents followed, a final symlink not."""
-    workspace = footing.attachment.workspace
+    workspace = preconditions.attachment.workspace
     relative = workspace.relative(path)
     if not relative:
         raise InvalidPath(
@@ -102,3 +109,24 @@ def name_of(footing: Footing, path: str) -> str:
     above, _, name = relative.rpartition("/")
     resolved = workspace.resolve(above) if above else ""
     return f"{resolved}/{name}" if resolved else name
+
+
+def preview_edit(
+    attachment: Attachment, path: str, new: Transform | bytes, *, create: bool = True
+) -> tuple[list[FileChange], bytes | None, bytes]:
+    """The changes of `plan_edit`, the old content and the new; nothing is stored or locked."""
+    preconditions = Preconditions(attachment, keep=False)
+    changes = plan_edit(preconditions, path, new, mode=None, create=create)
+    change = changes[-1]
+    old = read_content(attachment, change.path, change.before) if change.before else None
+    [content] = preconditions.contents.values()
+    return changes, old, content
+
+
+def read_content(attachment: Attachment, path: str, state: FileState) -> bytes:
+    """The bytes of a file or of a symlink's target. Conflict when they are not the state's."""
+    read = attachment.workspace.read_link if state.kind == "symlink" else attachment.workspace.read
+    content = read(path)
+    if sha256(content).hexdigest() != state.blob:
+        raise Conflict(f"{path} is being changed right now", hint="Try again.")
+    return content

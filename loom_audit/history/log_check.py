@@ -46,7 +46,7 @@ class Findings:
         self.found.append(Finding(seq, code, message, grade))
 
 
-class Spine:
+class LogChecker:
     """Follows a log from its first event to its last, one batch of rows after the other."""
 
     def __init__(self, log: str, step: int, heads: Iterable[TreeHead], findings: Findings) -> None:

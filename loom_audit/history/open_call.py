@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.capture import Found, attribute, scan
 from loom_audit.history.change_index import untracked_entries, update_index
-from loom_audit.history.edits import Transform, deleted, edited, linked, moved
-from loom_audit.history.steps import Footing, carry_out, check_recoverable
+from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_link, plan_move
+from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
 from loom_audit.model.events import (
     FULL,
     ApprovalRequested,
@@ -135,32 +135,32 @@ class OpenCall:
         An error raised by it passes through and nothing has changed. Conflict when
         somebody else writes the file in between: their version stands.
         """
-        with self._changing(final) as footing:
-            *above, change = edited(footing, path, new, mode=mode, create=parents)
-            self._do(footing, [*above, change] if change.before != change.after else [])
+        with self._changing(final) as preconditions:
+            *above, change = plan_edit(preconditions, path, new, mode=mode, create=parents)
+            self._do(preconditions, [*above, change] if change.before != change.after else [])
             return change
 
     def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
         """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
-        with self._changing(final) as footing:
-            changes = deleted(footing, path, recursive=recursive)
-            self._do(footing, changes)
+        with self._changing(final) as preconditions:
+            changes = plan_delete(preconditions, path, recursive=recursive)
+            self._do(preconditions, changes)
             return tuple(sorted(change.path for change in changes))
 
     def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
         """Rename a file, symlink or directory; the target's parents are created."""
-        with self._changing(final) as footing:
-            changes, moves = moved(footing, source, target, overwrite=overwrite)
-            self._do(footing, changes, moves=moves)
+        with self._changing(final) as preconditions:
+            changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
+            self._do(preconditions, changes, moves=moves)
             return tuple(changes)
 
     def link(self, path: str, to: str, *, final: bool = False) -> FileChange:
         """Make a symlink at the path, which must be absent."""
-        with self._changing(final) as footing:
-            changes = linked(footing, path, to)
-            self._do(footing, changes)
+        with self._changing(final) as preconditions:
+            changes = plan_link(preconditions, path, to)
+            self._do(preconditions, changes)
             return changes[-1]
 
     def apply(
@@ -174,16 +174,16 @@ class OpenCall:
     ) -> None:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
         self._reverts = reverts
-        with self._changing(final) as footing:
-            footing.expect(len(changes))
+        with self._changing(final) as preconditions:
+            preconditions.expect(len(changes))
             for change in changes:
-                if footing.look(change.path) != change.before:
+                if preconditions.look(change.path) != change.before:
                     raise Conflict(
                         f"{change.path} changed since the plan was made",
                         hint="Make the plan again.",
                         details={"path": change.path},
                     )
-            self._do(footing, changes, moves=moves, reverts=reverts, origin=origin)
+            self._do(preconditions, changes, moves=moves, reverts=reverts, origin=origin)
 
     def may_write(self) -> None:
         """PermissionDenied for a tool of effect read."""
@@ -194,10 +194,10 @@ class OpenCall:
             )
 
     @contextmanager
-    def _changing(self, final: bool) -> Iterator[Footing]:
+    def _changing(self, final: bool) -> Iterator[Preconditions]:
         self.may_write()
         with self._exclusive(final):
-            yield Footing(self._attachment, {})  # the index follows what is put on record only
+            yield Preconditions(self._attachment)  # the index follows what is put on record only
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
@@ -212,7 +212,7 @@ class OpenCall:
 
     def _do(
         self,
-        footing: Footing,
+        preconditions: Preconditions,
         changes: Sequence[FileChange],
         *,
         moves: tuple[Move, ...] = (),
@@ -223,31 +223,31 @@ class OpenCall:
         if changes:
             self._check_approved(changes)
             check_recoverable(self._attachment, changes)
-        self._entries.update(footing.entries)
-        if footing.drift:
-            self._deferred.append(self._draft_foreign(footing.drift))
+        self._entries.update(preconditions.entries)
+        if preconditions.drift:
+            self._deferred.append(self._draft_foreign(preconditions.drift))
         if not changes:
             return
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
         self._settle(self._append([], last=[intended]))
-        done = carry_out(footing, changes)
-        self._entries.update(footing.entries)
-        if done.foreign:
-            self._deferred.append(self._draft_foreign(done.foreign))
-        if done.changes:
-            moves = moves or find_moves(done.changes)
-            fact = FilesChanged(tuple(done.changes), origin, self.call_id, moves, reverts)
+        outcome = carry_out(preconditions, changes)
+        self._entries.update(preconditions.entries)
+        if outcome.foreign:
+            self._deferred.append(self._draft_foreign(outcome.foreign))
+        if outcome.changes:
+            moves = moves or find_moves(outcome.changes)
+            fact = FilesChanged(tuple(outcome.changes), origin, self.call_id, moves, reverts)
             self._deferred.append(self.recorder.draft(fact))
-            self._changed(change.path for change in done.changes)
-        if done.later:
-            self._deferred.append(self._draft_foreign(done.later))
+            self._changed(change.path for change in outcome.changes)
+        if outcome.later:
+            self._deferred.append(self._draft_foreign(outcome.later))
         if self.approved is not None:
-            self.approved.update((change.path, change.after) for change in done.changes)
-        self.coverage = self.coverage.without(*done.reasons)
-        if done.error is not None:
+            self.approved.update((change.path, change.after) for change in outcome.changes)
+        self.coverage = self.coverage.without(*outcome.reasons)
+        if outcome.error is not None:
             self._settle(self._append([]))
-            done.let_go()
-            raise done.error
+            outcome.discard_displaced()
+            raise outcome.error
 
     def _check_approved(self, changes: Sequence[FileChange]) -> None:
         """Conflict when what would be changed is not what was shown to whoever approved it."""

@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import scan
-from loom_audit.history.nogc import nogc
-from loom_audit.history.selection import Meant, in_paths, meant_by, takes_outside
-from loom_audit.history.steps import Footing
+from loom_audit.history.capture import scan, without_gc
+from loom_audit.history.selection import Selection, in_paths, select, takes_outside
+from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
@@ -26,12 +25,12 @@ class Planner:
         self.attachment = attachment
         self.timeline = timeline
 
-    @nogc()
+    @without_gc()
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
-        meant = meant_by(request, self.attachment, self.timeline)
+        selection = select(request, self.attachment, self.timeline)
         with self.attachment.looking():
-            return self._plan(request, meant)
+            return self._plan(request, selection)
 
     def again(self, plan: Plan) -> Plan:
         """The plan for the same request now, once what disk has that the log has not is on record.
@@ -52,26 +51,30 @@ class Planner:
 
     # --- the plan -------------------------------------------------------------------------
 
-    def _plan(self, request: Request, meant: Meant, also: frozenset[str] = frozenset()) -> Plan:
+    def _plan(
+        self, request: Request, selection: Selection, also: frozenset[str] = frozenset()
+    ) -> Plan:
         """The plan, with what disk says at the paths taken back and `also` at these."""
         head = self.attachment.log.head()
-        taken = meant.takes(request)
-        listed = self._changes_meant(meant)
+        taken = selection.takes(request)
+        listed = self._selected_changes(selection)
         own = [one for one in listed if taken(one)]
         touched = {one.change.path for one in own} | also
-        drift = self._drift(request, touched, whole=meant.rollback)
-        recorded = listed if meant.rollback else self._from(listed, touched)
-        steps, moves, shared = self._steps(request, meant, recorded, taken)
+        drift = self._drift(request, touched, whole=selection.rollback)
+        recorded = listed if selection.rollback else self._from(listed, touched)
+        steps, moves, shared = self._steps(request, selection, recorded, taken)
         steps += [
-            PathStep(head + 1, change, taken=meant.rollback and takes_outside(request, change.path))
+            PathStep(
+                head + 1, change, taken=selection.rollback and takes_outside(request, change.path)
+            )
             for change in drift
-            if not meant.rollback or in_paths(request, change.path)
+            if not selection.rollback or in_paths(request, change.path)
         ]
         plan = plan_taking_back(
             verb=request.verb,
             head=head,
-            target=meant.target,
-            reverts=self._reverts(request, meant, own, steps),
+            target=selection.target,
+            reverts=self._reverts(request, selection, own, steps),
             steps=steps,
             tree=apply(self.attachment.projections.tree(), drift),
             blobs=self.attachment.blobs,
@@ -80,37 +83,43 @@ class Planner:
             folds_case=self.attachment.workspace.folds_case(),
         )
         hidden = self._hidden(plan)
-        if not meant.rollback:
+        if not selection.rollback:
             unseen = hidden | self._drifted({c.path for c in plan.changes} - touched)
             if not unseen <= touched:
-                return self._plan(request, meant, also | unseen)
+                return self._plan(request, selection, also | unseen)
         plan = replace(
             plan,
             # the point itself: `head` is elsewhere once something more is on record
-            request=replace(request, targets=(meant.since,)) if meant.rollback else request,
-            calls=tuple(sorted(call.seq for call in meant.calls if call.seq)),
-            irreversible=(*plan.irreversible, *_uncovered(meant.calls), *_done(meant.before, own)),
+            request=replace(request, targets=(selection.since,)) if selection.rollback else request,
+            calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
+            irreversible=(
+                *plan.irreversible,
+                *_uncovered(selection.calls),
+                *_done(selection.before, own),
+            ),
             kept=(*plan.kept, *shared),
             drifted=bool(drift),
         )
         in_the_way = "something that is not recorded is in the way"
         plan = _blocking(plan, {path: Note(path, in_the_way) for path in hidden})
-        plan = self._in_scope(_blocking(plan, self._stops(meant, plan, steps)))
+        plan = self._in_scope(_blocking(plan, self._stops(selection, plan, steps)))
         plan = self._spare_folders(plan)
         if request.verb == "revert" and not plan.changes:
             # what later calls hide may show again, and is then still to be taken back
             return replace(plan, reverts=())
         return plan
 
-    def _changes_meant(self, meant: Meant) -> list[RecordedChange]:
-        if meant.rollback:
-            return list(self.attachment.projections.changes(after=meant.since))
-        found = list(self.attachment.projections.changes(call_ids=[c.call_id for c in meant.calls]))
-        for seq in meant.events:
+    def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
+        if selection.rollback:
+            return list(self.attachment.projections.changes(after=selection.since))
+        found = list(
+            self.attachment.projections.changes(call_ids=[c.call_id for c in selection.calls])
+        )
+        for seq in selection.events:
             found += self.attachment.projections.changes(after=seq - 1, until=seq)
-        ids = {call.call_id for call in meant.calls}
+        ids = {call.call_id for call in selection.calls}
         if len(ids) > 1:
-            first = min((call.requested for call in meant.calls), default=0)
+            first = min((call.requested for call in selection.calls), default=0)
             known = {(one.seq, one.change.path) for one in found}
             found += [
                 one
@@ -133,16 +142,16 @@ class Planner:
     def _steps(
         self,
         request: Request,
-        meant: Meant,
+        selection: Selection,
         recorded: Iterable[RecordedChange],
         taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
         """The recorded changes from the first taken one on, as the planner wants them."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
-        names = {call.call_id for call in meant.calls}
+        names = {call.call_id for call in selection.calls}
         for one in recorded:
-            if meant.rollback and not in_paths(request, one.change.path):
+            if selection.rollback and not in_paths(request, one.change.path):
                 continue
             is_taken = taken(one)
             if not is_taken and one.causes and names & set(one.causes):
@@ -172,28 +181,32 @@ class Planner:
     def _reverts(
         self,
         request: Request,
-        meant: Meant,
+        selection: Selection,
         own: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
-        if not meant.rollback:
+        if not selection.rollback:
             events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
             # what stays is not taken back: what others may have done, what is gone already
             mine = {one.number for one in own}
-            calls = sorted(c.seq for c in meant.calls if c.seq and (c.seq in mine or not c.changed))
-            return (*calls, *(seq for seq in meant.events if seq not in events))
+            calls = sorted(
+                c.seq for c in selection.calls if c.seq and (c.seq in mine or not c.changed)
+            )
+            return (*calls, *(seq for seq in selection.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
         # of a call that was requested before the point, going there takes back a part
-        begun = CallFilter(after=meant.since, changed_only=True, limit=None)
+        begun = CallFilter(after=selection.since, changed_only=True, limit=None)
         whole &= {call.seq for call in self.attachment.projections.calls(begun)}
-        return tuple(sorted(whole | self._idle(request, meant, steps)))
+        return tuple(sorted(whole | self._idle(request, selection, steps)))
 
-    def _idle(self, request: Request, meant: Meant, steps: Sequence[PathStep]) -> set[int]:
+    def _idle(self, request: Request, selection: Selection, steps: Sequence[PathStep]) -> set[int]:
         """Undos after the point that had nothing to change: what they took back stands again."""
         if request.paths:
             return set()
-        undos = {by for by in self.attachment.projections.reverted().values() if by > meant.since}
+        undos = {
+            by for by in self.attachment.projections.reverted().values() if by > selection.since
+        }
         return undos - {step.call for step in steps}
 
     # --- what disk says -------------------------------------------------------------------
@@ -209,17 +222,17 @@ class Planner:
         found = scan(self.attachment, lambda _: None, keep=False)
         drifted = {change.path for change in found.changes}
         touched = {p for p in drifted if p in touched or takes_outside(request, p)}
-        footing = Footing(self.attachment, {})
+        preconditions = Preconditions(self.attachment)
         for path in sorted(touched):
-            footing.look(path)
-        return [*footing.drift, *(c for c in found.changes if c.path not in touched)]
+            preconditions.look(path)
+        return [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
 
     def _drifted(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths where disk is not as the log has it."""
-        footing = Footing(self.attachment, {}, keep=False)
+        preconditions = Preconditions(self.attachment, keep=False)
         for path in sorted(paths):
-            footing.look(path)
-        return frozenset(change.path for change in footing.drift)
+            preconditions.look(path)
+        return frozenset(change.path for change in preconditions.drift)
 
     def _spare_folders(self, plan: Plan) -> Plan:
         """Leave folders in place that hold what is not on record, and say so."""
@@ -250,14 +263,16 @@ class Planner:
         new = (change.path for change in plan.changes if change.before is None)
         return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
-    def _stops(self, meant: Meant, plan: Plan, steps: Sequence[PathStep]) -> Mapping[str, Note]:
+    def _stops(
+        self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
+    ) -> Mapping[str, Note]:
         """The changes that are not made, since a folder that is not on record came or went.
 
         A redo takes back an undo, which moves no such folder: nothing of this stops it.
         """
-        calls: Sequence[Call] = meant.calls
-        if meant.rollback:
-            across = CallFilter(ended_after=meant.since, partial_only=True, limit=None)
+        calls: Sequence[Call] = selection.calls
+        if selection.rollback:
+            across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
             calls = self.attachment.projections.calls(across)
         return stops(calls, plan.changes, _made(steps))
 

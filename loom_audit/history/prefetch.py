@@ -9,14 +9,14 @@ from loom_audit.history.capture import IN_MEMORY
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.ports import BlobStore
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Contents that are read together take up to so much memory."""
 
-MOST = 128
+MAX_COUNT = 128
 """Most contents that are read together."""
 
 
-class Ahead:
+class Prefetch:
     """Opens the contents of states, best in the order in which the states were named.
 
     `known` are contents that need not be read. At any time no more than one reading's worth of
@@ -30,11 +30,14 @@ class Ahead:
         known: Mapping[BlobId, bytes] | None = None,
     ) -> None:
         self._blobs = blobs
-        self._known = known or {}
+        self._in_memory = known or {}
         self._wanted = {
             state.blob: state.size
             for state in states
-            if state and state.blob and state.size <= IN_MEMORY and state.blob not in self._known
+            if state
+            and state.blob
+            and state.size <= IN_MEMORY
+            and state.blob not in self._in_memory
         }
         self._read: dict[BlobId, bytes] = {}
 
@@ -42,7 +45,7 @@ class Ahead:
         """Opens a state's content when it is written, not before; None when it has none."""
         if state is None or state.blob is None:
             return None
-        content = self._known.get(state.blob)
+        content = self._in_memory.get(state.blob)
         if content is not None:
             return partial(BytesIO, content)
         return partial(self._open if state.size <= IN_MEMORY else self._blobs.open, state.blob)
@@ -50,17 +53,17 @@ class Ahead:
     def _open(self, blob: BlobId) -> BinaryIO:
         content = self._read.get(blob)
         if content is None and blob in self._wanted:
-            some = self._next()
+            some = self._next_batch()
             self._read = self._blobs.several(some) if len(some) > 1 else {}
             content = self._read.get(blob)
         return BytesIO(self._blobs.get(blob) if content is None else content)
 
-    def _next(self) -> list[BlobId]:
+    def _next_batch(self) -> list[BlobId]:
         some: list[BlobId] = []
-        room = MOST_BYTES
+        room = MAX_BYTES
         for blob, size in self._wanted.items():
             room -= size
-            if len(some) == MOST or (some and room < 0):
+            if len(some) == MAX_COUNT or (some and room < 0):
                 break
             some.append(blob)
         for blob in some:

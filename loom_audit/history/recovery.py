@@ -9,7 +9,7 @@ from loom_audit.history.attachment import Attachment, is_undo, session_lock
 from loom_audit.history.capture import Found, outside, scan
 from loom_audit.history.change_index import update_index
 from loom_audit.history.questions import waits
-from loom_audit.history.steps import on_disk
+from loom_audit.history.steps import observe_all
 from loom_audit.model.events import (
     Call,
     CallFinished,
@@ -95,7 +95,7 @@ def judge(
     outcomes: dict[str, Outcome] = {}
     entries: dict[str, IndexEntry | None] = {}
     for change in meant:
-        now, entry = on_disk(attachment, [change])[change.path]
+        now, entry = observe_all(attachment, [change])[change.path]
         recorded = attachment.projections.state(change.path)
         entries[change.path] = entry
         if now == change.after:

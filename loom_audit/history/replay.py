@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from loom_audit.errors import Conflict, TooLarge
-from loom_audit.history.prefetch import Ahead
+from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import BlobStore, Progress, Replacement, Report, Workspace
 
@@ -32,11 +32,11 @@ def replay(
     open_mode = FileState("directory", None, 0o700, 0)
     target.replace_all([Replacement(FileChange(path, None, open_mode)) for path in folders])
     rest = [(path, state) for path, state in sorted(tree.items()) if state.kind != "directory"]
-    ahead = Ahead(blobs, (state for _, state in rest))
+    prefetch = Prefetch(blobs, (state for _, state in rest))
     for n in range(0, len(rest), CHUNK):
         part = rest[n : n + CHUNK]
         for displaced in target.replace_all(
-            [Replacement(FileChange(p, None, state), ahead.opener(state)) for p, state in part]
+            [Replacement(FileChange(p, None, state), prefetch.opener(state)) for p, state in part]
         ):
             displaced.discard()
         if report:

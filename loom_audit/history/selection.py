@@ -14,7 +14,7 @@ from loom_audit.ports import CallFilter, EventFilter
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class Selection:
     """What a request takes back: whole calls, single events, and for a rollback a point.
 
     `before` has the numbers of those that are taken back already, with what took them back, and
@@ -58,14 +58,14 @@ class Meant:
         return taken
 
 
-def meant_by(request: Request, attachment: Attachment, timeline: Timeline) -> Meant:
+def select(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
     """What the request names. NotFound, InvalidArguments; Conflict for a call still open."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
-        return Meant(_shown(call), (call,))
+        return Selection(_shown(call), (call,))
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        return Meant(_shown(call), (call,))
+        return Selection(_shown(call), (call,))
     if request.verb == "rollback":
         return _after_point(request, attachment, timeline)
     if not request.targets:
@@ -96,7 +96,7 @@ def meant_by(request: Request, attachment: Attachment, timeline: Timeline) -> Me
         for number in before
         if before[number] == by == one.number
     }
-    return Meant(listed, tuple(calls.values()), tuple(events), before=before, gone=gone)
+    return Selection(listed, tuple(calls.values()), tuple(events), before=before, gone=gone)
 
 
 def _taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
@@ -128,7 +128,7 @@ def _named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
     return [attachment.projections.call_at(seq)]
 
 
-def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Meant:
+def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
     if len(request.targets) != 1:
         raise InvalidArguments(
             "rollback needs one point",
@@ -146,7 +146,7 @@ def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -
         if not seen and attachment.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
             raise NotFound(f"{path} is not here and never was on record", hint=hint)
-    return Meant(f"point {point}", since=point, rollback=True)
+    return Selection(f"point {point}", since=point, rollback=True)
 
 
 def takes_outside(request: Request, path: str) -> bool:

@@ -3,52 +3,51 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
 from loom_audit.history.capture import observe, recorded_states
 from loom_audit.history.change_index import catch_up
-from loom_audit.history.prefetch import Ahead
+from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
 
-FEW = 8
+MAX_ONE_BY_ONE = 8
 """Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
 
 ROOT = FileState("directory", None, 0o755, 0)
 
 
-class Footing:
+class Preconditions:
     """What stands at the paths a change is about, as seen under the workspace lock.
 
     Content that is not the log's is put into the blob store (unless not to be kept) and listed
     as drift.
     """
 
-    def __init__(
-        self, attachment: Attachment, entries: dict[str, IndexEntry | None], *, keep: bool = True
-    ) -> None:
+    def __init__(self, attachment: Attachment, *, keep: bool = True) -> None:
         self.attachment = attachment
         self._keep = keep
-        self.entries = entries
+        self.entries: dict[str, IndexEntry | None] = {}
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
-        self._put: dict[BlobId, bytes] = {}
+        self.contents: dict[BlobId, bytes] = {}
         self._mounted: dict[str, bool] = {"": False}
-        self._recorded: Callable[[str], FileState | None] = attachment.projections.state
+        self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
 
     def expect(self, paths: int) -> None:
         """So many paths will be looked at before anything is recorded."""
-        self._recorded = recorded_states(self.attachment, paths)
+        self._recorded_state = recorded_states(self.attachment, paths)
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
         if path not in self._states:
-            self._states[path] = self._find_out(path)
+            self._states[path] = self._observe(path)
         return self._states[path]
 
-    def _find_out(self, path: str) -> FileState | None:
-        recorded = self._recorded(path)
+    def _observe(self, path: str) -> FileState | None:
+        recorded = self._recorded_state(path)
         stamp = self.attachment.workspace.stamp(path)
         if stamp is None and recorded is None:
             return None
@@ -61,24 +60,29 @@ class Footing:
         ):
             return recorded
         state, seen = observe(self.attachment, path, recorded, keep=self._keep)
-        if self.records(path, state or recorded):
+        if self.is_recorded(path, state or recorded):
             self.entries[path] = seen
             if state != recorded:
                 self.drift.append(FileChange(path, recorded, state))
         return state
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
-        """Give the store a content that is about to be written."""
-        blob = self.attachment.blobs.put(content, similar_to=similar_to)
-        self._put[blob] = content
+        """Give the store a content that is about to be written; without `keep` only hash it."""
+        if self._keep:
+            blob = self.attachment.blobs.put(content, similar_to=similar_to)
+        else:
+            blob = BlobId(sha256(content).hexdigest())
+        self.contents[blob] = content
         return blob
 
     def replacements(self, changes: Sequence[FileChange]) -> list[Replacement]:
         """The changes with their contents; what was put here is not read back from the store."""
-        ahead = Ahead(self.attachment.blobs, (change.after for change in changes), self._put)
-        return [Replacement(change, ahead.opener(change.after)) for change in changes]
+        prefetch = Prefetch(
+            self.attachment.blobs, (change.after for change in changes), self.contents
+        )
+        return [Replacement(change, prefetch.opener(change.after)) for change in changes]
 
-    def records(self, path: str, state: FileState | None) -> bool:
+    def is_recorded(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope and not on another mount, so that trees hold it."""
         directory = state is not None and state.kind == "directory"
         if not self.attachment.scope.includes(path, directory=directory):
@@ -90,7 +94,7 @@ class Footing:
 
 
 @dataclass(slots=True)
-class Done:
+class Outcome:
     """What became of the steps: what is changed now, and why it is not all that was meant.
 
     `foreign` is what somebody else had written before the change, `later` what after it.
@@ -101,27 +105,27 @@ class Done:
     later: list[FileChange] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     error: AuditError | None = None
-    aside: list[Displaced] = field(default_factory=list)
+    not_put_back: list[Displaced] = field(default_factory=list)
 
-    def let_go(self) -> None:
+    def discard_displaced(self) -> None:
         """Delete what could not be put back and is on record now.
 
         What cannot be deleted stays under its temporary name, among the workspace's leftovers.
         """
-        for displaced in self.aside:
+        for displaced in self.not_put_back:
             with suppress(AuditError):
                 displaced.discard()
 
-    def failed(self, error: AuditError) -> None:
+    def add_error(self, error: AuditError) -> None:
         """The first error is the one the caller is told."""
         self.error = self.error or error
 
 
-def missing_parents(footing: Footing, path: str, *, create: bool) -> list[FileChange]:
+def missing_parents(preconditions: Preconditions, path: str, *, create: bool) -> list[FileChange]:
     """The directories to make above a path, outermost first."""
     missing = []
     for above in parents(path):
-        state = footing.look(above)
+        state = preconditions.look(above)
         if state is None:
             if not create:
                 raise FileNotFound(
@@ -135,15 +139,15 @@ def missing_parents(footing: Footing, path: str, *, create: bool) -> list[FileCh
     return missing
 
 
-def descendants(footing: Footing, path: str) -> dict[str, FileState]:
+def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
     """Everything below a directory. Conflict when some of it is not recorded.
 
     What the log does not hold could not be brought back, so it is never deleted or moved.
     """
-    attachment = footing.attachment
+    attachment = preconditions.attachment
     inside: dict[str, FileState] = {}
     for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
-        state = None if isinstance(stamp, str) else footing.look(below)
+        state = None if isinstance(stamp, str) else preconditions.look(below)
         if state is None:
             raise _unrecorded(path, below)
         inside[below] = state
@@ -155,9 +159,9 @@ def descendants(footing: Footing, path: str) -> dict[str, FileState]:
     return inside
 
 
-def check_recorded(footing: Footing, path: str, state: FileState) -> None:
+def check_recorded(preconditions: Preconditions, path: str, state: FileState) -> None:
     """Conflict for what is out of scope: gone, it could not be brought back."""
-    if not footing.records(path, state):
+    if not preconditions.is_recorded(path, state):
         raise Conflict(
             f"{path} is out of scope, is not recorded and could not be brought back",
             hint="Use a shell command.",
@@ -173,7 +177,7 @@ def _unrecorded(path: str, below: str) -> Conflict:
     )
 
 
-def ordered(changes: Sequence[FileChange]) -> list[FileChange]:
+def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
     """Deletions of files, directories deepest first, then directories outermost first, files."""
 
     def rank(change: FileChange) -> tuple[int, int, str]:
@@ -187,22 +191,26 @@ def ordered(changes: Sequence[FileChange]) -> list[FileChange]:
     return sorted(changes, key=rank)
 
 
-def carry_out(footing: Footing, changes: Sequence[FileChange]) -> Done:
+def carry_out(preconditions: Preconditions, changes: Sequence[FileChange]) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
     Stops at the first path that somebody else wrote in between: their version is stored and
     put back. What is reported as changed has been read back and has the intended hash.
     """
-    steps = footing.replacements(ordered(changes))
-    done = Done()
-    if len(steps) <= FEW and not _moves_something(steps) and not _closes_a_folder(steps):
-        _one_by_one(footing, steps, done)
+    steps = preconditions.replacements(in_safe_order(changes))
+    outcome = Outcome()
+    if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
+        _replace_one_by_one(preconditions, steps, outcome)
     else:
-        _together(footing, steps, done)
-    unseen = {c.path for c in done.changes if not _recorded(footing, c)}
-    done.changes = [change for change in done.changes if change.path not in unseen]
-    done.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
-    return done
+        _replace_together(preconditions, steps, outcome)
+    unseen = {
+        change.path
+        for change in outcome.changes
+        if not preconditions.is_recorded(change.path, change.after or change.before)
+    }
+    outcome.changes = [change for change in outcome.changes if change.path not in unseen]
+    outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
+    return outcome
 
 
 def _moves_something(steps: Sequence[Replacement]) -> bool:
@@ -230,69 +238,73 @@ def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> 
             )
 
 
-def _recorded(footing: Footing, change: FileChange) -> bool:
-    return footing.records(change.path, change.after or change.before)
-
-
-def _one_by_one(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:
+def _replace_one_by_one(
+    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
+) -> None:
     for step in steps:
         try:
             content = step.content() if step.content else None
-            displaced = footing.attachment.workspace.replace(step.change, content)
+            displaced = preconditions.attachment.workspace.replace(step.change, content)
         except AuditError as error:
             # It may have failed behind the point where the path was changed.
-            done.failed(error)
-            _look_again(footing, step.change, done)
+            outcome.add_error(error)
+            _observe_result(preconditions, step.change, outcome)
             return
-        _check(footing, step.change, displaced, done)
-        if done.error:
+        _check_displaced(preconditions, step.change, displaced, outcome)
+        if outcome.error:
             return
 
 
-def _together(footing: Footing, steps: Sequence[Replacement], done: Done) -> None:
+def _replace_together(
+    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
+) -> None:
     displaced: dict[int, Displaced] = {}
     try:
-        footing.attachment.workspace.replace_all(steps, displaced)
+        preconditions.attachment.workspace.replace_all(steps, displaced)
     except AuditError as error:
-        done.failed(error)
+        outcome.add_error(error)
     for number, step in enumerate(steps):
         if number in displaced:
-            _check(footing, step.change, displaced[number], done)
+            _check_displaced(preconditions, step.change, displaced[number], outcome)
         else:
-            _look_again(footing, step.change, done)
+            _observe_result(preconditions, step.change, outcome)
 
 
-def _check(footing: Footing, change: FileChange, displaced: Displaced, done: Done) -> None:
+def _check_displaced(
+    preconditions: Preconditions, change: FileChange, displaced: Displaced, outcome: Outcome
+) -> None:
     """Accept a replacement, or put back what somebody else had written in between."""
     try:
         found = displaced.state
         if found != change.before:
-            done.foreign.append(FileChange(change.path, change.before, found))
+            outcome.foreign.append(FileChange(change.path, change.before, found))
             change = FileChange(change.path, found, change.after)
-            _give_back(footing, change, displaced, done)
+            _put_back(preconditions, change, displaced, outcome)
         else:
             if displaced.links > 1:
-                done.reasons.append(f"hard link broken: {change.path}")
+                outcome.reasons.append(f"hard link broken: {change.path}")
             displaced.discard()
     except AuditError as error:
-        done.failed(error)
-    _look_again(footing, change, done)
+        outcome.add_error(error)
+    _observe_result(preconditions, change, outcome)
 
 
-def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done: Done) -> None:
+def _put_back(
+    preconditions: Preconditions, change: FileChange, displaced: Displaced, outcome: Outcome
+) -> None:
     """Keep somebody else's version in the store and at its path."""
-    done.failed(
+    outcome.add_error(
         Conflict(
             f"{change.path} was changed by somebody else at the same moment; it is as they left it",
             hint="Read it again and repeat the change.",
             details={"path": change.path},
         )
     )
-    footing.entries[change.path] = IndexEntry(STALE, None)
+    preconditions.entries[change.path] = IndexEntry(STALE, None)
     try:
         if change.before and change.before.blob:
             with displaced.open() as stream:
-                footing.attachment.blobs.put(stream)
+                preconditions.attachment.blobs.put(stream)
     except AuditError:
         displaced.put_back()
         raise
@@ -300,33 +312,33 @@ def _give_back(footing: Footing, change: FileChange, displaced: Displaced, done:
         displaced.put_back()
     except Conflict:
         # Written once more since: that version stands, and this one is in the store.
-        done.aside.append(displaced)
+        outcome.not_put_back.append(displaced)
 
 
-def _look_again(footing: Footing, change: FileChange, done: Done) -> None:
+def _observe_result(preconditions: Preconditions, change: FileChange, outcome: Outcome) -> None:
     """Put on the list what is on disk now, which need not be what was meant."""
     try:
-        now, entry = observe(footing.attachment, change.path, change.before, keep=False)
+        now, entry = observe(preconditions.attachment, change.path, change.before, keep=False)
         if now == change.before:
             return
         if now != change.after:
-            now, entry = observe(footing.attachment, change.path, change.after)
+            now, entry = observe(preconditions.attachment, change.path, change.after)
     except AuditError as error:
-        done.failed(error)
-        done.reasons.append(f"not seen: {change.path}")
-        footing.entries[change.path] = IndexEntry(STALE, None)
+        outcome.add_error(error)
+        outcome.reasons.append(f"not seen: {change.path}")
+        preconditions.entries[change.path] = IndexEntry(STALE, None)
         return
-    footing.entries[change.path] = entry
+    preconditions.entries[change.path] = entry
     if now == change.after:
-        done.changes.append(change)
-    elif done.error is None:
-        done.changes.append(change)
-        done.later.append(FileChange(change.path, change.after, now))
+        outcome.changes.append(change)
+    elif outcome.error is None:
+        outcome.changes.append(change)
+        outcome.later.append(FileChange(change.path, change.after, now))
     else:
-        done.later.append(FileChange(change.path, change.before, now))
+        outcome.later.append(FileChange(change.path, change.before, now))
 
 
-def on_disk(
+def observe_all(
     attachment: Attachment, changes: Sequence[FileChange]
 ) -> Mapping[str, tuple[FileState | None, IndexEntry | None]]:
     """What stands at the changes' paths now, content kept; for recovery."""

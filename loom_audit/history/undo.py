@@ -6,9 +6,8 @@ from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.capture import Found, attribute, scan
+from loom_audit.history.capture import Found, attribute, scan, without_gc
 from loom_audit.history.change_index import update_index
-from loom_audit.history.nogc import nogc
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import (
@@ -39,7 +38,7 @@ class Undo:
         self.attachment = attachment
         self.planner = planner
 
-    @nogc()
+    @without_gc()
     def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
         """Do what the plan says, if it still says so. Conflict, and nothing changed, otherwise.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loom_audit.errors import AuditError
 from loom_audit.history.contents import Contents
-from loom_audit.history.log_check import Finding, Findings, Spine
+from loom_audit.history.log_check import Finding, Findings, LogChecker
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import Evidence, Progress, Report, StoredEvent, StoredPart
 
@@ -76,15 +76,15 @@ def verify(
     contents = Contents(evidence, evidence.blobs, findings)
     full = not quick and sample is None
     checked: dict[str, int] = {}
-    spine = Spine(evidence.log, evidence.node_levels, heads, findings)
+    checker = LogChecker(evidence.log, evidence.node_levels, heads, findings)
     with _reading(findings, "tree.unreadable", "the tree's nodes"):
-        spine.expect(evidence.nodes())
-    _follow(spine, contents if full else None, evidence, findings, tell)
-    root = spine.finish()
-    checked |= {"events": spine.size, "nodes": spine.nodes_checked}
+        checker.expect(evidence.nodes())
+    _follow(checker, contents if full else None, evidence, findings, tell)
+    root = checker.finish()
+    checked |= {"events": checker.size, "nodes": checker.nodes_checked}
     if sample is not None and not quick:
         with _reading(findings, "payload.unreadable", "the payloads"):
-            checked["sampled"] = _sample(contents, evidence, sample, spine.size)
+            checked["sampled"] = _sample(contents, evidence, sample, checker.size)
     if not quick:
         with _reading(findings, "blob.unreadable", "the list of contents"):
             for count, blob in enumerate(evidence.noted(), 1):
@@ -105,40 +105,44 @@ def verify(
             for message in evidence.damage():
                 findings.add(None, "database", message)
     return Verification(
-        evidence.log, spine.size, root, tuple(findings.found), spine.anchored, checked
+        evidence.log, checker.size, root, tuple(findings.found), checker.anchored, checked
     )
 
 
 def _follow(
-    spine: Spine, contents: Contents | None, evidence: Evidence, findings: Findings, tell: Report
+    checker: LogChecker,
+    contents: Contents | None,
+    evidence: Evidence,
+    findings: Findings,
+    tell: Report,
 ) -> None:
     """Give every event to the spine and to contents, past what cannot be read."""
-    for after in _restarts(spine):
+    for after in _restarts(checker):
         try:
             parts = evidence.parts(after)
             for rows in evidence.events(after):
-                spine.add(rows)
+                checker.add(rows)
                 if contents is not None and not _checked(contents, rows, parts, findings):
                     contents = None
-                tell(Progress("events", spine.size, unit="events"))
+                tell(Progress("events", checker.size, unit="events"))
             if contents is not None:
                 contents.finish(parts)
             return
         except AuditError as error:
-            spine.broken = True
+            checker.broken = True
             findings.add(
-                spine.size + 1,
+                checker.size + 1,
                 "event.unreadable",
-                f"events from {spine.size + 1} on cannot be read: {error}",
+                f"events from {checker.size + 1} on cannot be read: {error}",
                 "unreadable",
             )
 
 
-def _restarts(spine: Spine) -> Iterator[int]:
+def _restarts(checker: LogChecker) -> Iterator[int]:
     """Where to begin reading, and to go on after each failure: ever further behind it."""
     yield 0
     for step in range(_ATTEMPTS):
-        yield spine.size + (1 << step)
+        yield checker.size + (1 << step)
 
 
 def _checked(

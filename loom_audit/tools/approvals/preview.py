@@ -8,9 +8,15 @@ from json import dumps
 from typing import Any
 
 from loom_audit.errors import AuditError
-from loom_audit.history import rehearsal
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.edits import Transform
+from loom_audit.history.edits import (
+    Transform,
+    plan_delete,
+    plan_move,
+    preview_edit,
+    read_content,
+)
+from loom_audit.history.steps import Preconditions
 from loom_audit.model.display import size_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
@@ -31,9 +37,9 @@ def preview_write(
     """What putting a content at a path would change."""
     if path.startswith(SCRATCH):
         return _in_scratch(f"write {path}")
-    changes, old, made = rehearsal.written(_at(ctx), path, new, create=parents)
+    changes, old, content = preview_edit(_attachment(ctx), path, new, create=parents)
     change = changes[-1]
-    text = _difference(change, change.path, old, made)
+    text = _difference(change, change.path, old, content)
     return _preview(changes, [text or f"{change.path} stays as it is\n"])
 
 
@@ -41,8 +47,8 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
     """What deleting a path would take away."""
     if path.startswith(SCRATCH):
         return _in_scratch(f"delete {path}")
-    attachment = _at(ctx)
-    changes = rehearsal.deleted(attachment, path, recursive=recursive)
+    attachment = _attachment(ctx)
+    changes = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
     return _preview(changes, _deletions(attachment, changes))
 
 
@@ -50,8 +56,9 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
     """What moving a path would change."""
     if source.startswith(SCRATCH) or target.startswith(SCRATCH):
         return _in_scratch(f"move {source} to {target}")
-    attachment = _at(ctx)
-    changes, moves = rehearsal.moved(attachment, source, target, overwrite=overwrite)
+    attachment = _attachment(ctx)
+    preconditions = Preconditions(attachment, keep=False)
+    changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
     lines = [f"rename {move.source} to {move.target}\n" for move in moves]
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
     return _preview(changes, [*lines, *_deletions(attachment, replaced)])
@@ -73,7 +80,7 @@ def _in_scratch(what: str) -> Preview:
     return Preview(f"{what}, in the session's scratch directory\n", {})
 
 
-def _at(ctx: ToolContext) -> Attachment:
+def _attachment(ctx: ToolContext) -> Attachment:
     if ctx.recorder is None:
         raise no_workspace()
     return ctx.recorder.attachment
@@ -106,7 +113,7 @@ def _deletions(attachment: Attachment, changes: Sequence[FileChange]) -> Iterato
         old: bytes | None = None
         if before.size <= _MAX_DIFFED:
             with suppress(AuditError):  # it is named with its size all the same
-                old = rehearsal.content(attachment, change.path, before)
+                old = read_content(attachment, change.path, before)
         yield _difference(change, change.path, old, None) if old is not None else _named(change)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_audit.history.nogc import nogc
+from loom_audit.history.capture import without_gc
 
 
 @pytest.fixture(autouse=True)
@@ -17,14 +17,14 @@ def as_before() -> Iterator[None]:
 
 
 def test_it_is_off_inside_and_on_again_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), nogc():
+    with pytest.raises(ZeroDivisionError), without_gc():
         assert not gc.isenabled()
         1 / 0  # noqa: B018
     assert gc.isenabled()
 
 
 def test_blocks_that_overlap_leave_it_on() -> None:
-    first, second = nogc(), nogc()
+    first, second = without_gc(), without_gc()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -34,6 +34,6 @@ def test_blocks_that_overlap_leave_it_on() -> None:
 
 def test_what_was_off_stays_off() -> None:
     gc.disable()
-    with nogc():
+    with without_gc():
         pass
     assert not gc.isenabled()
