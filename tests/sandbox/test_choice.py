@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.errors import ExecutionFailed
+from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, Completed, Confinement
-from loom_audit.sandbox import ConfiningRunner, bubblewrap, confining_runner, landlock
+from loom_audit.sandbox import (
+    BACKENDS,
+    ConfiningRunner,
+    bubblewrap,
+    confining_runner,
+    landlock,
+    open_runner,
+    probe,
+)
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
 from loom_audit.sandbox.plain import PlainRunner, Within, supervise
 from tests.sandbox.backends import working
@@ -177,3 +185,29 @@ def test_further_variables_are_added_to_whatever_environment_there_is(tmp_path: 
     assert PlainRunner().run(str(tmp_path), command).stdout.startswith(b"1 ")
     given = replace(command, environment={"PATH": os.defpath, "A": "0", "B": "2"})
     assert PlainRunner().run(str(tmp_path), given).stdout == b"1 2\n"
+
+
+def test_an_unknown_sandbox_is_never_another_one() -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        open_runner("bubblewrapp")
+    assert caught.value.details["known"] == sorted(BACKENDS)
+
+
+def test_every_backend_runs_true_here() -> None:
+    for name in BACKENDS:
+        runner = open_runner(name)
+        assert runner.name == name
+    for name in BACKENDS:
+        probe(working(name))
+
+
+def test_a_backend_that_cannot_run_true_is_refused() -> None:
+    class Broken:
+        name = "broken"
+
+        def run(self, root: str, command: Command, **_: object) -> Completed:
+            return Completed(1, b"", b"no user namespaces", 0, 0, False, 0)
+
+    with pytest.raises(ExecutionFailed) as caught:
+        probe(Broken())
+    assert caught.value.details["stderr"] == "no user namespaces"

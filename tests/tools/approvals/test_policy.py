@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.tools.approvals.asking import AskingGate
 from loom_audit.tools.approvals.policy import Policy, Subject, command_in, paths_in, read_policy
+from loom_audit.tools.calls.gate import Decision
+from tests.tools.approvals.person import NO, OVERWRITE, Person, answers, questions
 
 
 def subject(**more):
@@ -216,3 +219,66 @@ def test_what_is_no_rule_is_named(table, named):
     with pytest.raises(InvalidArguments) as caught:
         read_policy(table)
     assert named in caught.value.message and "approvals.toml" in caught.value.message
+
+
+def test_a_rule_is_named_with_its_number_what_it_is_about_and_its_reason(bench):
+    rules = [{"command": "sudo *", "action": "deny", "reason": "runs as another user"}]
+    rules += [{"path": "*.txt", "action": "ask"}]
+    gate = AskingGate(read_policy({"rule": rules}), ask=Person(NO))
+    refused = bench.call("shell_execute", {"command": "sudo true"}, gate=gate)
+    assert "rule 1 (sudo *): runs as another user" in refused.output
+    bench.call("write_file", OVERWRITE, gate=gate)
+    assert questions(bench)[-1].reason == "rule 2 (*.txt)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [({"action": "allow", "path": "*.txt"}, True), ({"action": "deny", "effect": "write"}, False)],
+)
+def test_the_policy_decides_first_and_its_decision_is_on_record(bench, rule, allowed):
+    gate = AskingGate(read_policy({"rule": [{"tool": "none", "action": "ask"}, rule]}))
+    result = bench.call("write_file", OVERWRITE, gate=gate)
+    assert result.success == allowed
+    (said,) = answers(bench)
+    assert said.by == "policy:approvals.toml#2" and questions(bench) == []
+
+
+def test_arguments_put_in_place_must_pass_the_policy_too(bench):
+    deny = {"path": "src/", "action": "deny"}
+    gate = AskingGate(
+        read_policy({"rule": [deny]}),
+        ask=Person(Decision("allowed", "p", "", {"path": "src/new", "content": ""})),
+    )
+    result = bench.call("write_file", OVERWRITE, gate=gate)
+    assert result.error.details["by"] == "policy:approvals.toml#1"
+    assert not (bench.root / "src/new").exists()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("delete_file", {"path": "src", "recursive": True}),
+        ("move_file", {"from": "src", "to": "elsewhere"}),
+        ("write_file", {"path": "a/../link", "content": ""}),
+        ("edit_file", {"path": "link", "old_str": "one", "new_str": "two"}),
+    ],
+)
+def test_a_path_is_denied_however_it_is_reached(bench, call):
+    (bench.root / "link").symlink_to("src/main.py")
+    gate = AskingGate(read_policy({"rule": [{"path": "src/main.py", "action": "deny"}]}))
+    result = bench.call(*call, gate=gate)
+    assert result.error.code == "APPROVAL_DENIED", result
+
+
+def test_folders_that_are_only_made_do_not_stand_in_the_way_of_an_allowed_path(bench):
+    rules = [{"path": "new/**/*.txt", "action": "allow"}, {"action": "deny"}]
+    gate = AskingGate(read_policy({"rule": rules}))
+    assert bench.call("write_file", {"path": "new/a/b.txt", "content": ""}, gate=gate).success
+    assert not bench.call("write_file", {"path": "new/a/b.py", "content": ""}, gate=gate).success
+
+
+def test_the_default_of_the_policy_stands_where_no_rule_matches(bench):
+    for default, code in (("deny", "APPROVAL_DENIED"), ("ask", "APPROVAL_DENIED"), ("allow", None)):
+        gate = AskingGate(read_policy({"default": default}), wait=False)
+        result = bench.call("read_file", {"path": "notes.txt"}, gate=gate)
+        assert (result.error and result.error.code) == code

@@ -236,3 +236,50 @@ def test_a_malformed_call_fails_on_record_and_the_others_run(bench):
     assert sorted(fact.call_id for fact in bench.finished()) == ["x1", "x2", "x3"]
     (message,) = outcome.messages("anthropic")
     assert [block["is_error"] for block in message["content"]] == [False, True, True]
+
+
+def test_an_error_goes_back_as_the_message_of_its_call_and_the_model_may_go_on(bench):
+    first = [{"id": "call_123", "name": "read_file", "arguments": {"path": "missing.txt"}}]
+    outcome = anyio.run(bench.session.batch(first).run)
+    (message,) = outcome.messages()
+    assert message["role"] == "tool" and message["tool_call_id"] == "call_123"
+    assert message["content"].splitlines()[0] == "Error: File not found: missing.txt"
+    again = [{"id": "call_124", "name": "read_file", "arguments": {"path": "notes.txt"}}]
+    assert anyio.run(bench.session.batch(again).run).results[0].success
+
+
+def test_a_models_answer_goes_all_the_way_to_the_hook(bench):
+    answer = {
+        "role": "assistant",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "bash", "arguments": '{"command": "echo x > made"}'},
+            },
+            {
+                "id": "call_2",
+                "type": "function",
+                "function": {"name": "read_file", "arguments": '{"path": "made"}'},
+            },
+        ],
+    }
+    ran = []
+
+    class Hook:
+        name = "commit"
+
+        async def __call__(self, outcome, call):
+            ran.append([result.files_changed for result in outcome.results])
+            return "done"
+
+    batch = bench.session.batch(answer, hooks=[Hook()])
+    assert batch.status == {"call_1": "pending", "call_2": "pending"}
+    outcome = anyio.run(batch.run)
+    assert batch.status == {"call_1": "done", "call_2": "done"}
+    assert outcome.mutated and ran == [[["made"], []]]
+    assert [message["content"] for message in outcome.messages()] == ["[no output]", "x\n"]
+    reading = bench.session.batch(
+        [{"id": "call_3", "name": "read_file", "arguments": {"path": "made"}}], hooks=[Hook()]
+    )
+    assert not anyio.run(reading.run).mutated and len(ran) == 1

@@ -1,6 +1,8 @@
 """Every request gets exactly one finish, however the call ends."""
 
 import asyncio
+import logging
+import re
 import threading
 import time
 from contextlib import suppress
@@ -9,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from loom_audit import errors
 from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.recorder import OpenCall
 from loom_audit.tools.calls.call import call_tool
@@ -533,3 +536,46 @@ def test_of_several_calls_at_once_with_one_id_one_happens(bench):
     assert codes == ["CONFLICT"] * 5 and len([*bench.root.glob("f*")]) == 1
     bench.assert_every_call_has_one_finish()
     bench.assert_log_agrees_with_disk()
+
+
+def test_calls_are_logged_for_debugging(bench, caplog):
+    with caplog.at_level(logging.DEBUG, "loom_audit.tools.call"):
+        bench.call("read_file", {"path": "notes.txt"}, call_id="one")
+        bench.call("read_file", {"path": "missing.txt"}, call_id="two")
+    lines = [r.getMessage() for r in caplog.records if r.name == "loom_audit.tools.call"]
+    assert len(lines) == 4
+    assert lines[0] == "call one: read_file begins"
+    assert re.fullmatch(r"call one: read_file ends ok after \d+\.\d{3} s", lines[1])
+    assert lines[2] == "call two: read_file begins"
+    assert re.fullmatch(r"call two: read_file ends FILE_NOT_FOUND after \d+\.\d{3} s", lines[3])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.FileNotFound, "FILE_NOT_FOUND"),
+        (errors.InvalidPath, "INVALID_PATH"),
+        (errors.PermissionDenied, "PERMISSION_DENIED"),
+        (errors.ToolTimeout, "TIMEOUT"),
+        (errors.ExecutionFailed, "EXECUTION_ERROR"),
+        (errors.InvalidArguments, "INVALID_ARGUMENTS"),
+        (errors.NotFound, "NOT_FOUND"),
+        (errors.StorageFailed, "IO"),
+        (errors.NotSerializable, "SERIALIZATION"),
+    ],
+)
+def test_each_kind_of_error_reaches_the_model_with_code_message_and_details(bench, kind, code):
+    class Failing(Tool):
+        name = "failing"
+        description = "fails"
+
+        async def execute(self, args, ctx):
+            raise kind("it went wrong", hint="try again", details={"where": "here"})
+
+    bench.registry.register(Failing())
+    result = bench.call("failing", {})
+    assert not result.ok and result.value is None
+    assert (result.error.code, str(result.error)) == (code, "it went wrong")
+    assert result.error.details == {"where": "here"}
+    assert result.output == "Error: it went wrong\ntry again"
+    assert bench.last().result["error"]["code"] == code

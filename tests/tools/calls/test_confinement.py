@@ -1,5 +1,7 @@
 """Confinement as a caller sees it: which backend ran a command is on record, or nothing ran."""
 
+import socket
+import sys
 from pathlib import Path
 
 import anyio
@@ -163,3 +165,22 @@ def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home
     assert "end" in result.data["stdout"]
     for word in ("audit.db", "secret.db", "agent.sock", "k-123", "LOOM_AUDIT"):
         assert word not in result.data["stdout"]
+
+
+@pytest.mark.parametrize("tool", ["run_code", "bash", "shell_execute"])
+def test_commands_and_code_have_the_network_only_when_a_person_enables_it(bench, tool):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = (
+            "import socket\n"
+            f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)\n"
+            "print('reached')"
+        )
+        (bench.root / "reach.py").write_text(code)
+        shell = {"command": f"{sys.executable} reach.py"}
+        arguments = {"language": "python", "code": code} if tool == "run_code" else shell
+        closed = bench.call(tool, arguments)
+        if closed.data and closed.data["sandbox"] == "plain":
+            pytest.skip(f"no confining backend works here: {closed.output}")
+        assert not closed.success and "reached" not in closed.data["stdout"]
+        enabled = bench.call(tool, arguments, settings=ToolSettings(network=True))
+        assert enabled.data["stdout"] == "reached\n"

@@ -350,3 +350,28 @@ def test_a_usual_write_plainly_fits_and_is_not_checked_twice():
     for odd in ({"path": ""}, {"path": 1}, {"encoding": "utf-16"}, {"createDirs": 1}, {"more": ""}):
         assert not plainly_fits(tool.parameters, {**fit, **odd})
     assert not plainly_fits(tool.parameters, {"path": "a"})
+
+
+def test_flat_schemas_hold_name_description_and_parameters():
+    registry = builtin_registry()
+    flat = registry.all_schemas("openai-flat")
+    assert [schema["name"] for schema in flat] == [tool.name for tool in registry.list()]
+    for schema, one in zip(flat, registry.list(), strict=True):
+        assert schema["description"] == one.description
+        assert schema["parameters"] == one.parameters
+
+
+def test_a_registry_gives_tools_by_name_in_their_order_and_nothing_for_another_name():
+    registry = builtin_registry()
+    names = [tool.name for tool in registry.list()]
+    assert names[:3] == ["read_file", "write_file", "edit_file"]
+    assert all(
+        registry.get(name) is tool for name, tool in zip(names, registry.list(), strict=True)
+    )
+    assert registry.get("nothing") is None
+
+
+def test_tools_of_one_name_are_refused_by_the_registry():
+    registry = builtin_registry()
+    with pytest.raises(Conflict, match="read_file"):
+        registry.register(registry.get("read_file"))

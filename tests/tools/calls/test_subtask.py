@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from loom_audit.errors import InvalidArguments, UnknownTool
-from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.bundled.builtin import builtin_registry, builtin_tools
 from loom_audit.tools.calls.subtask import chosen
 
 TOOLS = builtin_tools()
@@ -57,3 +57,12 @@ def test_a_name_nobody_registered_is_an_error():
 def test_a_malformed_subtask_is_an_error(subtask):
     with pytest.raises(InvalidArguments):
         names(subtask)
+
+
+def test_a_registry_gives_the_schemas_for_a_subtask():
+    registry = builtin_registry()
+    wanted = registry.tools_for_subtask({"tools": ["read_file"]})
+    assert wanted == [registry.get("read_file").schema()]
+    several = registry.tools_for_subtask("Fix the spelling in the notes", "anthropic")
+    assert {"read_file", "edit_file"} <= {schema["name"] for schema in several}
+    assert all("input_schema" in schema for schema in several)

@@ -142,3 +142,10 @@ def test_the_workspace_is_at_its_own_path_in_the_sandbox(bench, run):
 def test_nobody_is_asked_about_a_blocked_command(bench, tool, arguments):
     result = bench.call(tool, arguments, gate=DenyAll())
     assert result.error.code == "BLOCKED_COMMAND"
+
+
+def test_run_code_gives_streams_exit_code_and_milliseconds(bench):
+    code = "import time, sys; time.sleep(0.2); print('out'); print('err', file=sys.stderr)"
+    data = bench.call("run_code", {"language": "python", "code": code}).data
+    assert (data["stdout"], data["stderr"], data["exitCode"]) == ("out\n", "err\n", 0)
+    assert 200 <= data["duration"] < 60_000

@@ -337,3 +337,13 @@ def test_calls_in_any_order_leave_what_a_dict_says(machine):
 @pytest.mark.deep
 def test_many_calls_in_any_order_leave_what_a_dict_says(machine):
     run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(content=st.from_regex(r"[a-zA-Z0-9 \n]{0,1000}", fullmatch=True))
+def test_roundtrip_file_content(bench, content):
+    (bench.root / "test.txt").write_text(content)
+    result = bench.call("read_file", {"path": "test.txt"})
+    assert result.data["contents"] == content

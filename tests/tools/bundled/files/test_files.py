@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.errors import AuditError
+from loom_audit.model.events import ChangeIntended
 from loom_audit.tools.bundled.text import Replacing, edited
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import Decision
@@ -331,3 +332,91 @@ def test_results_of_a_whole_session_undo_to_the_start(bench):
     assert bench.tree() != start
     bench.workspace.carry_out(bench.workspace.plan_rollback(seq))
     assert bench.tree() == start
+
+
+def prior_content(bench, monkeypatch, tool, arguments):
+    """What the log knows of the file in the moment it is about to be replaced."""
+    kept = []
+    disk = type(bench.session.recorder.workspace)
+    whole = disk.replace
+
+    def replace(self, change, content):
+        for event in bench.events("change.intended"):
+            assert isinstance(event.fact, ChangeIntended)
+            for intended in event.fact.changes:
+                before = intended.before
+                kept.append(None if before is None else bench.blobs.get(before.blob))
+        return whole(self, change, content)
+
+    monkeypatch.setattr(disk, "replace", replace)
+    assert bench.call(tool, arguments).success
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write_file", {"path": "notes.txt", "content": "new"}),
+        ("edit_file", {"path": "notes.txt", "old_str": "second", "new_str": "2nd"}),
+        ("delete_file", {"path": "notes.txt"}),
+    ],
+)
+def test_what_was_there_is_on_record_before_it_is_changed(bench, monkeypatch, tool, arguments):
+    bench.blobs = bench.workspace.blobs
+    before = (bench.root / "notes.txt").read_bytes()
+    kept = prior_content(bench, monkeypatch, tool, arguments)
+    assert kept and kept[0] == before
+    bench.workspace.carry_out(bench.workspace.plan_undo())
+    assert (bench.root / "notes.txt").read_bytes() == before
+
+
+def test_read_file_takes_a_megabyte_unless_told_otherwise(bench):
+    (bench.root / "exact").write_bytes(b"x" * 2**20)
+    (bench.root / "more").write_bytes(b"x" * (2**20 + 1))
+    exact = bench.call("read_file", {"path": "exact"}).data
+    assert (len(exact["contents"]), exact["truncated"]) == (2**20, False)
+    more = bench.call("read_file", {"path": "more"}).data
+    assert (len(more["contents"]), more["truncated"], more["size"]) == (2**20, True, 2**20 + 1)
+
+
+def test_write_file_counts_bytes_and_not_characters(bench):
+    data = bench.call("write_file", {"path": "a/é.txt", "content": "é€"}).data
+    assert data["path"] == "a/é.txt" and data["size"] == 5
+    raw = base64.b64encode(b"\0\xff").decode()
+    wrote = bench.call("write_file", {"path": "b", "content": raw, "encoding": "base64"})
+    assert wrote.data["size"] == 2 and (bench.root / "b").read_bytes() == b"\0\xff"
+
+
+def test_an_edit_of_everything_without_a_match_is_an_error(bench):
+    edits = [{"old_str": "nowhere", "new_str": "x", "replace_all": True}]
+    result = bench.call("edit_file", {"path": "notes.txt", "edits": edits})
+    assert result.error.code == "INVALID_ARGUMENTS"
+    assert result.error.message.startswith("old_str not found in notes.txt: 'nowhere'")
+
+
+def test_an_edit_of_what_stands_several_times_says_how_often_and_what_to_do(bench):
+    edits = [{"old_str": "print", "new_str": "log"}]
+    result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
+    assert result.error.message.startswith("old_str found 2 times in src/main.py")
+    assert "replace_all" in result.error.hint
+    edits[0]["replace_all"] = True
+    assert bench.call("edit_file", {"path": "src/main.py", "edits": edits}).success
+    assert (bench.root / "src/main.py").read_text().count("log(") == 2
+
+
+def test_an_edit_gives_counts_and_appends_with_an_empty_old_str(bench):
+    edits = [
+        {"old_str": "first", "new_str": "1st"},
+        {"old_str": "second", "new_str": "2nd"},
+        {"old_str": "", "new_str": "\r\nfourth"},
+    ]
+    size = (bench.root / "notes.txt").stat().st_size
+    result = bench.call("edit_file", {"path": "notes.txt", "edits": edits})
+    after = (bench.root / "notes.txt").read_bytes()
+    assert after == b"1st\r\n2nd\r\nthird\r\nfourth"
+    assert result.data == {
+        "path": "notes.txt",
+        "edits_applied": 3,
+        "original_bytes": size,
+        "new_bytes": len(after),
+    }

@@ -191,3 +191,24 @@ def test_no_path_leads_out(bench, how):
     assert mistakes == []
     bench.assert_every_call_has_one_finish()
     assert len(bench.finished()) == len(rows)
+
+
+@pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/shadow", "src/../../x", "way/out"])
+def test_no_file_tool_leaves_the_workspace(bench, path):
+    (bench.root / "way").symlink_to("/")
+    before = bench.tree()
+    for name, arguments in (
+        ("read_file", {"path": path}),
+        ("write_file", {"path": path, "content": "x"}),
+        ("edit_file", {"path": path, "old_str": "", "new_str": "x"}),
+        ("delete_file", {"path": path}),
+        ("move_file", {"from": path, "to": "x"}),
+        ("move_file", {"from": "notes.txt", "to": path}),
+        ("list_directory", {"path": path}),
+        ("list_files", {"path": path}),
+        ("search_files", {"pattern": "x", "path": path}),
+        ("shell_execute", {"command": "true", "cwd": path}),
+        ("bash", {"command": "true", "cwd": path}),
+    ):
+        assert bench.call(name, arguments).error.code == "INVALID_PATH", name
+    assert bench.tree() == before

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import datetime
 
 import pytest
 
@@ -95,3 +96,21 @@ def test_a_file_and_a_missing_directory_are_errors(empty):
 def test_a_name_that_is_not_utf8_is_listed(empty):
     (empty.root / os.fsdecode(b"caf\xe9")).touch()
     assert len(empty.call("list_files", {}).data["files"]) == 1
+
+
+def test_entries_have_name_type_size_and_an_iso_time(bench):
+    (bench.root / "link").symlink_to("notes.txt")
+    (bench.root / ".hidden").touch()
+    result = bench.call("list_directory", {"path": ".", "recursive": False})
+    entries = {entry["name"]: entry for entry in result.data["entries"]}
+    assert {name: entry["type"] for name, entry in entries.items()} == {
+        "link": "symlink",
+        "notes.txt": "file",
+        "src": "directory",
+    }
+    assert entries["notes.txt"]["size"] == (bench.root / "notes.txt").stat().st_size
+    for entry in entries.values():
+        assert {*entry} == {"name", "type", "size", "modified"}
+        assert datetime.fromisoformat(entry["modified"]).tzinfo is not None
+    shown = bench.call("list_directory", {"recursive": False, "includeHidden": True})
+    assert ".hidden" in [entry["name"] for entry in shown.data["entries"]]

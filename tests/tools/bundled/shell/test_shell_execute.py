@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+import pytest
+
 
 def test_both_streams_and_the_changed_files_are_given(bench):
     result = bench.call(
@@ -72,3 +74,46 @@ def test_the_environment_of_the_call_is_added_and_the_store_is_not_told(bench):
         environment={"MINE": "yes"},
     )
     assert result.output.startswith("yes \n/")
+
+
+def test_a_command_runs_in_the_workspace_by_sh_and_gives_both_streams(bench):
+    result = bench.call("bash", {"command": "pwd; ps -o args= -p $$; echo oops >&2"})
+    where, shell = result.data["stdout"].splitlines()
+    assert where == str(bench.root) and shell.startswith("sh -c ")
+    assert result.data["stderr"] == "oops\n" and result.data["exit_code"] == 0
+    assert {"exit_code", "stdout", "stderr", "timed_out", "truncated"} <= {*result.data}
+
+
+def test_the_model_sees_ten_kilobytes_of_what_a_command_prints(bench):
+    result = bench.call("shell_execute", {"command": "seq 1 20000"})
+    assert len(result.output.encode()) <= 10 * 1024
+    assert "bytes left out" in result.output and len(result.data["stdout"]) > 100_000
+
+
+@pytest.mark.parametrize("tool", ["shell_execute", "bash"])
+def test_a_command_may_take_300_seconds_and_no_more(bench, tool):
+    assert bench.call(tool, {"command": "true", "timeout": 300}).success
+    refused = bench.call(tool, {"command": "touch made", "timeout": 301})
+    assert refused.error.code == "INVALID_ARGUMENTS" and not (bench.root / "made").exists()
+    assert (
+        "60 by default"
+        in bench.registry.get(tool).parameters["properties"]["timeout"]["description"]
+    )
+
+
+def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench):
+    asked = []
+
+    class Runner:
+        def run(self, root, command, **options):
+            asked.append(command.timeout)
+            return bench.workspace.attachment.runner.run(root, command, **options)
+
+    for tool, more in (
+        ("shell_execute", {"command": "true"}),
+        ("bash", {"command": "true"}),
+        ("run_code", {"language": "bash", "code": "true"}),
+        ("bash", {"command": "true", "timeout": 7}),
+    ):
+        assert bench.call(tool, more, runner=Runner()).success
+    assert asked == [60, 60, 60, 7]

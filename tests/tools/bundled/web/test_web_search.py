@@ -1,7 +1,9 @@
 """Web search and the oracle: the tools, the real proxy process, and servers of the protocols."""
 
+import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -282,3 +284,21 @@ def test_a_key_that_no_header_can_hold_is_refused_at_the_start(name, key):
     with pytest.raises(InvalidArguments, match=name) as raised:
         read_keys({f"LOOM_PROXY_{name}": key})
     assert key not in str(raised.value)
+
+
+def test_searching_again_waits_twice_as_long_each_time(bench, monkeypatch):
+    waits = []
+    whole = asyncio.sleep
+
+    async def sleep(seconds, *more):
+        if seconds:
+            waits.append(seconds)
+        await whole(0, *more)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        result = bench.call("web_search", {"query": "x"}, settings=ToolSettings(proxy_url=url))
+    assert result.error.code == "EXECUTION_ERROR"
+    assert [round(wait - wait % 0.5, 1) for wait in waits] == [0.5, 1.0, 2.0]

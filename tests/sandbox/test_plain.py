@@ -1,41 +1,16 @@
+"""The plain runner, where the contract of runners says nothing."""
+
 import os
 import signal
 import sys
 from pathlib import Path
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Completed
-from loom_audit.sandbox import BACKENDS, open_runner, probe
+from loom_audit.ports import Command
 from loom_audit.sandbox.plain import PlainRunner
-from tests.sandbox.backends import working
-
-
-def test_an_unknown_sandbox_is_never_another_one() -> None:
-    with pytest.raises(InvalidArguments) as caught:
-        open_runner("bubblewrapp")
-    assert caught.value.details["known"] == sorted(BACKENDS)
-
-
-def test_every_backend_runs_true_here() -> None:
-    for name in BACKENDS:
-        runner = open_runner(name)
-        assert runner.name == name
-    for name in BACKENDS:
-        probe(working(name))
-
-
-def test_a_backend_that_cannot_run_true_is_refused() -> None:
-    class Broken:
-        name = "broken"
-
-        def run(self, root: str, command: Command, **_: object) -> Completed:
-            return Completed(1, b"", b"no user namespaces", 0, 0, False, 0)
-
-    with pytest.raises(ExecutionFailed) as caught:
-        probe(Broken())
-    assert caught.value.details["stderr"] == "no user namespaces"
+from loom_audit.sandbox.run import HeadAndTail
 
 
 def test_without_a_tree_to_walk_the_process_group_dies(tmp_path: Path) -> None:
@@ -72,3 +47,31 @@ def test_a_module_in_the_workspace_does_not_shadow_the_supervisors(tmp_path: Pat
     finally:
         os.chdir(before)
     assert done.stdout == b"1\n"
+
+
+@given(st.lists(st.binary(max_size=60), max_size=40), st.integers(0, 50))
+def test_a_bounded_stream_is_the_whole_cut_in_its_middle(chunks: list[bytes], limit: int) -> None:
+    stream = HeadAndTail(limit)
+    for chunk in chunks:
+        stream.feed(chunk)
+    whole = b"".join(chunks)
+    if len(whole) > limit:
+        head = limit // 2
+        expected = whole[:head] + whole[len(whole) - (limit - head) :]
+    else:
+        expected = whole
+    assert stream.content() == expected
+    assert stream.total == len(whole)
+    assert stream.truncated == (len(whole) > limit)
+
+
+@given(st.lists(st.integers(1, 300_000), max_size=12))
+def test_large_chunks_do_not_pile_up(sizes: list[int]) -> None:
+    stream = HeadAndTail(1000)
+    whole = b""
+    for n, size in enumerate(sizes):
+        chunk = bytes([n]) * size
+        whole += chunk
+        stream.feed(chunk)
+        assert len(stream._tail) <= 2 * 500 + 65536
+    assert stream.content() == (whole if len(whole) <= 1000 else whole[:500] + whole[-500:])
