@@ -302,8 +302,9 @@ def _edit(path: str, old: str, new: str, label: str = "") -> Step:
     return Step("edit_file", {"path": path, "old_str": old, "new_str": new}, label)
 
 
-def _picture(side: int = 24) -> str:
+def _picture() -> str:
     """A PNG file in base64."""
+    side = 24
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         checksum = zlib.crc32(kind + body)

@@ -28,6 +28,8 @@ GOOGLE = "https://www.googleapis.com/customsearch/v1"
 SERPER = "https://google.serper.dev/search"
 PORT = 8643
 MAX_ANSWER = 4 * 1024 * 1024
+_SECONDS = 120
+"""How long one question to a provider may take."""
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NAMES = {"google": "Google", "serper": "Serper"}
 _log = logging.getLogger(__name__)
@@ -99,14 +101,14 @@ class Question(BaseModel):
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
-def create_proxy(keys: Keys, *, port: int = PORT, seconds: float = 120) -> FastAPI:
-    """The application; `seconds` bounds each question to a provider."""
+def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
+    """The application."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # it logs the whole of each URL, and Google's key is in one
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        async with httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client:
+        async with httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False) as client:
             app.state.client = client
             yield
 

@@ -70,13 +70,13 @@ def answer(
 
 
 def outcome(
-    workspace: AuditedWorkspace, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
+    workspace: AuditedWorkspace, request: ApprovalRequest, answered: Event
 ) -> ApprovalRequest | Call:
-    """What came of a yes within `wait` seconds: the next question, or the call as it stands.
+    """What came of a yes within two seconds: the next question, or the call as it stands.
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """
-    return approvals.outcome(workspace.attachment, request, answered, wait=wait)
+    return approvals.outcome(workspace.attachment, request, answered)
 
 
 def check_arguments(

@@ -137,19 +137,18 @@ class Beneath:
                         raise
         raise _oserror(errno.ELOOP, path)
 
-    def resolve(self, path: str, *, follow: bool) -> str:
+    def resolve(self, path: str) -> str:
         """The path without links: what is not there yet is left as it is written."""
         if not path:
             return path
         if self.calls.openat2:
             try:
-                nofollow = 0 if follow else os.O_NOFOLLOW
-                os.close(system.openat2(self.fd, os.fsencode(path), O_PATH | nofollow, _STRICT))
+                os.close(system.openat2(self.fd, os.fsencode(path), O_PATH, _STRICT))
                 return path
             except OSError as error:
                 if error.errno not in (*_CHANGED, errno.ENOENT, errno.EAGAIN):
                     raise
-        with _Walk(self, path, follow=follow) as walk:
+        with _Walk(self, path, follow=True) as walk:
             return "/".join([*walk.trail, *([walk.name] if walk.name else []), *walk.missing])
 
 

@@ -10,9 +10,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 from loom_audit.disk import bulk, replace, system
 from loom_audit.disk import walk as walking
-from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
-from loom_audit.disk.displaced import remove
-from loom_audit.disk.exchange import spot
+from loom_audit.disk.beneath import Beneath, Directories
 from loom_audit.disk.paths import (
     failed,
     in_our_words,
@@ -76,9 +74,9 @@ class DiskWorkspace:
             return tidy(inside)
         return tidy(path)
 
-    def resolve(self, path: str, *, follow: bool = True) -> str:
+    def resolve(self, path: str) -> str:
         with in_our_words(path):
-            return tidy(self._beneath.resolve(tidy(path), follow=follow))
+            return tidy(self._beneath.resolve(tidy(path)))
 
     def _check_writable(self, path: str) -> None:
         """InvalidPath for the root, `.git`, our own temporaries and what is excluded."""
@@ -148,10 +146,10 @@ class DiskWorkspace:
                 os.close(descriptor)
         return moment(seen.st_mtime_ns)
 
-    def _open(self, path: str, flags: int = 0) -> tuple[int, os.stat_result]:
+    def _open(self, path: str) -> tuple[int, os.stat_result]:
         with in_our_words(path):
             try:
-                descriptor = self._beneath.open(tidy(path), _READ | flags)
+                descriptor = self._beneath.open(tidy(path), _READ)
             except OSError as error:
                 found = self._special(path)
                 if found is not None:
@@ -278,25 +276,10 @@ class DiskWorkspace:
         self._beneath.check()
         return bulk.replace_all(self._beneath, steps, {} if done is None else done)
 
-    def sync(self) -> None:
-        with in_our_words(""):
-            sync_filesystem(self._beneath)
-
     def leftovers(self) -> Sequence[str]:
         self._beneath.check()
         with in_our_words(""):
             return sorted(walking.leftovers(self._beneath, TEMPORARY))
-
-    def remove_leftover(self, path: str) -> None:
-        if not split(path)[1].startswith(TEMPORARY):
-            raise InvalidPath(f"not a temporary of ours: {shown(path)}")
-        with in_our_words(path):
-            remove(spot(Directories(self._beneath), path))
-
-    def free_bytes(self) -> int:
-        with in_our_words(""):
-            seen = os.fstatvfs(self._beneath.fd)
-        return seen.f_bavail * seen.f_frsize
 
     def folds_case(self) -> bool:
         if self._folds is None:

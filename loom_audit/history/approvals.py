@@ -18,6 +18,7 @@ from loom_audit.history.questions import standing
 from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Draft, Effect, Event
 
 Verdict = Literal["allowed", "denied"]
+_OUTCOME_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,13 @@ def answer(
 
 
 def outcome(
-    attachment: Attachment, request: ApprovalRequest, answered: Event, *, wait: float = 2.0
+    attachment: Attachment, request: ApprovalRequest, answered: Event
 ) -> ApprovalRequest | Call:
-    """What came of a yes within `wait` seconds: the next question, or the call as it stands.
+    """What came of a yes within two seconds: the next question, or the call as it stands.
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """
-    until = monotonic() + wait
+    until = monotonic() + _OUTCOME_SECONDS
     while True:
         call = attachment.projections.call(request.session, request.call_id)
         again = _waiting(attachment, call) if call.seq is None else None

@@ -88,16 +88,6 @@ def plan_move(
     return changes, moves
 
 
-def plan_link(preconditions: Preconditions, path: str, to: str) -> list[FileChange]:
-    """The directories to make and, last, the symlink."""
-    target = resolve_name(preconditions, path)
-    if preconditions.look(target) is not None:
-        raise Conflict(f"{path} already exists", hint="Delete it first, or name another path.")
-    text = to.encode("utf-8", "surrogateescape")
-    after = FileState("symlink", preconditions.put(text, similar_to=None), 0o777, len(text))
-    return [*missing_parents(preconditions, target, create=True), FileChange(target, None, after)]
-
-
 def resolve_name(preconditions: Preconditions, path: str) -> str:
     """The workspace path of the thing itself: parents followed, a final symlink not."""
     workspace = preconditions.attachment.workspace

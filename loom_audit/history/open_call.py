@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.capture import Found, attribute, scan
 from loom_audit.history.change_index import untracked_entries, update_index
-from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_link, plan_move
+from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
 from loom_audit.model.events import (
     FULL,
@@ -156,20 +156,12 @@ class OpenCall:
             self._do(preconditions, changes, moves=moves)
             return tuple(changes)
 
-    def link(self, path: str, to: str, *, final: bool = False) -> FileChange:
-        """Make a symlink at the path, which must be absent."""
-        with self._changing(final) as preconditions:
-            changes = plan_link(preconditions, path, to)
-            self._do(preconditions, changes)
-            return changes[-1]
-
     def apply(
         self,
         changes: Sequence[FileChange],
         *,
         moves: tuple[Move, ...] = (),
         reverts: tuple[int, ...] = (),
-        origin: Origin = "undo",
         final: bool = False,
     ) -> None:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
@@ -183,7 +175,7 @@ class OpenCall:
                         hint="Make the plan again.",
                         details={"path": change.path},
                     )
-            self._do(preconditions, changes, moves=moves, reverts=reverts, origin=origin)
+            self._do(preconditions, changes, moves=moves, reverts=reverts, origin="undo")
 
     def may_write(self) -> None:
         """PermissionDenied for a tool of effect read."""
@@ -370,7 +362,7 @@ class OpenCall:
 
     # --- the end --------------------------------------------------------------------------
 
-    def finish(self, status: Status, result: Any, *, coverage: Coverage | None = None) -> Event:
+    def finish(self, status: Status, result: Any) -> Event:
         """Put the outcome on record, durably, and let go of the workspace. Once per call."""
         if self.finished:
             raise Conflict(f"call {self.call_id} is finished already")
@@ -381,7 +373,7 @@ class OpenCall:
             self.effect,
             status,
             result,
-            coverage or self.coverage,
+            self.coverage,
             self.sandbox,
             max(0, round(duration.total_seconds() * 1_000_000)),
             self._reverts,

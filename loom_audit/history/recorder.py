@@ -37,13 +37,12 @@ class Recorder:
         session: str,
         actor: str,
         source: str = "",
-        scratch: Workspace | None = None,
     ) -> None:
         self.attachment = attachment
         self.session = session
         self.actor = actor
         self.source = source
-        self.scratch = scratch
+        self.scratch: Workspace | None = None
         self.given_up: set[str] = set()
 
     @contextmanager

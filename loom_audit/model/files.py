@@ -40,11 +40,6 @@ class FileChange:
     before: FileState | None
     after: FileState | None
 
-    @property
-    def inverse(self) -> "FileChange":
-        """The change that takes this one back."""
-        return FileChange(self.path, self.after, self.before)
-
 
 @dataclass(frozen=True, slots=True)
 class Move:

@@ -153,13 +153,6 @@ def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, s
         yield "keys.length", f"the keys of the manifest do not fit it: {error}"
 
 
-def key_blobs(keys: bytes) -> Iterator[BlobId]:
-    """The blobs that the keys name, without the erased ones."""
-    for start in range(0, len(keys), KEY_BYTES):
-        if keys[start : start + KEY_BYTES] != _ERASED_KEY:
-            yield BlobId(keys[start + 32 : start + KEY_BYTES].hex())
-
-
 def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) -> list[Any]:
     if state.kind == "directory":
         return ["d", state.mode]

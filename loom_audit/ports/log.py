@@ -45,17 +45,15 @@ class EventLog(Protocol):
         """The log's id, which is also the workspace's."""
         ...
 
-    def append(
-        self, drafts: Sequence[Draft], *, expected_head: int | None = None
-    ) -> Sequence[Event]:
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         """Store the drafts as one durable transaction, with all blobs put since the last one.
 
         Either all are stored, with consecutive seqs, or none. A draft whose id is already in
         the log is not stored again: the event that has it is returned in its place (then no
         other draft of the batch may be new: Conflict). A second `call.finished` of one
-        (session, call_id), or one that was never requested, raises Conflict, as does a head
-        past `expected_head`. AuditUnavailable when it cannot be written: after an I/O error
-        the connection is closed, reopened and the tail verified before the next append.
+        (session, call_id), or one that was never requested, raises Conflict.
+        AuditUnavailable when it cannot be written: after an I/O error the connection is
+        closed, reopened and the tail verified before the next append.
         A reader that has seen seq n never later sees a new seq below n.
         """
         ...
@@ -68,8 +66,8 @@ class EventLog(Protocol):
         """The seq of the last event, 0 for an empty log."""
         ...
 
-    def tree_head(self, size: int | None = None) -> TreeHead:
-        """The Merkle root over the first `size` events, by default all. NotFound past head."""
+    def tree_head(self) -> TreeHead:
+        """The Merkle root over all events."""
         ...
 
     def before(self, at: datetime) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 Confinement = Literal["required", "preferred", "off"]
 """Run it confined or not at all; confined where this machine can; not confined."""
@@ -129,7 +129,6 @@ class Progress:
     done: int
     total: int | None = None
     unit: str = "files"
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 Report = Callable[[Progress], None]

@@ -134,11 +134,11 @@ class Workspace(Protocol):
         """
         ...
 
-    def resolve(self, path: str, *, follow: bool = True) -> str:
+    def resolve(self, path: str) -> str:
         """The workspace path behind the symlinks of a path's parents and itself.
 
-        What does not exist yet stays as it is written; with `follow` false a link at the end
-        stands for itself. InvalidPath when a link leads outside or round in a circle.
+        What does not exist yet stays as it is written. InvalidPath when a link leads outside
+        or round in a circle.
         """
         ...
 
@@ -226,17 +226,9 @@ class Workspace(Protocol):
         """
         ...
 
-    def sync(self) -> None:
-        """Flush the whole filesystem of the workspace (syncfs)."""
-        ...
-
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left behind, as workspace paths."""
         ...
-
-    def remove_leftover(self, path: str) -> None: ...
-
-    def free_bytes(self) -> int: ...
 
     def folds_case(self) -> bool:
         """Whether two names that differ only in case are one file here."""

@@ -31,7 +31,6 @@ _COPY_TRIES = 5
 
 _NEW_LOG = prepare("INSERT INTO log (id) VALUES (:id)")
 _LOG = prepare("SELECT number FROM log WHERE id = :id")
-_LOGS = prepare("SELECT id FROM log ORDER BY number")
 _WORKSPACES = prepare(
     "SELECT l.id, w.root, w.attached_at, w.ignore, w.max_file_bytes, w.baseline, "
     "(SELECT max(seq) FROM event e WHERE e.log = l.number AND e.seq <= 9223372036854775807) "
@@ -71,28 +70,12 @@ class Database:
         if connections.writable:
             self._ballast.hold()
 
-    @property
-    def path(self) -> str:
-        """The file that is read and, where allowed, written."""
-        return self.connections.path
-
-    @property
-    def writable(self) -> bool:
-        return self.connections.writable
-
     def create_log(self) -> str:
         """The id of a new, empty log; no id is ever given twice."""
         id = new_id(self._clock.now())
         with self.connections.writing() as connection:
             _NEW_LOG.run(connection, id=id)
         return id
-
-    def logs(self) -> Sequence[str]:
-        """The ids of all logs, oldest first."""
-        with self.connections.reading() as connection, as_written():
-            found = [row[0] for row in _LOGS.rows(connection)]
-            texts(*found)
-        return found
 
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""
@@ -171,9 +154,7 @@ def database_path(url: str) -> str:
     return os.path.abspath(Path(parsed.database).expanduser())
 
 
-def open_database(
-    url: str, *, lock: Lock, clock: Clock | None = None, create: bool = True, upgrade: bool = True
-) -> Database:
+def open_database(url: str, *, lock: Lock, clock: Clock | None = None) -> Database:
     """Open the store, make it where there is none, and upgrade it (after a backup) if older.
 
     Where the file or its folder cannot be written, a private copy is read and `notice` says
@@ -182,18 +163,12 @@ def open_database(
     path = database_path(url)
     folder = os.path.dirname(path)
     present = os.path.exists(path)
-    if not present and not create:
-        raise AuditUnavailable(
-            f"There is no store at {path}",
-            hint="Run `loom-audit init` in the directory you want to put under audit.",
-            details={"cause": "missing"},
-        )
     if present and not (_may_write(path) and _may_write(folder)):
         return _open_copy(path, lock, clock or SystemClock())
     _make_store(path, lock)
     connections = Connections(path, lock)
     try:
-        _bring_up_to_date(connections, upgrade)
+        _bring_up_to_date(connections)
     except BaseException:
         connections.close()
         raise
@@ -221,7 +196,7 @@ def _make_store(path: str, lock: Lock) -> None:
         ) from error
 
 
-def _bring_up_to_date(connections: Connections, upgrade: bool) -> None:
+def _bring_up_to_date(connections: Connections) -> None:
     if os.path.exists(connections.path + "-journal"):
         # Who made the store was stopped while it became WAL. A reader may not roll that back.
         with connections.writing() as connection:
@@ -235,15 +210,8 @@ def _bring_up_to_date(connections: Connections, upgrade: bool) -> None:
             if schema.is_empty(connection):
                 schema.create_all(connection)
             found = schema.revision(connection)
-    if schema.check_revision(found, connections.path):
-        return
-    if not upgrade:
-        raise AuditUnavailable(
-            f"The store is at revision {found}; this program needs {schema.REVISION}",
-            hint="Run `loom-audit db upgrade`; it makes a backup first.",
-            details={"cause": "older", "revision": found},
-        )
-    upgrade_locked(connections)
+    if not schema.check_revision(found, connections.path):
+        upgrade_locked(connections)
 
 
 def _open_copy(path: str, lock: Lock, clock: Clock) -> Database:

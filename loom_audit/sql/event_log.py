@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from loom_audit.errors import AuditUnavailable, Conflict, Corrupt, NotFound
+from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.model.codec import encode, parse_time, read_envelope
 from loom_audit.model.events import (
     CallFinished,
@@ -17,7 +17,7 @@ from loom_audit.model.events import (
     FilesChanged,
     TreeHead,
 )
-from loom_audit.model.merkle import EMPTY_ROOT, Frontier, Node, root_at
+from loom_audit.model.merkle import Frontier, Node, root_at
 from loom_audit.ports import Clock, EventFilter
 from loom_audit.sql import event_rows
 from loom_audit.sql.ballast import Ballast
@@ -85,31 +85,23 @@ class SqlEventLog:
 
     # --- appending ------------------------------------------------------------------------
 
-    def append(
-        self, drafts: Sequence[Draft], *, expected_head: int | None = None
-    ) -> Sequence[Event]:
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         """Store the drafts and all staged contents as one durable transaction."""
         if not drafts:
             return []
         try:
-            return self._append(drafts, expected_head)
+            return self._append(drafts)
         except AuditUnavailable as error:
             if not (self._is_full(error) and _is_outcome(drafts) and self._ballast.give_up()):
                 raise
-            return self._append(drafts, expected_head)
+            return self._append(drafts)
 
-    def _append(self, drafts: Sequence[Draft], expected_head: int | None) -> Sequence[Event]:
+    def _append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         with self._connections.writing() as connection:
             spot = self._spot(connection)
             known = self._already_there(connection, drafts)
             if known:
                 return known
-            if expected_head is not None and spot.head != expected_head:
-                raise Conflict(
-                    f"The log is at event {spot.head}, not at {expected_head}",
-                    hint="Somebody recorded something in between. Look again and retry.",
-                    details={"head": spot.head, "expected": expected_head},
-                )
             self._check_calls(connection, drafts)
             events, after, staged = self._store(connection, spot, drafts)
         self._last = after
@@ -270,19 +262,11 @@ class SqlEventLog:
         """The seq of the last event, 0 for an empty log."""
         return self._connections.rows(HEAD, log=self._number)[0][0] or 0
 
-    def tree_head(self, size: int | None = None) -> TreeHead:
-        """The Merkle root over the first `size` events, by default all."""
+    def tree_head(self) -> TreeHead:
+        """The Merkle root over all events."""
         with self._connections.reading() as connection:
             head = HEAD.value(connection, log=self._number) or 0
-            if size is None:
-                size = head
-            if not 0 <= size <= head:
-                raise NotFound(
-                    f"There is no event {size}: the log ends at {head}", details={"head": head}
-                )
-            if size == 0:
-                return TreeHead(self._id, 0, EMPTY_ROOT)
-            return TreeHead(self._id, size, root_at(size, stored_nodes(connection, self._number)))
+            return TreeHead(self._id, head, root_at(head, stored_nodes(connection, self._number)))
 
     def before(self, at: datetime) -> int:
         """The seq before the first event later than `at`; clocks may have gone back since."""

@@ -71,6 +71,6 @@ def fields(raw: bytes) -> Fields:
     return found
 
 
-def first(fields: Fields, name: str, default: str = "") -> str:
-    """The first value of a field, stripped of nothing."""
-    return next(iter(fields.get(name, ())), default)
+def first(fields: Fields, name: str) -> str:
+    """The first value of a field, stripped of nothing; empty when there is none."""
+    return next(iter(fields.get(name, ())), "")

@@ -18,6 +18,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.ports import BlobStore, EventLog, Projections
 from loom_audit.sql.database import Database, open_database
+from loom_audit.sql.engine import connect
 from tests.doubles import MemoryBlobStore, MemoryEventLog, MemoryProjections
 
 KINDS = ("sqlite", "memory")
@@ -93,13 +94,22 @@ def started(session: str = "s", agent: str = "a") -> Draft:
     return draft(SessionStarted(agent, f"about {session}"), session)
 
 
+def logs_of(database: Database) -> list[str]:
+    """The ids of all logs, oldest first."""
+    raw = connect(database.connections.path, "ro")
+    try:
+        return [id for (id,) in raw.execute("SELECT id FROM log ORDER BY number")]
+    finally:
+        raw.close()
+
+
 def open_sqlite(folder: Path, clock: SetClock | None = None, id: str | None = None) -> Opened:
     """The store in this folder and its first log, made where there is none."""
     clock = clock or SetClock()
     database = open_database(
         f"sqlite:///{folder}/store/audit.db", lock=DiskLock(folder / "locks"), clock=clock
     )
-    log = id or next(iter(database.logs()), None) or database.create_log()
+    log = id or next(iter(logs_of(database)), None) or database.create_log()
     return Opened(
         database.event_log(log), database.blobs, database.projections(log), clock, database
     )

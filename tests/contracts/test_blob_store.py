@@ -162,7 +162,7 @@ def test_a_long_line_of_versions_is_read_back(opened: Opened, tmp_path: Path) ->
     for blob, content in versions:
         assert fresh.blobs.get(blob) == content
     if fresh.database:
-        raw = connect(fresh.database.path, "ro")
+        raw = connect(fresh.database.connections.path, "ro")
         [(deltas, bytes_kept)] = raw.execute(
             "SELECT count(*), sum(stored) FROM blob WHERE encoding = 'zstd-delta'"
         ).fetchall()
@@ -200,7 +200,7 @@ def test_a_delta_that_saves_nothing_is_not_taken(stored: Opened) -> None:
     stored.blobs.put(words(100), similar_to=name(b"not here"))
     settle(stored)
     assert stored.database
-    raw = connect(stored.database.path, "ro")
+    raw = connect(stored.database.connections.path, "ro")
     kept = {row[0] for row in raw.execute("SELECT encoding FROM blob")}
     raw.close()
     assert kept == {"raw", "zstd"}
@@ -269,7 +269,7 @@ def test_a_damaged_content_is_not_handed_out(opened: Opened, tmp_path: Path) -> 
 
 def edit(opened: Opened, statement: str, *values: Any) -> None:
     assert opened.database
-    raw = connect(opened.database.path, "rw")
+    raw = connect(opened.database.connections.path, "rw")
     raw.execute(statement, values)
     raw.close()
 

@@ -357,14 +357,17 @@ def test_workspaces_are_listed_with_their_state(stored: Opened) -> None:
 
 
 def test_the_histogram_counts_calls_by_hour(stored: Opened) -> None:
-    assert isinstance(stored.projections, SqlProjections)
+    assert stored.database
     stored.call()
     stored.call()
     stored.call(status="error")
     stored.clock.pass_time(3600)
     stored.call(tool="shell")
     hour = int(START.timestamp()) // 3600
-    assert sorted(stored.projections.rollup()) == [
+    raw = connect(stored.database.connections.path, "ro")
+    rows = raw.execute("SELECT hour, tool, status, n FROM rollup ORDER BY hour, status").fetchall()
+    raw.close()
+    assert [tuple(row) for row in rows] == [
         (hour, "write_file", "error", 1),
         (hour, "write_file", "ok", 2),
         (hour + 1, "shell", "ok", 1),
@@ -402,7 +405,7 @@ def test_calls_are_found_by_their_words(stored: Opened) -> None:
 def rows_of(opened: Opened) -> dict[str, list[tuple[Any, ...]]]:
     """All projection rows, sessions by their id instead of their number."""
     assert opened.database
-    raw = connect(opened.database.path, "ro")
+    raw = connect(opened.database.connections.path, "ro")
     ids = dict(raw.execute("SELECT number, id FROM session"))
     found = {}
     for table in PROJECTIONS:
@@ -451,7 +454,7 @@ def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.Monk
                 tree[change.path] = change.after
             oracle.append(tree)
     assert stored.database
-    raw = connect(stored.database.path, "ro")
+    raw = connect(stored.database.connections.path, "ro")
     kept = [row[0] for row in raw.execute("SELECT seq FROM keyframe ORDER BY seq")]
     raw.close()
     assert kept == list(range(8, len(oracle), 8))

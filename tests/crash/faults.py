@@ -362,6 +362,16 @@ def without_leftovers(workspace: AuditedWorkspace, tree: Tree) -> Tree:
     return {path: entry for path, entry in tree.items() if path not in ours}
 
 
+def remove_leftovers(workspace: AuditedWorkspace) -> None:
+    """Delete our temporaries, as a person would whom `doctor` tells of them."""
+    for path in workspace.attachment.workspace.leftovers():
+        left = Path(workspace.root, path)
+        if left.is_dir() and not left.is_symlink():
+            left.rmdir()
+        else:
+            left.unlink()
+
+
 def check_files(before: Tree, after: Tree, now: Tree) -> None:
     """Every path as it was or as it was to be, nothing between."""
     for path in before.keys() | after.keys() | now.keys():

@@ -25,6 +25,7 @@ from tests.crash.faults import (
     check_intended,
     check_log,
     check_prior,
+    remove_leftovers,
     without_leftovers,
 )
 from tests.trees import Entry, differences, tree_of
@@ -113,8 +114,7 @@ def goes_on(workspace: AuditedWorkspace, start: Tree, *, gaps: bool = False) -> 
     if not (gaps and told):
         assert status.drift == ()
         check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
-    for path in workspace.attachment.workspace.leftovers():
-        workspace.attachment.workspace.remove_leftover(path)
+    remove_leftovers(workspace)
     with workspace.session("next") as session:
         for tool, arguments in NEXT.items():
             result = anyio.run(session.call, tool, arguments)

@@ -21,6 +21,7 @@ from tests.crash.faults import (
     check_log,
     fill,
     lines,
+    remove_leftovers,
     wait_for,
     without_leftovers,
 )
@@ -108,8 +109,7 @@ def check_round(folder: Path, said: list[Any]) -> None:
         status = workspace.status()
         assert (status.drift, status.open_calls, status.interrupted) == ((), (), ())
         check_fold(workspace, without_leftovers(workspace, before))
-        for path in workspace.attachment.workspace.leftovers():
-            workspace.attachment.workspace.remove_leftover(path)
+        remove_leftovers(workspace)
 
 
 def test_writers_that_are_killed_lose_nothing(

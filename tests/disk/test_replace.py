@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import random
+import shutil
 import stat
 import threading
 from collections.abc import Callable
@@ -254,7 +255,7 @@ def test_a_full_disk_changes_nothing(small_disk: Path, calls: System) -> None:
     assert caught.value.details["done"] == 0
     assert (small_disk / "f").read_bytes() == (small_disk / "d/g").read_bytes() == b"old"
     assert workspace.leftovers() == []
-    assert workspace.free_bytes() > 200_000
+    assert shutil.disk_usage(small_disk).free > 200_000
     write(workspace, "f", big).discard()
 
 
@@ -336,5 +337,5 @@ def test_a_crash_between_exchange_and_discard_leaves_the_old_content_to_be_found
     [left] = again.leftovers()
     assert left.startswith(TEMPORARY)
     assert again.read(left) == b"old"
-    again.remove_leftover(left)
+    (tmp_path / left).unlink()
     assert os.listdir(tmp_path) == ["f"]

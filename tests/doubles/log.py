@@ -99,9 +99,7 @@ class MemoryEventLog:
     def id(self) -> str:
         return self._id
 
-    def append(
-        self, drafts: Sequence[Draft], *, expected_head: int | None = None
-    ) -> Sequence[Event]:
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         if not drafts:
             return []
         with self._lock:
@@ -109,8 +107,6 @@ class MemoryEventLog:
             if known:
                 return known
             head = len(self._leaves)
-            if expected_head is not None and head != expected_head:
-                raise Conflict(f"The log is at event {head}, not at {expected_head}")
             calls = self._calls_after(drafts)
             self._store(drafts)
             self._finished.update(calls)
@@ -180,11 +176,8 @@ class MemoryEventLog:
     def head(self) -> int:
         return len(self._leaves)
 
-    def tree_head(self, size: int | None = None) -> TreeHead:
-        size = len(self._leaves) if size is None else size
-        if not 0 <= size <= len(self._leaves):
-            raise NotFound(f"There is no event {size}")
-        return TreeHead(self._id, size, root(self._hashes[:size]))
+    def tree_head(self) -> TreeHead:
+        return TreeHead(self._id, len(self._leaves), root(self._hashes))
 
     def before(self, at: datetime) -> int:
         for event in self.read():

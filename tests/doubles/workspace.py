@@ -120,7 +120,7 @@ class MemoryWorkspace:
             raise InvalidPath("the path is too long")
         return "/".join(parts)
 
-    def resolve(self, path: str, *, follow: bool = True) -> str:
+    def resolve(self, path: str) -> str:
         todo = [part for part in reversed(path.split("/")) if part]
         trail: list[str] = []
         hops = 0
@@ -134,7 +134,7 @@ class MemoryWorkspace:
             node = self._nodes.get("/".join([*trail, part]))
             if node is not None and node.kind == "file" and todo:
                 raise InvalidPath(f"a folder of the path is not a directory: {path}")
-            if node is None or node.kind != "symlink" or not (todo or follow):
+            if node is None or node.kind != "symlink":
                 trail.append(part)
                 continue
             hops += 1
@@ -316,19 +316,8 @@ class MemoryWorkspace:
                 return "/".join(parts[:n])
         return "/".join(parts)
 
-    def sync(self) -> None:
-        """Nothing here outlives the process."""
-
     def leftovers(self) -> Sequence[str]:
         return sorted(p for p in self._nodes if p.rpartition("/")[2].startswith(TEMPORARY))
-
-    def remove_leftover(self, path: str) -> None:
-        if not path.rpartition("/")[2].startswith(TEMPORARY):
-            raise InvalidPath(f"not a temporary of ours: {path}")
-        self._nodes.pop(path, None)
-
-    def free_bytes(self) -> int:
-        return 1 << 40
 
     def folds_case(self) -> bool:
         return False

@@ -21,12 +21,3 @@ def test_the_changes_between_two_trees_lead_from_one_to_the_other(
     old: dict[str, FileState], new: dict[str, FileState]
 ) -> None:
     assert apply(old, diff(old, new)) == new
-
-
-@given(TREES, TREES)
-def test_the_inverse_changes_lead_back(
-    old: dict[str, FileState], new: dict[str, FileState]
-) -> None:
-    changes = diff(old, new)
-    assert apply(new, [change.inverse for change in changes]) == old
-    assert tuple(change.inverse for change in changes) == diff(new, old)

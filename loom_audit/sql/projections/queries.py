@@ -25,7 +25,6 @@ from loom_audit.sql.tables import (
     FILE_CHANGE,
     PATH,
     PROJECTIONS,
-    ROLLUP,
     SESSION,
 )
 
@@ -243,13 +242,6 @@ class SqlProjections:
                         row.name, row.point, row.seq, from_micros(row.at), row.note
                     )
         return list(newest.values())
-
-    def rollup(self) -> Iterator[tuple[int, str, str, int]]:
-        """How calls ended: hour since 1970 UTC, tool, status, how many; in order of time."""
-        wanted = select(ROLLUP.c.hour, ROLLUP.c.tool, ROLLUP.c.status, ROLLUP.c.n)
-        wanted = wanted.where(ROLLUP.c.log == self._number).order_by(ROLLUP.c.hour)
-        with self._connections.reading() as connection:
-            yield from (tuple(row) for row in connection.execute(wanted).all())
 
     # --- words ----------------------------------------------------------------------------
 

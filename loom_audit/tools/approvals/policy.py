@@ -110,70 +110,70 @@ class Policy:
         return any(rule.path is not None for rule in self.rules)
 
 
-def read_policy(table: Mapping[str, Any], source: str = NAME) -> Policy:
+def read_policy(table: Mapping[str, Any]) -> Policy:
     """The policy of a parsed file. InvalidArguments names the rule, the key and the flaw."""
     for key in table:
         if key not in ("rule", "timeout", "default"):
-            raise _invalid(source, key, "is not known; known are default, rule, timeout")
+            raise _invalid(key, "is not known; known are default, rule, timeout")
     timeout = table.get("timeout", TIMEOUT)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise _invalid(source, "timeout", "must be a number of seconds")
+        raise _invalid("timeout", "must be a number of seconds")
     if not 0 < timeout <= 7 * 86_400:
-        raise _invalid(source, "timeout", "must be over 0 and at most a week of seconds")
+        raise _invalid("timeout", "must be over 0 and at most a week of seconds")
     default = table.get("default")
     if default is not None and default not in get_args(Action):
-        raise _invalid(source, "default", "must be allow, ask or deny")
+        raise _invalid("default", "must be allow, ask or deny")
     rules = table.get("rule", [])
     if not isinstance(rules, list):
-        raise _invalid(source, "rule", "must be written as [[rule]]")
-    read = tuple(_rule(number, one, source) for number, one in enumerate(rules, 1))
+        raise _invalid("rule", "must be written as [[rule]]")
+    read = tuple(_rule(number, one) for number, one in enumerate(rules, 1))
     return Policy(read, float(timeout), default)
 
 
-def _rule(number: int, table: Any, source: str) -> Rule:
+def _rule(number: int, table: Any) -> Rule:
     where = f"rule {number}"
     if not isinstance(table, dict):
-        raise _invalid(source, where, "must be a table")
+        raise _invalid(where, "must be a table")
     known = {field.name for field in fields(Rule)} - {"number"}
     for key, value in table.items():
         if key not in known:
-            raise _invalid(source, f"{where}: {key}", f"is not known; known are {_list(known)}")
+            raise _invalid(f"{where}: {key}", f"is not known; known are {_list(known)}")
         if not isinstance(value, str) or (not value.strip() and key != "reason"):
-            raise _invalid(source, f"{where}: {key}", "must be a text that is not empty")
+            raise _invalid(f"{where}: {key}", "must be a text that is not empty")
     if table.get("action") not in get_args(Action):
-        raise _invalid(source, f"{where}: action", "must be allow, ask or deny")
+        raise _invalid(f"{where}: action", "must be allow, ask or deny")
     if "effect" in table and table["effect"] not in get_args(Effect):
-        raise _invalid(source, f"{where}: effect", f"must be one of {_list(get_args(Effect))}")
+        raise _invalid(f"{where}: effect", f"must be one of {_list(get_args(Effect))}")
     if "path" in table:
-        _check_path(table["path"], source, f"{where}: path")
+        _check_path(table["path"], f"{where}: path")
     if "command" in table:
-        _check_command(table["command"], source, f"{where}: command")
+        _check_command(table["command"], f"{where}: command")
     return Rule(number, **table)
 
 
-def _check_path(pattern: str, source: str, where: str) -> None:
+def _check_path(pattern: str, where: str) -> None:
     """A pattern that no workspace path can match is refused: it would protect nothing."""
     try:
         PathSpec.from_lines("gitignore", [pattern])
     except ValueError as error:
-        raise _invalid(source, where, f"is no pattern: {error}") from error
+        raise _invalid(where, f"is no pattern: {error}") from error
     if pattern.lstrip().startswith(("!", "#")):
-        raise _invalid(source, where, "may not begin with ! or #")
+        raise _invalid(where, "may not begin with ! or #")
     parts = pattern.strip().split("/")
     if "\n" in pattern or "\\" in pattern or not pattern.strip("/ "):
-        raise _invalid(source, where, "names nothing in a workspace")
+        raise _invalid(where, "names nothing in a workspace")
     if ":" in parts[0] or parts[0] == "~" or {".", ".."} & {*parts}:
-        raise _invalid(source, where, "is no path below the workspace; leave out ./ and ../")
+        raise _invalid(where, "is no path below the workspace; leave out ./ and ../")
 
 
-def _check_command(pattern: str, source: str, where: str) -> None:
+def _check_command(pattern: str, where: str) -> None:
     """One command with its words; of several, or of redirections, none could ever match."""
     try:
         words, found = shlex.split(pattern), _split(pattern)
     except ValueError as error:
-        raise _invalid(source, where, f"is no pattern: {error}") from error
+        raise _invalid(where, f"is no pattern: {error}") from error
     if found != [words]:
-        raise _invalid(source, where, "must be one command; write a rule for each")
+        raise _invalid(where, "must be one command; write a rule for each")
 
 
 def paths_in(arguments: Any) -> list[str]:
@@ -332,7 +332,7 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _invalid(source: str, key: str, flaw: str) -> InvalidArguments:
+def _invalid(key: str, flaw: str) -> InvalidArguments:
     return InvalidArguments(
-        f"{source}: {key} {flaw}", hint=f"Correct {source}; nothing runs until then."
+        f"{NAME}: {key} {flaw}", hint=f"Correct {NAME}; nothing runs until then."
     )

@@ -9,6 +9,7 @@ from typing import Any
 from loom_audit.errors import InvalidArguments
 from loom_audit.ports import Confinement, Limits
 
+NAME = "tools.toml"
 MIB = 1024 * 1024
 LIMITS = ("cpu_seconds", "memory_mib", "processes", "file_mib")
 CONFINEMENTS: tuple[Confinement, ...] = ("required", "preferred", "off")
@@ -49,34 +50,34 @@ class ToolSettings:
         )
 
 
-def tool_settings(table: Mapping[str, Any], source: str = "tools.toml") -> ToolSettings:
+def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
     """The settings of a parsed file. InvalidArguments names the key and what it must be."""
     known = {field.name for field in fields(ToolSettings)}
     for key, value in table.items():
         if key not in known:
-            raise _invalid(source, key, f"is not known; known are {', '.join(sorted(known))}")
+            raise _invalid(key, f"is not known; known are {', '.join(sorted(known))}")
         if key == "confinement" and value not in CONFINEMENTS:
-            raise _invalid(source, key, f"must be one of {', '.join(CONFINEMENTS)}")
+            raise _invalid(key, f"must be one of {', '.join(CONFINEMENTS)}")
         if key in ("network", "auto_commit") and not isinstance(value, bool):
-            raise _invalid(source, key, "must be true or false")
+            raise _invalid(key, "must be true or false")
         if key == "proxy_url" and not _address(value):
-            raise _invalid(source, key, "must be an address that begins with http:// or https://")
+            raise _invalid(key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
-            raise _invalid(source, key, "must be a whole number from 0, which is no limit")
+            raise _invalid(key, "must be a whole number from 0, which is no limit")
         if key in ("readable", "allowed_hosts", "private_hosts") and not _texts(value):
-            raise _invalid(source, key, "must be a list of texts")
+            raise _invalid(key, "must be a list of texts")
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     if "readable" in values:
-        values["readable"] = tuple(_absolute(path, source) for path in values["readable"])
+        values["readable"] = tuple(_absolute(path) for path in values["readable"])
     return ToolSettings(**values)
 
 
-def _absolute(path: str, source: str) -> str:
+def _absolute(path: str) -> str:
     found = Path(path).expanduser()
     if not found.is_absolute():
-        raise _invalid(source, "readable", f"names {path}, which is not absolute")
+        raise _invalid("readable", f"names {path}, which is not absolute")
     return str(found)
 
 
@@ -92,9 +93,9 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 
-def _invalid(source: str, key: str, flaw: str) -> InvalidArguments:
+def _invalid(key: str, flaw: str) -> InvalidArguments:
     return InvalidArguments(
-        f"{source}: {key} {flaw}",
-        hint=f"Correct {source}, or remove the key.",
+        f"{NAME}: {key} {flaw}",
+        hint=f"Correct {NAME}, or remove the key.",
         details={"key": key},
     )
