@@ -1,5 +1,8 @@
-# make run    the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
-# make check  what CI runs
+# make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
+# make test       every test but the deep ones; the same examples every time
+# make explore    new examples for SECONDS=600; SEED=… the same ones again
+# make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
+# make check      what CI runs
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	&& echo $$p && break; done)
@@ -10,17 +13,22 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) -m browser
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-deep check bench lock fmt clean
+.PHONY: run test explore test-deep check bench lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
 
+# a set is iterated in the same order every time
+test test-deep check: export PYTHONHASHSEED := 0
+
 test: $(VENV)/installed $(VENV)/needs
 	$(ALL_TESTS)
 
-# deep tests: faults at every system call, long fuzzing; SAMPLE=20 takes that many of them
+explore: $(VENV)/installed $(VENV)/needs
+	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
 test-deep: $(VENV)/installed $(VENV)/needs
-	$(PYTEST) -m deep $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--sample-seed $(SEED))
+	$(PYTEST) -m deep --seed $(or $(SEED),new) $(if $(SAMPLE),--sample $(SAMPLE))
 
 check: $(VENV)/installed $(VENV)/needs
 	$(BIN)/ruff format --check .

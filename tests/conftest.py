@@ -1,7 +1,6 @@
 """What every test shares: no settings of this machine, no timing, and honest skips."""
 
 import os
-import random
 import shutil
 import signal
 from collections.abc import Generator
@@ -9,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.examples"]
 
 ON_CI = bool(os.environ.get("CI"))
 
@@ -20,39 +18,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-settings.register_profile(
-    "loom",
-    deadline=None,  # a slow machine is not a failure
-    derandomize=ON_CI,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("loom")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("loom-audit")
-    group.addoption("--sample", type=int, default=0, help="run only that many of the tests")
-    group.addoption("--sample-seed", default="0", help="which ones")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`-m deep --sample 16 --sample-seed COMMIT`: few of many slow tests, the same ones again.
-
-    Runs after pytest's own `-m` and `-k`, so the sample is taken from the deep tests they leave.
-    """
-    size = config.getoption("--sample")
-    deep = [item for item in items if item.get_closest_marker("deep")]
-    if not size or len(deep) <= size:
-        return
-    chosen = random.Random(config.getoption("--sample-seed")).sample(
-        sorted(deep, key=lambda item: item.nodeid), size
-    )
-    left_out = [item for item in items if item not in chosen]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item in chosen]
 
 
 def _fail_what_ci_must_have(report: Any) -> None:

@@ -1,12 +1,12 @@
-"""The test frame itself: a skip that CI must not have, and the sample of slow tests."""
+"""The test frame itself: a skip that CI must not have, what is drawn, the sample of slow tests."""
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
-CONFTEST = (
-    (Path(__file__).parent / "conftest.py").read_text().replace('pytest_plugins = ["pytester"]', "")
-)
+CONFTEST = (Path(__file__).parent / "conftest.py").read_text().replace('"pytester", ', "")
 SKIPPING = """
 import pytest
 
@@ -31,7 +31,10 @@ def test_expected():
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST)
-    pytester.makeini("[pytest]\nmarkers = deep\naddopts = -p no:playwright -m 'not deep'")
+    pytester.makeini(
+        f"[pytest]\npythonpath = {Path(__file__).parents[1]}\nmarkers =\n    deep\n    drawn\n"
+        "addopts = -p no:playwright -p no:cacheprovider -m 'not deep'"
+    )
     return pytester.runpytest_subprocess(*options)
 
 
@@ -78,7 +81,7 @@ def test_a_sample_takes_the_same_deep_tests_for_the_same_seed(pytester: pytest.P
     pytester.makepyfile(DEEP)
 
     def ran(seed: str) -> list[str]:
-        result = run(pytester, "-m", "deep", "-s", "--sample", "4", "--sample-seed", seed)
+        result = run(pytester, "-m", "deep", "-s", "--sample", "4", "--seed", seed)
         result.assert_outcomes(passed=4, deselected=27)
         return [line for line in result.outlines if "ran " in line]
 
@@ -96,3 +99,114 @@ def test_without_a_sample_every_deep_test_runs(pytester: pytest.Pytester) -> Non
     pytester.makepyfile(DEEP)
     run(pytester, "-m", "deep").assert_outcomes(passed=30, deselected=1)
     run(pytester).assert_outcomes(passed=1, deselected=30)
+
+
+DRAWN = """
+import os
+import random
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+def drawn(name, value):
+    with open("drawn", "a") as file:
+        print(name, repr(value), file=file)
+
+@given(st.integers(), st.text())
+def test_default(number, text):
+    drawn("default", (number, text))
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats())
+def test_own_settings(number):
+    drawn("own", number)
+
+class Machine(RuleBasedStateMachine):
+    @rule(number=st.integers())
+    def step(self, number):
+        drawn("machine", number)
+
+Machine.TestCase.settings = settings(max_examples=5, stateful_step_count=5)
+TestMachine = Machine.TestCase
+
+def test_run_as_test():
+    run_state_machine_as_test(Machine, settings=settings(max_examples=5))
+
+def test_own(seed):
+    drawn("seed", random.Random(seed).random())
+
+def test_plain():
+    pass
+"""
+
+
+def drawn(pytester: pytest.Pytester, *options: str) -> list[str]:
+    """What the tests of DRAWN drew, in a folder without memory of earlier runs."""
+    pytester.makepyfile(DRAWN)
+    (pytester.path / "drawn").unlink(missing_ok=True)
+    run(pytester, *options).assert_outcomes(passed=6)
+    assert not (pytester.path / ".hypothesis" / "examples").exists()
+    return (pytester.path / "drawn").read_text().splitlines()
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_the_same_examples_are_drawn_every_time(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    first = drawn(pytester)
+    assert {line.split()[0] for line in first} == {"default", "own", "machine", "seed"}
+    assert drawn(pytester) == first
+
+
+def test_the_examples_do_not_depend_on_what_else_was_imported(pytester: pytest.Pytester) -> None:
+    first = drawn(pytester)
+    pytester.makepyfile(ours=f"NUMBERS = {list(range(10**6, 10**6 + 500))}")
+    assert drawn(pytester, "-p", "ours") == first
+
+
+def test_a_seed_draws_other_examples_and_the_same_ones_again(pytester: pytest.Pytester) -> None:
+    fixed = drawn(pytester)
+    first = drawn(pytester, "--seed", "one/1")
+    assert first == drawn(pytester, "--seed", "one/1")
+    for name in ("default", "own", "machine", "seed"):
+        sides = [[line for line in lines if line.startswith(name)] for lines in (fixed, first)]
+        assert sides[0] != sides[1], name
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_seed_is_chosen_said_and_given_again(pytester: pytest.Pytester, workers: str) -> None:
+    pytester.makepyfile(
+        """
+        from hypothesis import given, strategies as st
+
+        @given(st.integers())
+        def test_fails(number):
+            print("drew", number)
+            assert number < 1000
+        """
+    )
+    found = run(pytester, "--seed", "new", "-n", workers)
+    found.assert_outcomes(failed=1)
+    (seed,) = re.findall(r"^seed: (\d+)$", found.stdout.str(), re.M)
+    found.stdout.fnmatch_lines([f"Seed {seed}.*", f"*--seed {seed} TEST", "*@example(...)*"])
+
+    def drew(result: pytest.RunResult) -> list[str]:
+        return [line for line in result.outlines if line.startswith("drew")]
+
+    assert drew(found) == drew(run(pytester, "--seed", seed)) != drew(run(pytester))
+    assert "Seed" not in run(pytester).stdout.str()
+
+
+def test_what_draws_is_marked(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(DRAWN)
+    run(pytester, "-m", "drawn").assert_outcomes(passed=4, deselected=2)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_no_test_begins_when_the_time_is_up(pytester: pytest.Pytester, workers: str) -> None:
+    pytester.makepyfile("def test_one(): pass")
+    late = run(pytester, "-n", workers, "--until", str(time.time()))
+    late.assert_outcomes()
+    assert late.ret == 0
+    run(pytester, "-n", workers, "--until", str(time.time() + 600)).assert_outcomes(passed=1)

@@ -1,6 +1,6 @@
 """Commands about the store itself: doctor, db, salvage, and stores that are not well."""
 
-import os
+import random
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ from tests.cli.shells import Shell, walk
 def busy(audited: Shell) -> Shell:
     """A workspace with some history: edits, a binary file, a symlink, a deletion, a large file."""
     (audited.workspace / "link").symlink_to("a.txt")
-    (audited.workspace / "data.bin").write_bytes(os.urandom(3000))
-    (audited.workspace / "large.bin").write_bytes(os.urandom(700_000))
+    content = random.Random(1).randbytes
+    (audited.workspace / "data.bin").write_bytes(content(3000))
+    (audited.workspace / "large.bin").write_bytes(content(700_000))
     audited.sh("chmod 750 src")
     audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
     audited.call("edit_file", path="a.txt", old_str="three", new_str="3")

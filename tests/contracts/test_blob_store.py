@@ -1,7 +1,6 @@
 """What every store of contents promises, and how the real one keeps them."""
 
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -504,7 +503,7 @@ def test_a_delta_comes_back_against_its_base_only(base: bytes, cuts: list[Any]) 
 
 
 def test_deltas_reach_over_the_whole_of_what_they_may() -> None:
-    base = os.urandom(MAX_DELTA)
+    base = noise(MAX_DELTA)
     content = base[MAX_DELTA // 2 :] + base[: MAX_DELTA // 2]
     packed = compress_delta(content, base)
     assert len(packed) < 100_000

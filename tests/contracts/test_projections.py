@@ -650,11 +650,13 @@ def compare(factory: pytest.TempPathFactory, examples: int, steps: int) -> None:
     )
 
 
+@pytest.mark.drawn
 def test_projections_say_what_a_naive_fold_says(tmp_path_factory: pytest.TempPathFactory) -> None:
     compare(tmp_path_factory, 10, 20)
 
 
 @pytest.mark.deep
+@pytest.mark.drawn
 @pytest.mark.timeout(3600)
 def test_projections_say_what_a_naive_fold_says_at_length(
     tmp_path_factory: pytest.TempPathFactory,

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import random
 import re
 import signal
 import subprocess
@@ -173,7 +174,7 @@ def test_arguments_and_output_are_bytes(runner: Runner, tmp_path: Path) -> None:
 
 def test_stdin_is_empty_by_default_and_fed_when_given(runner: Runner, tmp_path: Path) -> None:
     assert runner.run(str(tmp_path), Command(("cat",))).stdout == b""
-    content = os.urandom(700_000)
+    content = random.Random(1).randbytes(700_000)
     done = runner.run(str(tmp_path), Command(("cat",), stdin=content, limit=1_000_000))
     assert done.stdout == content
 

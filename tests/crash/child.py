@@ -12,6 +12,7 @@ import functools
 import gc
 import json
 import os
+import random
 import resource
 import sys
 import threading
@@ -152,7 +153,8 @@ def appends(report: Reporter) -> None:
             for n in range(report.order["count"]):
                 one = session.recorder.begin("write_file", {"n": n}, "write", call_id=f"call-{n}")
                 size = 400_000 if n % 40 == 20 else 200 * (n % 7)
-                content = os.urandom(size) if n % 40 == 20 else f"{n}\n".encode() * size
+                large = random.Random(n).randbytes
+                content = large(size) if n % 40 == 20 else f"{n}\n".encode() * size
                 one.write(f"file-{n % 5}", content, final=True)
                 one.finish("ok", {"success": True, "output": f"wrote {n}"})
                 report.ack(workspace, call=f"call-{n}")

@@ -1,6 +1,7 @@
 """A full disk under the store, and one under the workspace."""
 
 import os
+import random
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,8 +81,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_no_commit_of_a_scan_is_larger_than_what_the_ballast_frees(home: Path, root: Path) -> None:
+    content = random.Random(1).randbytes
     for n in range(240):
-        (root / f"{n}.bin").write_bytes(os.urandom(100_000))
+        (root / f"{n}.bin").write_bytes(content(100_000))
     with open_store() as store:
         workspace = store.attach(root)
         wal = home / "audit.db-wal"
@@ -104,7 +106,7 @@ def test_nothing_runs_while_the_store_has_no_room_and_all_works_again_after(
             assert call(session, "write_file", path="a.txt", content="second\n").success
             filler = fill_up(home)
             before = tree_of(root)
-            big = os.urandom(60_000).hex()
+            big = random.Random(1).randbytes(60_000).hex()
             answers = [
                 call(session, "write_file", path="a.txt", content=big),
                 call(session, "write_file", path="new.txt", content=big),

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -70,8 +69,7 @@ def ended(report: Path) -> bool:
     return any("end" in line or "error" in line for line in lines(report))
 
 
-def loop(stems: list[Stem], folder: Path, rounds: int, seed: int, home: pytest.MonkeyPatch) -> None:
-    sys.stdout.write(f"seed {seed}\n")
+def loop(stems: list[Stem], folder: Path, rounds: int, seed: str, home: pytest.MonkeyPatch) -> None:
     home.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
     chosen = random.Random(seed)
     fill(folder / "root", 5)
@@ -113,14 +111,14 @@ def check_round(folder: Path, said: list[Any]) -> None:
 
 
 def test_writers_that_are_killed_lose_nothing(
-    stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:
-    loop(stems, tmp_path, 5, int(os.environ.get("LOOM_CRASH_SEED", "5")), monkeypatch)
+    loop(stems, tmp_path, 5, seed, monkeypatch)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
 def test_writers_that_are_killed_often_lose_nothing(
-    stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:
-    loop(stems, tmp_path, 40, int(os.environ.get("LOOM_CRASH_SEED", "6")), monkeypatch)
+    loop(stems, tmp_path, 40, seed, monkeypatch)

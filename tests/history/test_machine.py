@@ -4,7 +4,6 @@ The oracle knows nothing of events: it keeps what `os` saw before and after ever
 per path what taking a step back must give.
 """
 
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -278,7 +277,7 @@ def taken_back(step: Step, now: Snapshot) -> tuple[Snapshot, bool]:
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(
-    max_examples=int(os.environ.get("LOOM_MACHINE_EXAMPLES", "12")),
+    max_examples=12,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import re
 import sqlite3
 import stat
@@ -219,7 +220,7 @@ def test_a_store_in_a_read_only_folder_is_read_from_a_copy(
 ) -> None:
     database = open_database(str(path), lock=lock)
     id = record(database, 20)
-    content = database.blobs.put(os.urandom(400_000))
+    content = database.blobs.put(random.Random(1).randbytes(400_000))
     database.event_log(id).append([draft(SessionStarted("last"))])
     if closed:
         database.close()

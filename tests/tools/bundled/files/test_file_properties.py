@@ -330,11 +330,13 @@ def machine(tmp_path, new_bench, request):
         yield type("FilesHere", (Files,), {"make": make})
 
 
+@pytest.mark.drawn
 def test_calls_in_any_order_leave_what_a_dict_says(machine):
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=12))
 
 
 @pytest.mark.deep
+@pytest.mark.drawn
 def test_many_calls_in_any_order_leave_what_a_dict_says(machine):
     run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
 

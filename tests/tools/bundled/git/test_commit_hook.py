@@ -1,7 +1,6 @@
 """A batch that changed files ends with a commit of them, when somebody wants that."""
 
 from dataclasses import replace
-from uuid import uuid4
 
 import anyio
 import pytest
@@ -17,10 +16,11 @@ from tests.tools.bundled.git.test_git import git, person, repo
 __all__ = ["person", "repo"]
 
 
-def answer(*calls):
+def answer(after, *calls):
+    """A model's message, its calls numbered from the head of the log: no id comes twice."""
     return [
-        {"type": "tool_use", "id": uuid4().hex, "name": name, "input": arguments}
-        for name, arguments in calls
+        {"type": "tool_use", "id": f"call-{after}-{n}", "name": name, "input": arguments}
+        for n, (name, arguments) in enumerate(calls)
     ]
 
 
@@ -28,7 +28,8 @@ def run(bench, *calls, hooks=None):
     hooks = [AutoCommit(bench.workspace.head, bench.root)] if hooks is None else hooks
 
     async def main():
-        return await bench.session.batch(answer(*calls), hooks=hooks).run()
+        asked = answer(bench.workspace.log.head(), *calls)
+        return await bench.session.batch(asked, hooks=hooks).run()
 
     return anyio.run(main)
 
