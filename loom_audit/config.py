@@ -71,7 +71,7 @@ def read_approvals(settings: Settings) -> Policy | None:
         return None
     except OSError as error:
         raise _unreadable(file, error) from error
-    # A link that leads nowhere is no file without rules, and no absent one either.
+    # A link that leads nowhere counts neither as a file without rules nor as an absent one.
     return read_policy(read_table(file, needed=True))
 
 

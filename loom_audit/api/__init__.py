@@ -2,8 +2,8 @@
 
 from loom_audit.api.connections import Connections
 from loom_audit.api.session import CommandRun, Session
-from loom_audit.api.store import AuditStore, check_root, open_store
-from loom_audit.api.workspace import AuditedWorkspace, Status, person
+from loom_audit.api.store import AuditStore, check_root, open_store, person
+from loom_audit.api.workspace import AuditedWorkspace, Status
 from loom_audit.disk.heads import head_line, parse_heads
 from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.history.log_check import Finding

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from loom_audit.api.workspace import AuditedWorkspace, person
+from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.history.approvals import ApprovalRequest, Verdict
@@ -62,7 +62,7 @@ def answer(
         workspace.attachment,
         request,
         decision,
-        actor or person(),
+        actor or workspace.actor,
         reason=reason,
         arguments=arguments,
         lasting=lasting,

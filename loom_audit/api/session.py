@@ -157,7 +157,7 @@ class Session:
         An id that the session has used before gets a number on record, as `call_0#2`; the
         message answers to the model's.
         With `auto_commit` in the settings, what they changed is committed first of all hooks.
-        InvalidArguments when the answer is none; Conflict when the session is not open.
+        InvalidArguments for what is not such an answer; Conflict when the session is not open.
         """
         self._check_open()
         if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):

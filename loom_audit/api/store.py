@@ -1,9 +1,10 @@
 """A store of many workspaces, as Python code sees it."""
 
+import getpass
 from collections.abc import Sequence
 from pathlib import Path
 
-from loom_audit.api.workspace import AuditedWorkspace, person
+from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import read_settings
 from loom_audit.disk import roots
 from loom_audit.history.baseline import accept_scope, take_baseline
@@ -13,12 +14,22 @@ from loom_audit.ports import Report
 from loom_audit.wiring import Adapters, WorkspaceEntry, open_adapters
 
 
-def open_store(url: str | None = None) -> "AuditStore":
+def open_store(url: str | None = None, *, actor: str | None = None) -> "AuditStore":
     """Open the store of this URL, by default LOOM_AUDIT_STORE or the user's own.
 
     Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked.
+    `actor` goes on record for what is done outside of sessions, as `person:ada`; by default
+    that is the person who runs this process.
     """
-    return AuditStore(open_adapters(url))
+    return AuditStore(open_adapters(url), actor=actor)
+
+
+def person() -> str:
+    """The actor name of whoever runs this process."""
+    try:
+        return f"person:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "person:unknown"
 
 
 def check_root(path: str | Path, url: str | None = None) -> None:
@@ -32,8 +43,9 @@ def check_root(path: str | Path, url: str | None = None) -> None:
 class AuditStore:
     """A store of many workspaces. A context manager; safe to use from several threads."""
 
-    def __init__(self, adapters: Adapters) -> None:
+    def __init__(self, adapters: Adapters, *, actor: str | None = None) -> None:
         self.adapters = adapters
+        self.actor = actor or person()
 
     @property
     def url(self) -> str:
@@ -51,12 +63,13 @@ class AuditStore:
         report: Report | None = None,
         ignore: str | None = None,
         max_file_bytes: int | None = None,
+        actor: str | None = None,
     ) -> "AuditedWorkspace":
         """Put a directory under audit and take its baseline; idempotent, resumable.
 
         `ignore` is the text of the scope's rules, by default what `.loomignore` says now. Files
         over `max_file_bytes` are recorded by hash; another number than before changes that from
-        here on, on record.
+        here on, on record, as done by `actor` or else the store's.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
         attachment = self.adapters.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
@@ -65,7 +78,7 @@ class AuditStore:
             rules.max_file_bytes
         ):
             fact = WorkspaceAttached(attachment.workspace.root, rules.ignore, limit)
-            accept_scope(attachment, fact, actor=person())
+            accept_scope(attachment, fact, actor=actor or self.actor)
         take_baseline(attachment, report)
         return self.workspace(attachment.log.id)
 
@@ -75,7 +88,7 @@ class AuditStore:
 
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
         """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""
-        return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path))
+        return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path), self.actor)
 
     def close(self) -> None:
         self.adapters.close()

@@ -1,7 +1,6 @@
 """One directory under audit, as Python code sees it."""
 
 import functools
-import getpass
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -57,10 +56,15 @@ class Status:
 
 
 class AuditedWorkspace:
-    """One directory under audit: its timeline, and everything that takes back."""
+    """One directory under audit: its timeline, and everything that takes back.
 
-    def __init__(self, adapters: Adapters, entry: WorkspaceEntry) -> None:
+    What is done outside of sessions goes on record as done by `actor`, unless the call names
+    another.
+    """
+
+    def __init__(self, adapters: Adapters, entry: WorkspaceEntry, actor: str) -> None:
         self.adapters = adapters
+        self.actor = actor
         self.id = entry.id
         self.root = entry.root
         self.log: EventLog = adapters.log(entry.id)
@@ -113,7 +117,9 @@ class AuditedWorkspace:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
 
-    def checkpoint(self, name: str, point: str | int = "head", note: str = "") -> Checkpoint:
+    def checkpoint(
+        self, name: str, point: str | int = "head", note: str = "", *, actor: str | None = None
+    ) -> Checkpoint:
         """Give a point a name; a name used before moves there. InvalidArguments for a bad name."""
         if visible(name) != name or not 0 < len(name.encode()) <= MAX_NAME:
             raise InvalidArguments(
@@ -121,16 +127,16 @@ class AuditedWorkspace:
                 hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
             )
         fact = CheckpointMarked(name, self.timeline.point(point), note)
-        event = Recorder(self.attachment, session="", actor=person()).note(fact)[0]
+        event = Recorder(self.attachment, session="", actor=actor or self.actor).note(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
-    def accept_scope(self) -> str:
+    def accept_scope(self, *, actor: str | None = None) -> str:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
         text = ""
         if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
             text = self.attachment.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
         check_rules(text)
-        accept_scope(self.attachment, ScopeAccepted(text), actor=person())
+        accept_scope(self.attachment, ScopeAccepted(text), actor=actor or self.actor)
         return text
 
     # --- looking --------------------------------------------------------------------------
@@ -241,9 +247,9 @@ class AuditedWorkspace:
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
         An undo and a redo go on record in the session whose call they take back; a revert and
-        a rollback in a session of the person's own.
+        a rollback in a session of the actor's own.
         """
-        by = actor or person()
+        by = actor or self.actor
         recover(self.attachment)
         with ExitStack() as stack:
             if plan.verb in ("undo", "redo") and plan.calls:
@@ -256,14 +262,11 @@ class AuditedWorkspace:
         self.adapters.keep_head(self.head())
         return result
 
-    def recover(self, mode: Literal["auto", "continue", "abandon"] = "auto") -> Sequence[Recovered]:
+    def recover(
+        self,
+        mode: Literal["auto", "continue", "abandon"] = "auto",
+        *,
+        actor: str | None = None,
+    ) -> Sequence[Recovered]:
         """Close calls whose process is gone; continue or abandon an interrupted rollback."""
-        return self._undo.recover(mode, actor=person())
-
-
-def person() -> str:
-    """The actor name of whoever runs this process."""
-    try:
-        return f"person:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return "person:unknown"
+        return self._undo.recover(mode, actor=actor or self.actor)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from loom_audit.api import AuditStore
+from loom_audit.api import AuditStore, person
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
 from loom_audit.web import approvals, calls, checks, overview, points, undo
 from loom_audit.web.guard import Guard, secured
@@ -32,6 +32,7 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.store = store
+    app.state.visitor = person()
     app.state.pages = Pages()
     for module in (overview, calls, points, undo, checks, approvals):
         app.include_router(module.router)

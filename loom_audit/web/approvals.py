@@ -7,14 +7,20 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api import AuditedWorkspace, person
-from loom_audit.api.approvals import check_arguments, read_arguments
+from loom_audit.api import ApprovalRequest, AuditedWorkspace
+from loom_audit.api.approvals import (
+    answer,
+    check_arguments,
+    find,
+    outcome,
+    pending,
+    read_arguments,
+)
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
-from loom_audit.history.approvals import ApprovalRequest, answer, find, outcome, pending
 from loom_audit.model.display import visible
 from loom_audit.tools.approvals.policy import named_in
 from loom_audit.web.calls import Value, as_text
-from loom_audit.web.dependencies import Form, Here, Query, Render
+from loom_audit.web.dependencies import Form, Here, Query, Render, Visitor
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
 from loom_audit.web.urls import address, first
 
@@ -43,22 +49,26 @@ def waiting(request: Request, here: Here, pages: Render) -> Response:
 
 
 @router.get("/w/{workspace}/approvals/{number}")
-def one(request: Request, here: Here, number: int, query: Query, pages: Render) -> Response:
+def one(
+    request: Request, here: Here, number: int, query: Query, pages: Render, visitor: Visitor
+) -> Response:
     """One call that waits: tool, arguments, reason, what would change."""
-    return _show(request, here, pages, find(here.attachment, str(number)))
+    return _show(request, here, pages, visitor, find(here, str(number)))
 
 
 @router.post("/w/{workspace}/approvals/{number}")
-def decide(request: Request, here: Here, number: int, form: Form, pages: Render) -> Response:
+def decide(
+    request: Request, here: Here, number: int, form: Form, pages: Render, visitor: Visitor
+) -> Response:
     """Answer the question that was shown; another one is shown again instead."""
-    found = find(here.attachment, str(number))
+    found = find(here, str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
     if first(form, "question") != str(found.seq):
         problem: AuditError = Conflict(
             "Nothing was answered: it has been asked again since this was shown.",
             hint="This is the question as it is now.",
         )
-        return _show(request, here, pages, found, problem=problem)
+        return _show(request, here, pages, visitor, found, problem=problem)
     decision = first(form, "decision")
     try:
         if decision not in ("allowed", "denied"):
@@ -67,20 +77,18 @@ def decide(request: Request, here: Here, number: int, form: Form, pages: Render)
         if arguments is not None:
             check_arguments(here, found, arguments)
         answered = answer(
-            here.attachment,
+            here,
             found,
             "allowed" if decision == "allowed" else "denied",
-            person(),
+            actor=visitor,
             reason=first(form, "reason").strip(),
             arguments=arguments,
             lasting=bool(first(form, "lasting")),
         )
     except (InvalidArguments, ApprovalDenied) as problem:
-        return _show(request, here, pages, found, typed=typed, problem=problem)
+        return _show(request, here, pages, visitor, found, typed=typed, problem=problem)
     where = address("w", here.id, "c", found.requested)
-    if decision == "allowed" and isinstance(
-        outcome(here.attachment, found, answered), ApprovalRequest
-    ):
+    if decision == "allowed" and isinstance(outcome(here, found, answered), ApprovalRequest):
         where = address("w", here.id, "approvals", found.requested)
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})
@@ -91,7 +99,7 @@ def listed(here: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
     """What waits, with its command or paths, else its arguments, on one line."""
     return [
         (found, (named_in(found.arguments) or json.dumps(found.arguments))[:2000])
-        for found in pending(here.attachment)
+        for found in pending(here)
     ]
 
 
@@ -130,6 +138,7 @@ def _show(
     request: Request,
     here: AuditedWorkspace,
     pages: Pages,
+    visitor: str,
     found: ApprovalRequest,
     *,
     typed: str | None = None,
@@ -145,7 +154,7 @@ def _show(
         arguments=shown,
         typed=typed if typed is not None else to_type(found.arguments),
         lines=lines_of(found.preview),
-        person=person(),
+        person=visitor,
         problem=problem,
         here="approvals",
     )

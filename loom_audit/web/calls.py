@@ -7,9 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
-from loom_audit.history.timeline import CallDetail, Timeline
 from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Here, Query, Render, number

@@ -56,11 +56,18 @@ async def form_of(request: Request) -> Fields:
     return fields(bytes(body))
 
 
+async def visitor_of(request: Request) -> str:
+    """The actor of what a page asks for: who serves the dashboard, since it has no login."""
+    found: str = request.app.state.visitor
+    return found
+
+
 Store = Annotated[AuditStore, Depends(store_of)]
 Render = Annotated[Pages, Depends(pages_of)]
 Here = Annotated[AuditedWorkspace, Depends(workspace_of)]
 Query = Annotated[Fields, Depends(query_of)]
 Form = Annotated[Fields, Depends(form_of)]
+Visitor = Annotated[str, Depends(visitor_of)]
 
 
 def number(fields: Fields, name: str) -> int | None:

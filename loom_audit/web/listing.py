@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from loom_audit.history.timeline import Timeline
+from loom_audit.api import Timeline
 from loom_audit.model.events import Call, FilesChanged
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.web.dependencies import number

@@ -19,10 +19,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from loom_audit.api import AuditedWorkspace
+from loom_audit.api.approvals import waits
 from loom_audit.errors import AuditError
-from loom_audit.history.questions import waits
 from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
-from loom_audit.model.events import Call
 from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {
@@ -61,7 +60,7 @@ class Pages:
             encoded=encoded,
             quoted=quoted,
             waiting=waiting,
-            waits=waits_here,
+            waits=waits,
         )
         self._environment.filters.update(
             when=when,
@@ -145,12 +144,7 @@ def _harmless(value: Any) -> Any:
 
 def waiting(workspace: AuditedWorkspace) -> int:
     """How many calls wait for an answer, for the navigation."""
-    return sum(waits(workspace.log, call) for call in workspace.timeline.open_calls())
-
-
-def waits_here(workspace: AuditedWorkspace, call: Call) -> bool:
-    """Whether a call waits for an answer."""
-    return call.seq is None and waits(workspace.log, call)
+    return sum(waits(workspace, call) for call in workspace.timeline.open_calls())
 
 
 def plain(text: str) -> bool:

@@ -8,11 +8,11 @@ from typing import Any, cast, get_args
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api import AuditedWorkspace, person
+from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
-from loom_audit.web.dependencies import Form, Here, Query, Render, number
+from loom_audit.web.dependencies import Form, Here, Query, Render, Visitor, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
@@ -45,14 +45,16 @@ class Wish:
 
 
 @router.get("/w/{workspace}/plan")
-def plan(request: Request, here: Here, query: Query, pages: Render) -> Response:
+def plan(request: Request, here: Here, query: Query, pages: Render, visitor: Visitor) -> Response:
     """What would happen; nothing does."""
     wish = read_wish(query)
-    return _show(request, here, pages, wish, make_plan(here, wish), query)
+    return _show(request, here, pages, visitor, wish, make_plan(here, wish), query)
 
 
 @router.post("/w/{workspace}/carry-out")
-def carry_out(request: Request, here: Here, form: Form, pages: Render) -> Response:
+def carry_out(
+    request: Request, here: Here, form: Form, pages: Render, visitor: Visitor
+) -> Response:
     """Carry out the plan that was shown, or at once a clean one (`quick`)."""
     wish = read_wish(form)
     plan = make_plan(here, wish)
@@ -64,11 +66,11 @@ def carry_out(request: Request, here: Here, form: Form, pages: Render) -> Respon
             "Nothing was changed: the workspace has moved on since the plan was shown.",
             hint="This is the new plan. Look through it and carry it out if it is right.",
         )
-        return _show(request, here, pages, wish, plan, form, problem)
+        return _show(request, here, pages, visitor, wish, plan, form, problem)
     try:
-        done = here.carry_out(plan, actor=person())
+        done = here.carry_out(plan, actor=visitor)
     except Conflict as problem:
-        return _show(request, here, pages, wish, make_plan(here, wish), form, problem)
+        return _show(request, here, pages, visitor, wish, make_plan(here, wish), form, problem)
     new = done.call.seq or done.call.requested
     if wants_fragment(request) and first(form, "row"):
         undone = here.timeline.call(number(form, "row") or new).call
@@ -142,6 +144,7 @@ def _show(
     request: Request,
     here: AuditedWorkspace,
     pages: Pages,
+    visitor: str,
     wish: Wish,
     plan: Plan,
     fields: Fields,
@@ -170,7 +173,7 @@ def _show(
         views=views,
         part=part,
         identity=identity(plan),
-        person=person(),
+        person=visitor,
         problem=problem,
         here="undo",
     )

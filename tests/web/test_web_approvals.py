@@ -198,7 +198,7 @@ def test_arguments_come_back_from_the_form_as_they_went_there() -> None:
 def test_numbers_that_are_no_json_are_refused(recorded: Recorded) -> None:
     with waiting_for(recorded) as waiting:
         for name in ("NaN", "Infinity", "-Infinity"):
-            with pytest.raises(InvalidArguments, match="no number of JSON"):
+            with pytest.raises(InvalidArguments, match="not a JSON number"):
                 changed(waiting.request, f'{{"path": {name}}}')
 
 
