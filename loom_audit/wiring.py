@@ -113,12 +113,12 @@ class Adapters:
             index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
             lock=self.lock,
             clock=SystemClock(),
-            room=self.room,
+            free_bytes=self.free_bytes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
         )
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Free bytes where the store lives."""
         return shutil.disk_usage(self.settings.home).free
 

@@ -6,9 +6,9 @@ from loom_audit.api.store import AuditStore, check_root, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
 from loom_audit.disk.heads import head_line, parse_heads
 from loom_audit.history.approvals import ApprovalRequest
+from loom_audit.history.call import OpenCall
 from loom_audit.history.log_check import Finding
-from loom_audit.history.open_call import OpenCall
-from loom_audit.history.recovery import Recovered
+from loom_audit.history.recovery import RecoveredCall
 from loom_audit.history.timeline import CallDetail, Timeline
 from loom_audit.history.undo import UndoResult
 from loom_audit.history.verification import Verification
@@ -24,7 +24,7 @@ __all__ = [
     "Connections",
     "Finding",
     "OpenCall",
-    "Recovered",
+    "RecoveredCall",
     "Session",
     "Status",
     "Timeline",

@@ -7,15 +7,15 @@ from typing import Any
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
-from loom_audit.history.approvals import ApprovalRequest, Verdict
-from loom_audit.history.questions import waits as asked_about
+from loom_audit.history.approvals import Answer, ApprovalRequest
+from loom_audit.history.questions import is_waiting
 from loom_audit.model.events import Call, Event
 from loom_audit.tools.approvals.asking import AskingGate, denying
 from loom_audit.tools.bundled.builtin import builtin_tools
 
 __all__ = [
+    "Answer",
     "ApprovalRequest",
-    "Verdict",
     "answer",
     "check_arguments",
     "find",
@@ -33,7 +33,7 @@ def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:
 
 def waits(workspace: AuditedWorkspace, call: Call) -> bool:
     """Whether a call waits for an answer: it has not begun to do anything."""
-    return call.seq is None and asked_about(workspace.log, call)
+    return call.seq is None and is_waiting(workspace.log, call)
 
 
 def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:
@@ -46,7 +46,7 @@ def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:
 def answer(
     workspace: AuditedWorkspace,
     request: ApprovalRequest,
-    decision: Verdict,
+    decision: Answer,
     *,
     actor: str | None = None,
     reason: str = "",
@@ -76,7 +76,7 @@ def outcome(
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """
-    return approvals.outcome(workspace.attachment, request, answered)
+    return approvals.wait_after_answer(workspace.attachment, request, answered)
 
 
 def check_arguments(

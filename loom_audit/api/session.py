@@ -20,7 +20,7 @@ from loom_audit.errors import (
 )
 from loom_audit.history.attachment import session_lock
 from loom_audit.history.recorder import OpenCall, Recorder
-from loom_audit.history.recovery import awaits_decision, recover
+from loom_audit.history.recovery import decision_needed, recover
 from loom_audit.model.events import Coverage, Event, SessionEnded, SessionStarted
 from loom_audit.ports import Command, Completed, Confinement, Limits
 from loom_audit.tools.bundled.builtin import builtin_registry
@@ -95,11 +95,11 @@ class Session:
         with suppress(NoWorkspace):
             for one in recover(attachment):
                 if one.waiting:
-                    raise awaits_decision(one.call)
+                    raise decision_needed(one.call)
         self._closing.callback(attachment.lock.keep(session_lock(self.id)))
         try:
             self.recorder.scratch = self._closing.enter_context(self.workspace.adapters.scratch())
-            self.recorder.note(SessionStarted(self.agent, self.title))
+            self.recorder.record(SessionStarted(self.agent, self.title))
         except BaseException:
             self._closing.close()
             raise
@@ -111,8 +111,8 @@ class Session:
     ) -> None:
         self._state = "ended"
         with self._closing:
-            self.recorder.close_given_up()
-            self.recorder.note(SessionEnded("failed" if error else "completed"))
+            self.recorder.close_unfinished()
+            self.recorder.record(SessionEnded("failed" if error else "completed"))
             self.workspace.adapters.keep_head(self.workspace.head())
 
     def _check_open(self) -> None:
@@ -220,7 +220,7 @@ class Session:
             name, as_far_as_possible(arguments or {}), "execute", call_id=uuid4().hex
         )
         try:
-            with call.captured(final=True):
+            with call.capture(final=True):
                 yield call
         except BaseException as error:
             message = f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ from loom_audit.history.capture import scan
 from loom_audit.history.log_check import Finding
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import Recorder
-from loom_audit.history.recovery import Recovered, interrupted, recover
+from loom_audit.history.recovery import RecoveredCall, interrupted_calls, recover
 from loom_audit.history.replay import replay
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
@@ -127,7 +127,7 @@ class AuditedWorkspace:
                 hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
             )
         fact = CheckpointMarked(name, self.timeline.point(point), note)
-        event = Recorder(self.attachment, session="", actor=actor or self.actor).note(fact)[0]
+        event = Recorder(self.attachment, session="", actor=actor or self.actor).record(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
     def accept_scope(self, *, actor: str | None = None) -> str:
@@ -152,14 +152,14 @@ class AuditedWorkspace:
 
     def status(self) -> Status:
         """How disk differs from the log, leaving no trace."""
-        with self.attachment.looking():
+        with self.attachment.exclusive_if_possible():
             found = scan(self.attachment, lambda _: None, keep=False)
         return Status(
             self.log.head(),
             tuple(found.changes),
             tuple(found.untracked),
             tuple(self.timeline.open_calls()),
-            tuple(interrupted(self.attachment)),
+            tuple(interrupted_calls(self.attachment)),
         )
 
     def leftovers(self) -> Sequence[str]:
@@ -267,6 +267,6 @@ class AuditedWorkspace:
         mode: Literal["auto", "continue", "abandon"] = "auto",
         *,
         actor: str | None = None,
-    ) -> Sequence[Recovered]:
+    ) -> Sequence[RecoveredCall]:
         """Close calls whose process is gone; continue or abandon an interrupted rollback."""
         return self._undo.recover(mode, actor=actor or self.actor)

@@ -168,7 +168,7 @@ def deny(at: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
 def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) -> None:
     from loom_audit.api import person
     from loom_audit.api.approvals import check_arguments
-    from loom_audit.history.approvals import answer, find, outcome
+    from loom_audit.history.approvals import answer, find, wait_after_answer
 
     with at.workspace() as workspace:
         request = find(workspace.attachment, name)
@@ -186,7 +186,7 @@ def _answer(at: Invocation, name: str, decision: Any, reason: str, **more: Any) 
             return
         used = more.get("arguments")
         about = _about(request, request.arguments if used is None else used)
-        _came_of(at.output, event, outcome(workspace.attachment, request, event), about)
+        _came_of(at.output, event, wait_after_answer(workspace.attachment, request, event), about)
 
 
 def _came_of(output: Output, event: "Event", came: "ApprovalRequest | Call", about: str) -> None:

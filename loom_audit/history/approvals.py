@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.open_call import OpenCall
-from loom_audit.history.questions import standing
+from loom_audit.history.call import OpenCall
+from loom_audit.history.questions import approval_state
 from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Draft, Effect, Event
 
-Verdict = Literal["allowed", "denied"]
-_OUTCOME_SECONDS = 2.0
+Answer = Literal["allowed", "denied"]
+_FOLLOW_UP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def pending(attachment: Attachment) -> Sequence[ApprovalRequest]:
     return [
         request
         for call in attachment.projections.open_calls()
-        if (request := _waiting(attachment, call)) is not None
+        if (request := _pending_request(attachment, call)) is not None
     ]
 
 
@@ -104,7 +104,7 @@ def find(attachment: Attachment, name: str) -> ApprovalRequest:
         return fitting[0]
     if numbered:
         call = attachment.projections.call_at(int(name))
-        found = standing(attachment.log, call.session, call.call_id, after=call.requested)
+        found = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
         if found.answer is not None:
             raise _answered(found.answer)
         raise NotFound(
@@ -118,7 +118,7 @@ def find(attachment: Attachment, name: str) -> ApprovalRequest:
 def answer(
     attachment: Attachment,
     request: ApprovalRequest,
-    decision: Verdict,
+    decision: Answer,
     by: str,
     *,
     reason: str = "",
@@ -136,7 +136,9 @@ def answer(
             hint="Answer for this call alone.",
         )
     call = attachment.projections.call(request.session, request.call_id)
-    found = standing(attachment.log, request.session, request.call_id, after=request.requested)
+    found = approval_state(
+        attachment.log, request.session, request.call_id, after=request.requested
+    )
     if found.question is not None and found.question.seq != request.seq:
         raise Conflict(
             f"{request.tool} has been asked about again since",
@@ -146,7 +148,7 @@ def answer(
     if found.answer is not None:
         raise _answered(found.answer)
     if call.seq is not None or not attachment.is_alive(call):
-        raise _over(request)
+        raise _call_ended(request)
     fact = CallDecided(request.call_id, request.tool, decision, by, reason, arguments, lasting)
     draft = _draft(attachment, request, fact)
     [event] = attachment.log.append([draft])
@@ -154,21 +156,21 @@ def answer(
         raise _answered(event)
     ended = attachment.projections.call(request.session, request.call_id).seq
     if ended is not None and ended < event.seq:
-        raise _over(request)
+        raise _call_ended(request)
     return event
 
 
-def outcome(
+def wait_after_answer(
     attachment: Attachment, request: ApprovalRequest, answered: Event
 ) -> ApprovalRequest | Call:
     """What came of a yes within two seconds: the next question, or the call as it stands.
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """
-    until = monotonic() + _OUTCOME_SECONDS
+    until = monotonic() + _FOLLOW_UP_SECONDS
     while True:
         call = attachment.projections.call(request.session, request.call_id)
-        again = _waiting(attachment, call) if call.seq is None else None
+        again = _pending_request(attachment, call) if call.seq is None else None
         if again is not None and again.seq > answered.seq:
             return again
         if call.seq is not None or monotonic() >= until:
@@ -176,15 +178,19 @@ def outcome(
         sleep(0.05)
 
 
-def settle(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) -> CallDecided:
+def record_answer(
+    attachment: Attachment, request: ApprovalRequest, fact: CallDecided
+) -> CallDecided:
     """The answer on record: this one, or the one that came before it."""
     [event] = attachment.log.append([_draft(attachment, request, fact)])
     return event.fact if isinstance(event.fact, CallDecided) else fact
 
 
-def answered(attachment: Attachment, request: ApprovalRequest, *, after: int) -> CallDecided | None:
+def find_answer(
+    attachment: Attachment, request: ApprovalRequest, *, after: int
+) -> CallDecided | None:
     """The answer, when there is one after the seq `after`."""
-    found = standing(attachment.log, request.session, request.call_id, after=after).answer
+    found = approval_state(attachment.log, request.session, request.call_id, after=after).answer
     return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
 
 
@@ -195,8 +201,8 @@ def _draft(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) 
     return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=attachment.clock.now())
 
 
-def _waiting(attachment: Attachment, call: Call) -> ApprovalRequest | None:
-    found = standing(attachment.log, call.session, call.call_id, after=call.requested)
+def _pending_request(attachment: Attachment, call: Call) -> ApprovalRequest | None:
+    found = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
     question = found.question
     if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
         return None
@@ -222,7 +228,7 @@ def _answered(event: Event) -> Conflict:
     )
 
 
-def _over(request: ApprovalRequest) -> Conflict:
+def _call_ended(request: ApprovalRequest) -> Conflict:
     return Conflict(
         f"nobody waits for this answer any more: the call of {request.tool} has ended",
         hint="Nothing ran. `loom-audit recover` closes what a process left open.",

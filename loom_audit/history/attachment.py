@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history.questions import waits
+from loom_audit.history.questions import is_waiting
 from loom_audit.model.events import Call
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
@@ -25,7 +25,7 @@ from loom_audit.ports import (
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 STALE = Stamp(0, 0, 0, 0, 0)
 """A stamp no path has: what is known of it must be looked at again."""
-HIDDEN = Stamp(0, 0, 0, 0, 1)
+UNTRACKED = Stamp(0, 0, 0, 0, 1)
 """As STALE, for a path that is on record as untracked: found gone later, it is deleted."""
 
 
@@ -46,7 +46,7 @@ class LastSeen:
 class Attachment:
     """One workspace with its log.
 
-    Locks are taken in this order: undo, workspace, store. `room` tells the free bytes where
+    Locks are taken in this order: undo, workspace, store. `free_bytes` tells the free bytes where
     the store lives; `runner` is what tools run commands with, None where there are none;
     `code` is what they search in.
     """
@@ -58,7 +58,7 @@ class Attachment:
     index: ChangeIndex
     lock: Lock
     clock: Clock
-    room: Callable[[], int]
+    free_bytes: Callable[[], int]
     last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
@@ -85,7 +85,7 @@ class Attachment:
             yield
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def exclusive_if_possible(self) -> Iterator[None]:
         """As `exclusive`, to look only: without the lock where none can be taken.
 
         Whoever may not lock the store may not write it, yet may see how things stand.
@@ -105,7 +105,7 @@ class Attachment:
     def undo_lock(self) -> str:
         return f"undo-{self.log.id}"
 
-    def running(self, *, but: tuple[str, str] | None = None) -> list[Call]:
+    def running_commands(self, *, excluding: tuple[str, str] | None = None) -> list[Call]:
         """Open calls of effect execute whose process lives, but for one by session and id.
 
         One that waits for an answer does nothing, so that nothing is its doing.
@@ -114,9 +114,9 @@ class Attachment:
             call
             for call in self.projections.open_calls()
             if call.effect == "execute"
-            and (call.session, call.call_id) != but
+            and (call.session, call.call_id) != excluding
             and self.is_alive(call)
-            and not waits(self.log, call)
+            and not is_waiting(self.log, call)
         ]
 
 

@@ -17,7 +17,7 @@ from loom_audit.model.events import (
 from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
-LEAST_ROOM = 256 * 1024 * 1024
+MIN_FREE_BYTES = 256 * 1024 * 1024
 
 
 def baseline_end(attachment: Attachment) -> int:
@@ -35,7 +35,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     """
 
     def flush(found: Found) -> None:
-        _check_room(attachment)
+        _check_free_space(attachment)
         facts: list[Fact] = []
         if found.changes:
             facts.append(FilesChanged(tuple(found.changes), "baseline"))
@@ -72,7 +72,7 @@ def accept_scope(
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     def let_in(found: Found, *first: Draft) -> None:
-        _check_room(attachment)
+        _check_free_space(attachment)
         drafts = [*first, *([outside(found.changes)] if found.changes else [])]
         if found.untracked:
             drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
@@ -92,11 +92,11 @@ def accept_scope(
         let_in(scan(attachment, let_in), accepted)
 
 
-def _check_room(attachment: Attachment) -> None:
-    room = attachment.room()
-    if room < LEAST_ROOM:
+def _check_free_space(attachment: Attachment) -> None:
+    free = attachment.free_bytes()
+    if free < MIN_FREE_BYTES:
         raise StorageFailed(
-            f"only {size_text(room)} are left where the store lives; the listing stopped",
+            f"only {size_text(free)} are left where the store lives; the listing stopped",
             hint="Free space, or exclude folders in .loomignore and run"
             " `loom-audit scope accept`; then do it again.",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
-from loom_audit.history.attachment import HIDDEN, STALE, Attachment
+from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.history.change_index import catch_up, is_newly_untracked
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
@@ -267,7 +267,7 @@ def _look_at(
 
 def _changed(attachment: Attachment, found: Found, change: FileChange) -> None:
     found.changes.append(change)
-    if attachment.last_seen.stamps.get(change.path) == HIDDEN:
+    if attachment.last_seen.stamps.get(change.path) == UNTRACKED:
         found.returned.append(change.path)
 
 
@@ -283,7 +283,10 @@ def outside(changes: Iterable[FileChange]) -> Draft:
 
 
 def attribute(
-    attachment: Attachment, changes: Iterable[FileChange], *, but: tuple[str, str] | None = None
+    attachment: Attachment,
+    changes: Iterable[FileChange],
+    *,
+    excluding: tuple[str, str] | None = None,
 ) -> Draft:
     """Changes found by somebody who did not make them, as a draft.
 
@@ -291,7 +294,7 @@ def attribute(
     first is the one they are listed with), otherwise they came from outside.
     """
     listed = tuple(changes)
-    running = attachment.running(but=but)
+    running = attachment.running_commands(excluding=excluding)
     if not running:
         return outside(listed)
     owner = running[0]

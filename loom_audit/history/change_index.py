@@ -4,7 +4,7 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from loom_audit.errors import AuditError
-from loom_audit.history.attachment import HIDDEN, STALE, Attachment
+from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.model.events import Event, Untracked
 from loom_audit.model.files import BlobId
 from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
@@ -115,7 +115,7 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
     """A path that was never seen to be untracked, or that holds something that was not."""
     known = _known_paths(attachment, hidden.path)
-    return not known or any(attachment.last_seen.stamps.get(path) != HIDDEN for path in known)
+    return not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known)
 
 
 def untracked_entries(
@@ -124,9 +124,9 @@ def untracked_entries(
     """Index entries for what is on record as untracked, and all that is known below it."""
     hidden: dict[str, IndexEntry | None] = {}
     for one in paths:
-        hidden[one.path] = IndexEntry(HIDDEN, None)
+        hidden[one.path] = IndexEntry(UNTRACKED, None)
         for path in _known_paths(attachment, one.path):
-            hidden[path] = IndexEntry(HIDDEN, None)
+            hidden[path] = IndexEntry(UNTRACKED, None)
     return hidden
 
 

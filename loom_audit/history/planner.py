@@ -29,7 +29,7 @@ class Planner:
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
         selection = select(request, self.attachment, self.timeline)
-        with self.attachment.looking():
+        with self.attachment.exclusive_if_possible():
             return self._plan(request, selection)
 
     def again(self, plan: Plan) -> Plan:
@@ -38,7 +38,7 @@ class Planner:
         It is the same one when no event since could change it, and what no log knows of is
         neither where it makes something nor in a folder that is to go.
         """
-        with self.attachment.looking():
+        with self.attachment.exclusive_if_possible():
             since = self.attachment.log.read(EventFilter(after=plan.head))
             if (
                 not plan.drifted

@@ -9,18 +9,18 @@ _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ApprovalState:
     """The newest question about a call and the answer to it; None where there is none."""
 
     question: Event | None = None
     answer: Event | None = None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.question is not None and self.answer is None
 
 
-def standing(log: EventLog, session: str, call_id: str, *, after: int) -> Standing:
+def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> ApprovalState:
     """How it stands with a call, by its events after the seq `after`."""
     question: Event | None = None
     answer: Event | None = None
@@ -32,15 +32,17 @@ def standing(log: EventLog, session: str, call_id: str, *, after: int) -> Standi
             question, answer = event, None
         elif isinstance(event.fact, CallDecided) and answer is None:
             answer = event
-    return Standing(question, answer)
+    return ApprovalState(question, answer)
 
 
-def waits(log: EventLog, call: Call) -> bool:
+def is_waiting(log: EventLog, call: Call) -> bool:
     """Whether an open call waits for an answer: it has not begun to do anything."""
-    return standing(log, call.session, call.call_id, after=call.requested).waits
+    return approval_state(log, call.session, call.call_id, after=call.requested).is_waiting
 
 
-def lasting(log: EventLog, session: str, tool: str, rule: str, reason: str) -> Event | None:
+def find_lasting_answer(
+    log: EventLog, session: str, tool: str, rule: str, reason: str
+) -> Event | None:
     """The answer that holds for a question of this session too, by its rule or its reason.
 
     The newest one to such a question, when it was given for the session.

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.open_call import OpenCall
-from loom_audit.history.recovery import close_given_up
+from loom_audit.history.call import OpenCall
+from loom_audit.history.recovery import close_unfinished
 from loom_audit.model.events import (
     Call,
     Draft,
@@ -43,7 +43,7 @@ class Recorder:
         self.actor = actor
         self.source = source
         self.scratch: Workspace | None = None
-        self.given_up: set[str] = set()
+        self.unfinished: set[str] = set()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -52,19 +52,19 @@ class Recorder:
         what they did to disk would else be found by the next look and held to be another's.
         """
         with self.attachment.exclusive():
-            self._close_given_up()
+            self._close_unfinished()
             yield
 
-    def close_given_up(self) -> None:
+    def close_unfinished(self) -> None:
         """Close calls whose end could not be recorded, if there are any."""
-        if self.given_up:
+        if self.unfinished:
             with self.attachment.exclusive():
-                self._close_given_up()
+                self._close_unfinished()
 
-    def _close_given_up(self) -> None:
-        if self.given_up:
-            close_given_up(self.attachment, self.session, self.given_up)
-            self.given_up.clear()
+    def _close_unfinished(self) -> None:
+        if self.unfinished:
+            close_unfinished(self.attachment, self.session, self.unfinished)
+            self.unfinished.clear()
 
     @property
     def workspace(self) -> Workspace:
@@ -78,7 +78,7 @@ class Recorder:
         """The fact as this session's, said by this actor."""
         return Draft(fact, self.session, self.actor, source=self.source)
 
-    def note(self, *facts: Fact) -> Sequence[Event]:
+    def record(self, *facts: Fact) -> Sequence[Event]:
         """Put facts on record, durably."""
         return self.attachment.log.append([self.draft(fact) for fact in facts])
 

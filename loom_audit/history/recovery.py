@@ -8,7 +8,7 @@ from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment, is_undo, session_lock
 from loom_audit.history.capture import Found, outside, scan
 from loom_audit.history.change_index import update_index
-from loom_audit.history.questions import waits
+from loom_audit.history.questions import is_waiting
 from loom_audit.history.steps import observe_all
 from loom_audit.model.events import (
     Call,
@@ -24,77 +24,77 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, find_moves
 from loom_audit.ports import EventFilter, IndexEntry
 
-Outcome = Literal["happened", "did not happen", "unknown"]
+PathOutcome = Literal["happened", "did not happen", "unknown"]
 SOURCE = "recovery"
 GONE = "the process that made this call ended before the call did"
 UNANSWERED = "the process that asked whether this call may run ended before it had an answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredCall:
     """A call that recovery closed, and what became of each path it meant to change.
 
     `waiting` is true for an undo or a rollback that waits for a person to decide.
     """
 
     call: Call
-    outcomes: tuple[tuple[str, Outcome], ...] = ()
+    outcomes: tuple[tuple[str, PathOutcome], ...] = ()
     waiting: bool = False
 
 
-def interrupted(attachment: Attachment) -> list[Call]:
+def interrupted_calls(attachment: Attachment) -> list[Call]:
     """Open calls whose process is gone, oldest first."""
     return [call for call in attachment.projections.open_calls() if not attachment.is_alive(call)]
 
 
-def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[Recovered]:
+def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[RecoveredCall]:
     """Close every call whose process is gone with what is on disk now.
 
     An undo, revert or rollback is left waiting unless `abandon` says to close it as it is.
     """
-    if not interrupted(attachment) and not _dead_sessions(attachment):
+    if not interrupted_calls(attachment) and not _dead_sessions(attachment):
         return []
     with attachment.exclusive():
-        dead = interrupted(attachment)
-        closed: list[Recovered] = []
-        asking = {call.requested for call in dead if waits(attachment.log, call)}
+        dead = interrupted_calls(attachment)
+        closed: list[RecoveredCall] = []
+        asking = {call.requested for call in dead if is_waiting(attachment.log, call)}
         commands = [
             call for call in dead if call.effect == "execute" and call.requested not in asking
         ]
         if commands:
-            _record_commands(attachment, commands)
+            _record_command_changes(attachment, commands)
         for call in dead:
             if is_undo(call) and not abandon:
-                closed.append(Recovered(call, waiting=True))
+                closed.append(RecoveredCall(call, waiting=True))
                 continue
             unanswered = call.requested in asking
             closed.append(_close(attachment, call, UNANSWERED if unanswered else GONE))
-        _end_sessions(attachment, but={one.call.session for one in closed if one.waiting})
+        _end_sessions(attachment, excluding={one.call.session for one in closed if one.waiting})
         return closed
 
 
-def intentions(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
+def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
     """What a call said it would do, the last intention per path."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
-    meant: dict[str, FileChange] = {}
+    intended: dict[str, FileChange] = {}
     for event in attachment.log.read(wanted):
         if isinstance(event.fact, ChangeIntended) and event.session == call.session:
-            meant.update({change.path: change for change in event.fact.changes})
-    return tuple(meant.values())
+            intended.update({change.path: change for change in event.fact.changes})
+    return tuple(intended.values())
 
 
-def judge(
+def compare_with_disk(
     attachment: Attachment, call: Call
-) -> tuple[list[Draft], dict[str, Outcome], dict[str, IndexEntry | None]]:
+) -> tuple[list[Draft], dict[str, PathOutcome], dict[str, IndexEntry | None]]:
     """What is on disk of a call's intentions, as drafts, outcomes and index entries."""
-    meant = intentions(attachment, call)
+    intended = intended_changes(attachment, call)
     own: list[FileChange] = []
     foreign: list[FileChange] = []
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
-    for change in meant:
+    for change in intended:
         now, entry = observe_all(attachment, [change])[change.path]
         recorded = attachment.projections.state(change.path)
         entries[change.path] = entry
@@ -117,7 +117,7 @@ def judge(
     return drafts, outcomes, entries
 
 
-def awaits_decision(call: Call) -> Conflict:
+def decision_needed(call: Call) -> Conflict:
     """The error for what cannot go on while an interrupted undo waits for a person."""
     return Conflict(
         f"an interrupted {call.tool} waits for a decision",
@@ -125,17 +125,17 @@ def awaits_decision(call: Call) -> Conflict:
     )
 
 
-def close_given_up(attachment: Attachment, session: str, ids: Collection[str]) -> None:
+def close_unfinished(attachment: Attachment, session: str, ids: Collection[str]) -> None:
     """Close calls of a living session whose end could not be recorded; the lock is held."""
     for call in attachment.projections.open_calls():
         if call.session == session and call.call_id in ids:
             if call.effect == "execute":
-                _record_commands(attachment, [call])
+                _record_command_changes(attachment, [call])
             _close(attachment, call, message="the log could not be written when this call ended")
 
 
-def _close(attachment: Attachment, call: Call, message: str = GONE) -> Recovered:
-    drafts, outcomes, entries = judge(attachment, call)
+def _close(attachment: Attachment, call: Call, message: str = GONE) -> RecoveredCall:
+    drafts, outcomes, entries = compare_with_disk(attachment, call)
     unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
     ran = call.effect == "execute" and message != UNANSWERED
     coverage = Coverage("partial", ("interrupted",)) if ran else Coverage()
@@ -151,15 +151,15 @@ def _close(attachment: Attachment, call: Call, message: str = GONE) -> Recovered
     drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
     events = attachment.log.append(drafts)
     update_index(attachment, entries, events)
-    return Recovered(
+    return RecoveredCall(
         attachment.projections.call(call.session, call.call_id), tuple(outcomes.items())
     )
 
 
-def _record_commands(attachment: Attachment, commands: Sequence[Call]) -> None:
+def _record_command_changes(attachment: Attachment, commands: Sequence[Call]) -> None:
     """Record what interrupted commands left on disk, as theirs and the running ones'."""
     mine = {call.requested for call in commands}
-    running = [call for call in attachment.running() if call.requested not in mine]
+    running = [call for call in attachment.running_commands() if call.requested not in mine]
     candidates = [*commands, *running]
     owner = commands[0]
     causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()
@@ -188,7 +188,7 @@ def _dead_sessions(attachment: Attachment) -> list[Session]:
     ]
 
 
-def _end_sessions(attachment: Attachment, *, but: set[str]) -> None:
+def _end_sessions(attachment: Attachment, *, excluding: set[str]) -> None:
     fact = SessionEnded("interrupted")
     ended = [Draft(fact, s.id, s.actor, source=SOURCE) for s in _dead_sessions(attachment)]
-    attachment.log.append([draft for draft in ended if draft.session not in but])
+    attachment.log.append([draft for draft in ended if draft.session not in excluding])

@@ -11,10 +11,10 @@ from loom_audit.history.change_index import update_index
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.history.recovery import (
-    Recovered,
-    awaits_decision,
-    intentions,
-    judge,
+    RecoveredCall,
+    compare_with_disk,
+    decision_needed,
+    intended_changes,
     recover,
 )
 from loom_audit.model.events import Call, ChangeIntended
@@ -85,7 +85,7 @@ class Undo:
     def _refuse_while_busy(self) -> None:
         waiting = self._open_undos()
         if waiting:
-            raise awaits_decision(waiting[0])
+            raise decision_needed(waiting[0])
         with self.attachment.exclusive():
             # Under the lock only calls of several steps are open.
             calls = self.attachment.projections.open_calls()
@@ -113,7 +113,7 @@ class Undo:
 
     def recover(
         self, mode: Literal["auto", "continue", "abandon"], *, actor: str
-    ) -> Sequence[Recovered]:
+    ) -> Sequence[RecoveredCall]:
         """Close interrupted calls; continue or abandon an interrupted undo when told to."""
         if mode != "continue":
             return recover(self.attachment, abandon=mode == "abandon")
@@ -128,10 +128,10 @@ class Undo:
         """Interrupted ones, since the undo lock is ours now."""
         return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
 
-    def _continue(self, call: Call, actor: str) -> Recovered:
+    def _continue(self, call: Call, actor: str) -> RecoveredCall:
         """Do what is left of an interrupted undo."""
         with self.attachment.exclusive():
-            drafts, outcomes, entries = judge(self.attachment, call)
+            drafts, outcomes, entries = compare_with_disk(self.attachment, call)
             if "unknown" in outcomes.values():
                 foreign = [path for path, outcome in outcomes.items() if outcome == "unknown"]
                 raise Conflict(
@@ -146,7 +146,9 @@ class Undo:
         )
         resumed = recorder.resume(call)
         left = [
-            c for c in intentions(self.attachment, call) if outcomes[c.path] == "did not happen"
+            c
+            for c in intended_changes(self.attachment, call)
+            if outcomes[c.path] == "did not happen"
         ]
         reverts = self._reverts(call)
         try:
@@ -156,7 +158,7 @@ class Undo:
             raise
         result = {"success": True, "output": f"continued by {actor} after an interruption"}
         resumed.finish("ok", result)
-        return Recovered(
+        return RecoveredCall(
             self.attachment.projections.call(call.session, call.call_id), tuple(outcomes.items())
         )
 

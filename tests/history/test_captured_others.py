@@ -43,7 +43,7 @@ def test_a_mode_that_another_session_changed_and_a_person_changed_back_is_on_rec
     call("shell_execute", command="true")
     with open_store() as store, store.workspace(root).session("other") as other:
         opened = other.recorder.begin("write", {}, "execute", call_id="1")
-        with opened.captured(final=True):
+        with opened.capture(final=True):
             (root / "src").chmod(0o700)
         opened.finish("ok", {})
     call("write_file", path="own", content="own")

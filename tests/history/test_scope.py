@@ -52,7 +52,7 @@ def test_what_an_accepted_scope_lets_in_is_nobodys_doing(
     (root / "a.txt").write_text("changed outside\n")
     call("read_file", path="a.txt")
     opened = session.recorder.begin("sh", {}, "execute", call_id="c")
-    with opened.captured(final=True):
+    with opened.capture(final=True):
         (root / ".loomignore").unlink()
         with open_store() as other:
             other.workspace(root).accept_scope()
@@ -123,9 +123,9 @@ def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
     from loom_audit.model.events import SessionEnded, SessionStarted
 
     gone = Recorder(workspace.attachment, session="f" * 32, actor="agent:x")
-    gone.note(SessionStarted("x", ""))
+    gone.record(SessionStarted("x", ""))
     for n in range(1001):
         later = Recorder(workspace.attachment, session=f"{n:032x}", actor="agent:x")
-        later.note(SessionStarted("x", ""), SessionEnded("completed"))
+        later.record(SessionStarted("x", ""), SessionEnded("completed"))
     with workspace.session("next"):
         assert workspace.timeline.session("f" * 32).status == "interrupted"

@@ -10,7 +10,7 @@ def overlap(workspace: AuditedWorkspace, root: Path) -> int:
     """One command runs while another does; the number of the one that ended last."""
     with workspace.session("one") as one, workspace.session("two") as two:
         outer = one.recorder.begin("run", {}, "execute", call_id="outer")
-        with outer.captured(final=True):
+        with outer.capture(final=True):
             inner = two.recorder.begin("run", {}, "execute", call_id="inner")
             runner = workspace.attachment.runner
             assert runner

@@ -11,8 +11,8 @@ import anyio
 from pydantic import BaseModel
 
 from loom_audit.errors import AuditError
-from loom_audit.history.approvals import ApprovalRequest, answered, ask, settle
-from loom_audit.history.questions import lasting
+from loom_audit.history.approvals import ApprovalRequest, ask, find_answer, record_answer
+from loom_audit.history.questions import find_lasting_answer
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import Workspace
@@ -271,7 +271,7 @@ def _earlier(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision |
     if ctx.recorder is None:
         return None
     attachment = ctx.recorder.attachment
-    found = lasting(attachment.log, ctx.recorder.session, tool.name, rule, reason)
+    found = find_lasting_answer(attachment.log, ctx.recorder.session, tool.name, rule, reason)
     if found is None or not isinstance(found.fact, CallDecided):
         return None
     call = attachment.projections.call_at(found.seq)
@@ -286,7 +286,7 @@ async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
 
     def look() -> tuple[CallDecided | None, int]:
         head = attachment.log.head()
-        return (answered(attachment, request, after=seen) if head > seen else None), head
+        return (find_answer(attachment, request, after=seen) if head > seen else None), head
 
     while True:
         said, head = await in_thread(look)
@@ -309,7 +309,7 @@ async def _settled(request: ApprovalRequest, ctx: ToolContext, said: Decision) -
     )
     if ctx.recorder is None:
         return fact
-    return await in_thread(partial(settle, ctx.recorder.attachment, request, fact))
+    return await in_thread(partial(record_answer, ctx.recorder.attachment, request, fact))
 
 
 def _touched(states: Mapping[str, FileState | None]) -> list[str]:

@@ -224,7 +224,7 @@ async def _permitted(
         if not answer.recorded and (
             asked or answer.reason or changed is not None or answer.decision != "allowed"
         ):
-            ctx.call.decided(
+            ctx.call.add_decision(
                 answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
             )
         ctx.call.approved = None if answer.states is None else dict(answer.states)

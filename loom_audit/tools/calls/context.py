@@ -271,7 +271,7 @@ class ToolContext:
 
         def enter() -> None:
             self._may_run("execute")
-            manager = self._open_call.captured()
+            manager = self._open_call.capture()
             manager.__enter__()
             held.append(manager)
 
@@ -376,7 +376,7 @@ class ToolContext:
     def _beside(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""
         call = self._open_call
-        call.may_write()
+        call.check_writable()
         call.coverage = call.coverage.without("outside the workspace: scratch")
         call.announce()
 

@@ -456,12 +456,16 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(bench, monke
 
 
 def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(bench, monkeypatch):
-    def full(self, *_, **__):
-        self._held.close()
-        raise AuditUnavailable("the disk is full")
+    log = type(bench.session.recorder.attachment.log)
+    append = log.append
+
+    def full(self, drafts, **options):
+        if any(draft.fact.kind == "call.finished" for draft in drafts):
+            raise AuditUnavailable("the disk is full")
+        return append(self, drafts, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OpenCall, "finish", full)
+        patch.setattr(log, "append", full)
         result = bench.call("write_file", {"path": "x", "content": ""})
     assert result.error.code == "AUDIT_UNAVAILABLE" and result.files_changed == ["x"]
     assert "The change was made" in result.output and "recover" in result.output

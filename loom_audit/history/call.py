@@ -1,4 +1,4 @@
-"""One tool invocation while it is open: its effects, and the facts that wait to be stored."""
+"""One tool invocation while it is open: its request, its effects and its one finish."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
-from loom_audit.history.capture import Found, attribute, scan
-from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.call_record import CallRecord
+from loom_audit.history.capture import Found, scan
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
 from loom_audit.model.events import (
@@ -18,18 +18,15 @@ from loom_audit.model.events import (
     CallRequested,
     ChangeIntended,
     Coverage,
-    Draft,
     Effect,
     Event,
-    Fact,
     FilesChanged,
     Origin,
-    PathsUntracked,
     Status,
 )
 from loom_audit.model.files import FileChange, FileState, Move, find_moves
 from loom_audit.model.left_out import LeftOut, came_and_went
-from loom_audit.ports import Command, Completed, IndexEntry, Runner
+from loom_audit.ports import Command, Completed, Runner
 
 if TYPE_CHECKING:
     from loom_audit.history.recorder import Recorder
@@ -67,45 +64,27 @@ class OpenCall:
         self._key = (recorder.session, call_id)
         self._began: datetime = recorder.attachment.clock.now()
         request = CallRequested(call_id, tool, arguments, effect)
-        self._waiting: list[Fact] = [] if requested else [request]
-        self._deferred: list[Draft] = []
-        self._entries: dict[str, IndexEntry | None] = {}
-        self._held = ExitStack()
+        self._record = CallRecord(recorder, call_id, None if requested else request)
+        self._workspace_lock = ExitStack()
         self._reverts: tuple[int, ...] = ()
 
     # --- facts ----------------------------------------------------------------------------
 
-    def decided(self, decision: str, *, by: str, reason: str = "", arguments: Any = None) -> None:
+    def add_decision(
+        self, decision: str, *, by: str, reason: str = "", arguments: Any = None
+    ) -> None:
         """Put a gate's answer on record, with the next commit."""
         answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
-        self._waiting.append(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
+        self._record.add(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
 
     def ask(self, question: ApprovalRequested) -> Sequence[Event]:
         """Put a question about this call on record, durably, after its request."""
-        return self._append([], last=[question])
+        return self._record.commit(question)
 
     def announce(self) -> None:
         """Put the request on record now, before an effect that this call cannot see."""
-        if self._waiting:
-            self._append([])
-
-    def _append(self, facts: Iterable[Draft], *, last: Sequence[Fact] = ()) -> Sequence[Event]:
-        """Commit what waits, then these, then the last; the index follows."""
-        waiting = [self.recorder.draft(fact) for fact in self._waiting]
-        drafts = [*self._deferred, *waiting, *facts, *map(self.recorder.draft, last)]
-        if not drafts:
-            return []
-        events = self._attachment.log.append(drafts)
-        self._waiting.clear()
-        self._deferred.clear()
-        return events
-
-    def _draft_foreign(self, changes: Iterable[FileChange]) -> Draft:
-        return attribute(self._attachment, changes, but=self._key)
-
-    def _settle(self, events: Sequence[Event]) -> None:
-        update_index(self._attachment, self._entries, events)
-        self._entries = {}
+        if self._record.has_facts:
+            self._record.commit()
 
     # --- file changes ---------------------------------------------------------------------
 
@@ -135,25 +114,27 @@ class OpenCall:
         An error raised by it passes through and nothing has changed. Conflict when
         somebody else writes the file in between: their version stands.
         """
-        with self._changing(final) as preconditions:
+        with self._step(final) as preconditions:
             *above, change = plan_edit(preconditions, path, new, mode=mode, create=parents)
-            self._do(preconditions, [*above, change] if change.before != change.after else [])
+            self._carry_out(
+                preconditions, [*above, change] if change.before != change.after else []
+            )
             return change
 
     def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
         """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
-        with self._changing(final) as preconditions:
+        with self._step(final) as preconditions:
             changes = plan_delete(preconditions, path, recursive=recursive)
-            self._do(preconditions, changes)
+            self._carry_out(preconditions, changes)
             return tuple(sorted(change.path for change in changes))
 
     def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
         """Rename a file, symlink or directory; the target's parents are created."""
-        with self._changing(final) as preconditions:
+        with self._step(final) as preconditions:
             changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
-            self._do(preconditions, changes, moves=moves)
+            self._carry_out(preconditions, changes, moves=moves)
             return tuple(changes)
 
     def apply(
@@ -166,7 +147,7 @@ class OpenCall:
     ) -> None:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
         self._reverts = reverts
-        with self._changing(final) as preconditions:
+        with self._step(final) as preconditions:
             preconditions.expect(len(changes))
             for change in changes:
                 if preconditions.look(change.path) != change.before:
@@ -175,9 +156,9 @@ class OpenCall:
                         hint="Make the plan again.",
                         details={"path": change.path},
                     )
-            self._do(preconditions, changes, moves=moves, reverts=reverts, origin="undo")
+            self._carry_out(preconditions, changes, moves=moves, reverts=reverts, origin="undo")
 
-    def may_write(self) -> None:
+    def check_writable(self) -> None:
         """PermissionDenied for a tool of effect read."""
         if self.effect == "read":
             raise PermissionDenied(
@@ -186,8 +167,8 @@ class OpenCall:
             )
 
     @contextmanager
-    def _changing(self, final: bool) -> Iterator[Preconditions]:
-        self.may_write()
+    def _step(self, final: bool) -> Iterator[Preconditions]:
+        self.check_writable()
         with self._exclusive(final):
             yield Preconditions(self._attachment)  # the index follows what is put on record only
 
@@ -197,12 +178,12 @@ class OpenCall:
         with ExitStack() as stack:
             stack.enter_context(self.recorder.exclusive())
             yield
-            if self._deferred and not final:
-                self._settle(self._append([]))
+            if self._record.has_changes and not final:
+                self._record.commit_and_index()
             elif final:
-                self._held = stack.pop_all()
+                self._workspace_lock = stack.pop_all()
 
-    def _do(
+    def _carry_out(
         self,
         preconditions: Preconditions,
         changes: Sequence[FileChange],
@@ -215,29 +196,26 @@ class OpenCall:
         if changes:
             self._check_approved(changes)
             check_recoverable(self._attachment, changes)
-        self._entries.update(preconditions.entries)
-        if preconditions.drift:
-            self._deferred.append(self._draft_foreign(preconditions.drift))
+        self._record.entries.update(preconditions.entries)
+        self._record.add_foreign(preconditions.drift)
         if not changes:
             return
         intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
-        self._settle(self._append([], last=[intended]))
+        self._record.commit_and_index(intended)
         outcome = carry_out(preconditions, changes)
-        self._entries.update(preconditions.entries)
-        if outcome.foreign:
-            self._deferred.append(self._draft_foreign(outcome.foreign))
+        self._record.entries.update(preconditions.entries)
+        self._record.add_foreign(outcome.foreign)
         if outcome.changes:
             moves = moves or find_moves(outcome.changes)
             fact = FilesChanged(tuple(outcome.changes), origin, self.call_id, moves, reverts)
-            self._deferred.append(self.recorder.draft(fact))
-            self._changed(change.path for change in outcome.changes)
-        if outcome.later:
-            self._deferred.append(self._draft_foreign(outcome.later))
+            self._record.add_changes(fact)
+            self._add_changed_paths(change.path for change in outcome.changes)
+        self._record.add_foreign(outcome.later)
         if self.approved is not None:
             self.approved.update((change.path, change.after) for change in outcome.changes)
         self.coverage = self.coverage.without(*outcome.reasons)
         if outcome.error is not None:
-            self._settle(self._append([]))
+            self._record.commit_and_index()
             outcome.discard_displaced()
             raise outcome.error
 
@@ -254,7 +232,7 @@ class OpenCall:
                     details={"path": change.path},
                 )
 
-    def _changed(self, paths: Iterable[str]) -> None:
+    def _add_changed_paths(self, paths: Iterable[str]) -> None:
         listed = set(self.files_changed)
         self.files_changed += [path for path in paths if path not in listed]
 
@@ -274,7 +252,7 @@ class OpenCall:
                 self._attachment.workspace.root,
                 command,
                 cancelled=cancelled,
-                before=lambda: capture.enter_context(self.captured(final=final)),
+                before=lambda: capture.enter_context(self.capture(final=final)),
             )
             self.sandbox = completed.sandbox
             if completed.survivors:
@@ -283,29 +261,28 @@ class OpenCall:
         return completed
 
     @contextmanager
-    def captured(self, *, final: bool = False) -> Iterator[None]:
+    def capture(self, *, final: bool = False) -> Iterator[None]:
         """Record every change that happens in the block as this call's.
 
         What is found before it belongs to others. While other commands run, what is found
         after it is shared with them, and coverage says so.
         """
-        self.may_write()
+        self.check_writable()
         with self.recorder.exclusive():
-            found = scan(self._attachment, self._flush_foreign)
-            if found.changes:
-                self._deferred.append(self._draft_foreign(found.changes))
-            self._note_untracked(found)
-            self._entries.update(found.entries)
-            self._settle(self._append([]))
+            found = scan(self._attachment, self._record.commit_foreign)
+            self._record.add_foreign(found.changes)
+            self._record.add_untracked(found)
+            self._record.entries.update(found.entries)
+            self._record.commit_and_index()
             mode = self._attachment.workspace.stamp("")
-            others = {call.call_id for call in self._attachment.running(but=self._key)}
+            others = self._other_commands()
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    others |= {call.call_id for call in self._attachment.running(but=self._key)}
-                    self._collect(tuple(sorted(others)), found.left_out)
+                    others |= self._other_commands()
+                    self._record_command_changes(tuple(sorted(others)), found.left_out)
                     if self._attachment.workspace.stamp("") != mode:
                         self.coverage = self.coverage.without("the workspace's own mode changed")
             except BaseException as error:
@@ -313,52 +290,44 @@ class OpenCall:
                 self.coverage = self.coverage.without(f"not seen: {why}", level="none")
                 raise
 
-    def _collect(self, others: tuple[str, ...], before: LeftOut) -> None:
+    def _record_command_changes(self, others: tuple[str, ...], before: LeftOut) -> None:
         """Scan, and keep what is found for the record as this call's (shared with `others`)."""
         causes = (self.call_id, *others) if others else ()
 
-        def own(found: Found) -> Draft:
-            changes = tuple(found.changes)
-            self._changed(change.path for change in changes)
-            moves = find_moves(changes)
-            fact = FilesChanged(changes, "command", self.call_id, moves, causes=causes)
-            return self.recorder.draft(fact)
+        def add(found: Found) -> None:
+            self._record.entries.update(found.entries)
+            if changes := tuple(found.changes):
+                self._add_changed_paths(change.path for change in changes)
+                moves = find_moves(changes)
+                fact = FilesChanged(changes, "command", self.call_id, moves, causes=causes)
+                self._record.add_changes(fact)
 
         def flush(found: Found) -> None:
-            self._entries.update(found.entries)
-            self._settle(self._append([own(found)] if found.changes else []))
+            add(found)
+            self._record.commit_and_index()
 
         found = scan(self._attachment, flush, late=True)
-        if found.changes:
-            self._deferred.append(own(found))
-        self._entries.update(found.entries)
-        self._note_untracked(found)
+        add(found)
+        self._record.add_untracked(found)
         gaps = came_and_went(before, found.left_out)
         self.coverage = self.coverage.without(*found.reasons, *gaps)
-        self._add_earlier(causes)
+        self._add_changes_recorded_by_others(causes)
 
-    def _add_earlier(self, causes: tuple[str, ...]) -> None:
+    def _add_changes_recorded_by_others(self, causes: tuple[str, ...]) -> None:
         """What others' scans already found of this command's doing."""
-        shared = bool(causes) and bool(self._deferred)
+        shared = bool(causes) and self._record.has_changes
         for recorded in self._attachment.projections.changes(call_ids=(self.call_id,)):
             if recorded.session != self.recorder.session and not recorded.causes:
                 continue  # another session has a call of this id
-            self._changed([recorded.change.path])
+            self._add_changed_paths([recorded.change.path])
             shared = shared or bool(recorded.causes)
         if shared:
             self.coverage = self.coverage.without("shared with other commands")
 
-    def _flush_foreign(self, found: Found) -> None:
-        self._entries.update(found.entries)
-        if found.changes:
-            events = self._attachment.log.append([self._draft_foreign(found.changes)])
-            update_index(self._attachment, self._entries, events)
-            self._entries = {}
-
-    def _note_untracked(self, found: Found) -> None:
-        if found.untracked:
-            self._deferred.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
-            self._entries.update(untracked_entries(self._attachment, found.untracked))
+    def _other_commands(self) -> set[str]:
+        """The ids of the calls whose commands run now beside this one."""
+        running = self._attachment.running_commands(excluding=self._key)
+        return {call.call_id for call in running}
 
     # --- the end --------------------------------------------------------------------------
 
@@ -378,14 +347,14 @@ class OpenCall:
             max(0, round(duration.total_seconds() * 1_000_000)),
             self._reverts,
         )
-        with self._held:
+        with self._workspace_lock:
             try:
-                events = self._append([], last=[fact])
+                events = self._record.commit(fact)
             except AuditError:
-                if not self._waiting:
-                    self.recorder.given_up.add(self.call_id)
+                if not self._record.has_facts:
+                    self.recorder.unfinished.add(self.call_id)
                 raise
             self.finished = True
-            if self._entries:
-                self._settle(events)
+            if self._record.entries:
+                self._record.update_index(events)
         return events[-1]
