@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         builtin_registry,
         open_store,
     )
+    from loom_audit.api.registry import ToolRegistry
     from loom_audit.errors import (
         ApprovalDenied,
         AuditError,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from loom_audit.tools.calls.function import tool
     from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, DenyAll
     from loom_audit.tools.calls.messages import ToolCall
-    from loom_audit.tools.calls.registry import ToolRegistry
     from loom_audit.tools.calls.result import ToolResult
     from loom_audit.tools.calls.settings import ToolSettings
     from loom_audit.tools.calls.tool import Tool
@@ -99,7 +99,7 @@ _HOMES = {
     "ToolBatch": "tools.calls.batch",
     "ToolCall": "tools.calls.messages",
     "ToolContext": "tools.calls.context",
-    "ToolRegistry": "tools.calls.registry",
+    "ToolRegistry": "api.registry",
     "ToolResult": "tools.calls.result",
     "ToolSettings": "tools.calls.settings",
     "ToolTimeout": "errors",

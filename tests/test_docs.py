@@ -18,8 +18,8 @@ import typer.main
 
 import loom_audit
 from loom_audit import errors
+from loom_audit.api import builtin_registry
 from loom_audit.cli.application import app
-from loom_audit.tools.bundled.builtin import builtin_registry
 from loom_audit.tools.calls.settings import ToolSettings
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,7 @@
 """The Python face: open a store, attach a directory, record sessions, look and take back."""
 
 from loom_audit.api.connections import Connections
+from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.api.session import CommandRun, Session
 from loom_audit.api.store import AuditStore, check_root, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
@@ -12,7 +13,6 @@ from loom_audit.history.recovery import RecoveredCall
 from loom_audit.history.timeline import CallDetail, Timeline
 from loom_audit.history.undo import UndoResult
 from loom_audit.history.verification import Verification
-from loom_audit.tools.bundled.builtin import builtin_registry
 from loom_audit.wiring import WorkspaceEntry
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Session",
     "Status",
     "Timeline",
+    "ToolRegistry",
     "UndoResult",
     "Verification",
     "WorkspaceEntry",

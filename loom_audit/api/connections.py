@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from loom_audit.api.gates import default_gate
-from loom_audit.api.session import Session
-from loom_audit.api.store import AuditStore, open_store
+from loom_audit.api.gates import default_gate, default_settings
+from loom_audit.api.session_record import SessionRecord
 from loom_audit.config import read_settings, read_tool_settings
+from loom_audit.history.baseline import take_baseline
 from loom_audit.history.recorder import Recorder
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.wiring import Adapters, open_adapters
+
+AGENT = "registry"
 
 
 class Connections:
@@ -23,8 +26,8 @@ class Connections:
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._store: AuditStore | None = None
-        self._sessions: dict[str, Session] = {}
+        self._adapters: Adapters | None = None
+        self._recorders: dict[str, Recorder] = {}
         self._opening = threading.Lock()
         atexit.register(self.close)
 
@@ -43,16 +46,26 @@ class Connections:
         """The recorder of the workspace at the path, which is attached when it is not yet."""
         key = str(path.absolute())
         with self._opening:
-            if key not in self._sessions:
-                if self._store is None:
-                    self._store = self._open.enter_context(open_store())
-                session = self._store.attach(path).session("registry")
-                self._sessions[key] = self._open.enter_context(session)
-        yield self._sessions[key].recorder
+            if key not in self._recorders:
+                if self._adapters is None:
+                    self._adapters = open_adapters()
+                    self._open.callback(self._adapters.close)
+                begun = _new_session(self._adapters, path)
+                self._recorders[key] = self._open.enter_context(begun)
+        yield self._recorders[key]
 
     def close(self) -> None:
         """End the sessions and close the store; a later call opens them anew."""
         with self._opening:
-            self._sessions.clear()
-            self._store = None
+            self._recorders.clear()
+            self._adapters = None
             self._open.close()
+
+
+def _new_session(adapters: Adapters, path: Path) -> SessionRecord:
+    attachment = adapters.attach(path, ignore=None, max_file_bytes=None)
+    take_baseline(attachment)
+    # refused when they lie in the workspace, where an agent could write its own
+    default_gate(adapters.settings, root=attachment.workspace.root)
+    default_settings(adapters.settings, attachment.workspace.root)
+    return SessionRecord(adapters, attachment, AGENT, f"agent:{AGENT}")

@@ -4,32 +4,29 @@ import functools
 import inspect
 import shlex
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, suppress
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from loom_audit.api.gates import default_settings
+from loom_audit.api.registry import ToolRegistry, builtin_registry
+from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import (
     AuditError,
     AuditUnavailable,
     Conflict,
     ExecutionFailed,
-    NoWorkspace,
 )
-from loom_audit.history.attachment import session_lock
-from loom_audit.history.recorder import OpenCall, Recorder
-from loom_audit.history.recovery import decision_needed, recover
-from loom_audit.model.events import Coverage, Event, SessionEnded, SessionStarted
+from loom_audit.history.recorder import OpenCall
+from loom_audit.model.events import Coverage, Event
 from loom_audit.ports import Command, Completed, Confinement, Limits
-from loom_audit.tools.bundled.builtin import builtin_registry
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
-from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import as_far_as_possible, as_json
 
@@ -68,7 +65,8 @@ class Session:
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.id = uuid4().hex
+        record = SessionRecord(workspace.adapters, workspace.attachment, agent, actor, title)
+        self.id = record.recorder.session
         self.agent = agent
         self.title = title
         self.workspace = workspace
@@ -77,9 +75,9 @@ class Session:
         self.cwd = cwd
         self.environment = dict(environment or {})
         self.settings = default_settings(workspace.adapters.settings, workspace.root)
-        self.recorder = Recorder(workspace.attachment, session=self.id, actor=actor)
+        self.recorder = record.recorder
+        self._record = record
         self._state: Literal["new", "open", "ended"] = "new"
-        self._closing = ExitStack()
         self._call_ids: dict[str, int] = {}
 
     @functools.cached_property
@@ -90,30 +88,18 @@ class Session:
     def __enter__(self) -> "Session":
         if self._state != "new":
             raise self._not_open("can be entered only once")
-        attachment = self.workspace.attachment
-        # What a crash left in a workspace that is gone waits until it is back.
-        with suppress(NoWorkspace):
-            for one in recover(attachment):
-                if one.waiting:
-                    raise decision_needed(one.call)
-        self._closing.callback(attachment.lock.keep(session_lock(self.id)))
-        try:
-            self.recorder.scratch = self._closing.enter_context(self.workspace.adapters.scratch())
-            self.recorder.record(SessionStarted(self.agent, self.title))
-        except BaseException:
-            self._closing.close()
-            raise
+        self._record.__enter__()
         self._state = "open"
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._state = "ended"
-        with self._closing:
-            self.recorder.close_unfinished()
-            self.recorder.record(SessionEnded("failed" if error else "completed"))
-            self.workspace.adapters.keep_head(self.workspace.head())
+        self._record.__exit__(kind, error, trace)
 
     def _check_open(self) -> None:
         if self._state == "new":

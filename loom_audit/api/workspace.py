@@ -9,7 +9,9 @@ from typing import Literal
 from uuid import uuid4
 
 from loom_audit.api.gates import default_gate
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.api.session import Session
+from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.baseline import accept_scope
@@ -37,7 +39,6 @@ from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.tools.approvals.asking import Asked
 from loom_audit.tools.calls.gate import ApprovalGate
-from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.wiring import Adapters, WorkspaceEntry
 
 MAX_NAME = 256
@@ -256,8 +257,9 @@ class AuditedWorkspace:
                 session = self.timeline.call(plan.calls[0]).call.session
                 recorder = Recorder(self.attachment, session=session, actor=by)
             else:
-                own = Session(self, by, by, f"{plan.verb} {plan.target}", None, None)
-                recorder = stack.enter_context(own).recorder
+                title = f"{plan.verb} {plan.target}"
+                own = SessionRecord(self.adapters, self.attachment, by, by, title)
+                recorder = stack.enter_context(own)
             result = self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
         self.adapters.keep_head(self.head())
         return result

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store, tool
+from loom_audit.api import builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments, NoWorkspace
-from loom_audit.tools.bundled.builtin import builtin_registry
 
 Call = Callable[..., ToolResult]
 

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.call import call_tool
-from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 
 

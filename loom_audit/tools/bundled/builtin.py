@@ -1,9 +1,5 @@
-"""The tools that come with the package, and a registry that holds them."""
+"""The tools that come with the package."""
 
-import logging
-
-from loom_audit.errors import AuditError
-from loom_audit.ports import Runner
 from loom_audit.tools.bundled.code.run_code import RunCode
 from loom_audit.tools.bundled.files.files import (
     DeleteFile,
@@ -29,11 +25,7 @@ from loom_audit.tools.bundled.web.web_search import (
     WebSearchToolGoogle,
     WebSearchToolSerper,
 )
-from loom_audit.tools.calls.gate import ApprovalGate
-from loom_audit.tools.calls.registry import Connect, ToolRegistry, installed_tools
 from loom_audit.tools.calls.tool import Tool
-
-_log = logging.getLogger(__name__)
 
 
 def builtin_tools() -> list[Tool]:
@@ -65,24 +57,3 @@ def builtin_tools() -> list[Tool]:
         WebSearchToolSerper(),
         Oracle(),
     ]
-
-
-def builtin_registry(
-    connect: Connect | None = None,
-    *,
-    gate: ApprovalGate | None = None,
-    runner: Runner | None = None,
-) -> ToolRegistry:
-    """A registry of every bundled tool, and of those other installed packages offer.
-
-    A package's tool that has a taken name or is none is logged and left out.
-    """
-    registry = ToolRegistry(connect, gate=gate, runner=runner)
-    for tool in builtin_tools():
-        registry.register(tool)
-    for tool in installed_tools():
-        try:
-            registry.register(tool)
-        except AuditError as error:
-            _log.warning("a tool is left out: %s", error)
-    return registry

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from loom_audit import errors
-from loom_audit.tools.calls.registry import ToolRegistry
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 

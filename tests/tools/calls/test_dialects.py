@@ -10,8 +10,8 @@ from openai.types.responses import FunctionToolParam
 from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
+from loom_audit.api import builtin_registry
 from loom_audit.errors import InvalidPath
-from loom_audit.tools.bundled.builtin import builtin_registry
 from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Dialect

@@ -1,8 +1,9 @@
 """Tools, their schemas, and the registry that finds a store by itself."""
 
-import importlib.metadata
 import json
 import os
+import subprocess
+import sys
 
 import anyio
 import pytest
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from loom_audit.api import Connections, open_store
+from loom_audit.api import registry as registry_module
+from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.tools.bundled.builtin import builtin_registry, builtin_tools
-from loom_audit.tools.calls import registry as registry_module
+from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
-from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolError, ToolResult
 from loom_audit.tools.calls.schemas import plainly_fits
 from loom_audit.tools.calls.tool import Tool
@@ -201,10 +202,46 @@ def test_a_directory_that_can_be_no_workspace_is_an_error_result(home, path):
     assert not result.success and result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND")
 
 
-def test_the_store_is_found_through_the_entry_point(monkeypatch, tmp_path):
-    monkeypatch.setattr(registry_module, "entry_points", lambda **_: ())
-    result = execute(builtin_registry(), "read_file", {"path": "x"}, tmp_path)
-    assert result.error.code == "AUDIT_UNAVAILABLE" and result.error.hint
+def test_a_registry_given_nothing_finds_the_default_store_by_itself(tmp_path, home):
+    """In a process of its own, at whose end the session is closed."""
+    root = tmp_path / "w"
+    root.mkdir()
+    program = (
+        "import anyio, sys; from loom_audit import ToolRegistry, builtin_registry\n"
+        "registry = ToolRegistry()\n"
+        "registry.register(builtin_registry().get('write_file'))\n"
+        "arguments = {'path': 'x', 'content': '1'}\n"
+        "print(anyio.run(registry.execute, 'write_file', arguments, sys.argv[1]).to_json())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, root], capture_output=True, text=True)
+    assert json.loads(done.stdout)["success"], done.stderr
+    with open_store() as store:
+        timeline = store.workspace(root).timeline
+        assert [call.tool for call in timeline.calls()] == ["write_file"]
+        (session,) = timeline.sessions()
+        assert (session.agent, session.status) == ("registry", "completed")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("approvals.toml", "timeout = 5\n"), ("tools.toml", "network = true\n")]
+)
+def test_settings_that_lie_in_the_workspace_let_no_registry_record(
+    tmp_path, monkeypatch, name, text
+):
+    root = tmp_path / "w"
+    monkeypatch.delenv("LOOM_AUDIT_HOME")
+    for variable in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(root))
+    (root / "loom-audit").mkdir(parents=True)
+    (root / "loom-audit" / name).write_text(text)
+    connections = Connections()
+    try:
+        arguments = {"path": "x", "content": "1"}
+        result = execute(builtin_registry(connections), "write_file", arguments, root)
+    finally:
+        connections.close()
+    assert "lies in the workspace" in str(result.error) and not (root / "x").exists()
 
 
 def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatch, caplog):
@@ -300,13 +337,6 @@ def test_views_of_a_result():
         "files_changed": [],
         "error": {"code": "TIMEOUT", "message": "too slow", "details": {"seconds": 3}},
     }
-
-
-def test_the_entry_point_of_the_package_names_what_makes_connections():
-    points = [*importlib.metadata.entry_points(group="loom_audit.connect", name="default")]
-    if not points:
-        pytest.skip("the package is not installed here, only on the path")
-    assert points[0].load() is Connections
 
 
 def test_a_function_that_executes_has_its_own_file_changes_recorded(bench):

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import InvalidArguments, UnknownTool
-from loom_audit.tools.bundled.builtin import builtin_registry, builtin_tools
+from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.subtask import chosen
 
 TOOLS = builtin_tools()

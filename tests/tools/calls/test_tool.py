@@ -6,9 +6,9 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
-from loom_audit.tools.calls.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, Tool
 

@@ -10,11 +10,13 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from loom_audit.errors import AuditError, AuditUnavailable, Conflict, InvalidArguments
+from loom_audit.api.connections import Connections
+from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.history.attachment import UNDO_TOOLS
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import Effect
 from loom_audit.ports import Runner
+from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
@@ -24,9 +26,6 @@ from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.subtask import chosen
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Dialect, Tool
-
-CONNECT_GROUP = "loom_audit.connect"
-"""Entry point group whose `default` makes what finds recorders in the default store."""
 
 TOOLS_GROUP = "loom_audit.tools"
 """Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
@@ -38,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolRegistry:
-    """Tools by name. `connect` opens the recorder of a workspace, by default the store's.
+    """Tools by name. `connect` opens the recorder of a workspace, by default `Connections`.
 
     Without a `gate` the one that `connect` has stands before calls, by default the one of
     `approvals.toml`.
@@ -159,14 +158,8 @@ class ToolRegistry:
     def _connection(self) -> Connect:
         with self._finding:
             if self._connect is None:
-                found = [*entry_points(group=CONNECT_GROUP, name="default")]
-                if not found:
-                    raise AuditUnavailable(
-                        "No store is known that could record this call",
-                        hint="Install the package, or pass ToolRegistry(connect=…).",
-                    )
-                self._connect = found[0].load()()
-        return self._connect
+                self._connect = Connections()
+            return self._connect
 
 
 @asynccontextmanager
@@ -185,6 +178,27 @@ async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIter
     finally:
         for manager in held:
             await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+
+
+def builtin_registry(
+    connect: Connect | None = None,
+    *,
+    gate: ApprovalGate | None = None,
+    runner: Runner | None = None,
+) -> ToolRegistry:
+    """A registry of every bundled tool, and of those other installed packages offer.
+
+    A package's tool that has a taken name or is none is logged and left out.
+    """
+    registry = ToolRegistry(connect, gate=gate, runner=runner)
+    for tool in builtin_tools():
+        registry.register(tool)
+    for tool in installed_tools():
+        try:
+            registry.register(tool)
+        except AuditError as error:
+            _log.warning("a tool is left out: %s", error)
+    return registry
 
 
 def installed_tools() -> list[Tool]:
