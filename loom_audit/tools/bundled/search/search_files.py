@@ -1,9 +1,7 @@
 """Search by regular expression, in a process of its own: a pattern may run for ever."""
 
 import json
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,16 +21,7 @@ MAX_FILE = 16 * 1024 * 1024
 MAX_SECONDS = 10
 """How long one file may take: then the pattern is one that would run for ever."""
 
-PROGRAMS = ("rg", "grep")
-"""What leaves out files without a match, in order of choice; results do not depend on it."""
-
-NARROW_FROM = 1024 * 1024
-"""Bytes of a batch of files from which starting such a program is worth its while."""
-
-_PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); import search_narrow, search_program; "
-    "search_program.main(search_narrow.narrower)"
-)
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); import search_program; search_program.main()"
 _FOLDER = str(Path(__file__).parent)
 
 
@@ -89,8 +78,6 @@ class SearchFiles(Tool):
             "max_text": MAX_TEXT,
             "max_file": MAX_FILE,
             "seconds": MAX_SECONDS,
-            "program": installed([str(p) for p in (ctx.workspace, ctx.scratch_dir) if p]),
-            "narrow_from": NARROW_FROM,
         }
         seconds = max(1.0, self.timeout_seconds - 5)
         done = await ctx.compute(
@@ -130,20 +117,6 @@ class SearchFiles(Tool):
         if end["truncated"]:
             text += f"\n[more than {MAX_MATCHES} matches: the rest is left out]"
         return ToolResult(True, text or "[no matches]", data)
-
-
-def installed(avoid: Sequence[str]) -> str | None:
-    """The path of the first of PROGRAMS there is, but none in directories an agent may write."""
-    homes = [os.path.realpath(one) for one in avoid]
-    for name in PROGRAMS:
-        for folder in os.get_exec_path():
-            path = os.path.realpath(os.path.join(folder, name))
-            ours = any(os.path.commonpath((home, path)) == home for home in homes)
-            if ours or not os.path.isabs(folder) or os.path.basename(path) != name:
-                continue  # of another name: one program that plays many, and knows fewer options
-            if os.path.isfile(path) and os.access(path, os.X_OK):
-                return path
-    return None
 
 
 def _raise_for(end: dict[str, Any], args: SearchInput) -> None:

@@ -14,42 +14,42 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from itertools import islice
 from types import FrameType
 from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-_BATCH = 512
 _HEAD = 8192
 _CHUNK = 256 * 1024
+_LITERAL = r"[^\\.^$*+?{}\[\]|()]+(?![*?{])"
+_PART = re.compile(
+    rf"({_LITERAL})"
+    r"|\\(?:\W|[bBdDsSwWAZnrtfv])|[.^$]|\[\^?(?:\\.|[^\\])(?:\\.|[^\]\\])*\]"
+    r"|[^\\.^$*+?{}\[\]|()]|[*+?|]|\{[0-9]*,?[0-9]*\}",
+    re.DOTALL,
+)
 
-Narrow = Callable[[list[int]], "set[int] | None"]
 
-
-def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
-    """Answer one request: with `invalid` a pattern that is none, with `moved` a path that is.
-
-    `narrower` makes of the pattern and the request's `program` what tells from some
-    descriptors which of the files may hold a match.
-    """
+def main() -> None:
+    """Answer one request: with `invalid` an invalid pattern, with `moved` a path that is gone."""
     request = json.load(sys.stdin)
     try:
         pattern = re.compile(request["pattern"])
     except (re.error, OverflowError, RecursionError) as error:
         say({"invalid": str(error)})
         return
-    program = request["program"]
-    search = Search(request, pattern, narrower(pattern, program) if program else None)
+    search = Search(request, pattern)
     wanted = matcher(request["glob"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    at_once = _BATCH if most == resource.RLIM_INFINITY else min(_BATCH, most // 4)
-    found = walk(request["path"], frozenset(request["skip"]), wanted)
     try:
-        while (batch := [*islice(found, at_once)]) and search.batch(batch):
-            pass
+        for path, descriptor in walk(request["path"], frozenset(request["skip"]), wanted):
+            try:
+                if not search.file(path, descriptor):
+                    break
+            finally:
+                os.close(descriptor)
     except Moved as error:
         say({"moved": str(error)})
         return
@@ -59,48 +59,26 @@ def main(narrower: Callable[[re.Pattern[str], str], Narrow | None]) -> None:
 class Search:
     """Prints the matches of one file after the other, and counts in `end`."""
 
-    def __init__(
-        self, request: dict[str, Any], pattern: re.Pattern[str], narrow: Narrow | None
-    ) -> None:
-        self._request, self._pattern, self._narrow = request, pattern, narrow
+    def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
+        self._request, self._pattern = request, pattern
+        self._required = required(pattern.pattern)
         self._matches = 0
-        self.end: dict[str, Any] = {"files": 0, "skipped": 0, "truncated": False, "left_out": 0}
+        self.end: dict[str, Any] = {"files": 0, "skipped": 0, "truncated": False}
         signal.signal(signal.SIGALRM, too_long)
 
-    def batch(self, found: list[tuple[str, int]]) -> bool:
-        """Search these files and close them. False when the search is to end."""
-        try:
-            fit = [(path, one) for path, one in found if self._fits(one)]
-            self.end["skipped"] += len(found) - len(fit)
-            kept = None
-            size = sum(os.fstat(one).st_size for _, one in fit)
-            if self._narrow and size >= self._request["narrow_from"]:
-                kept = self._narrow([one for _, one in fit])
-            for path, descriptor in fit:
-                self.end["files"] += 1
-                if kept is not None and descriptor not in kept:
-                    self.end["left_out"] += 1
-                elif not self._file(path, descriptor):
-                    return False
-            return True
-        finally:
-            for _, descriptor in found:
-                os.close(descriptor)
-
-    def _fits(self, descriptor: int) -> bool:
-        """Whether the file is text and not too large."""
-        try:
-            head = os.pread(descriptor, _HEAD, 0)
-        except OSError:
-            return False
-        return b"\0" not in head and os.fstat(descriptor).st_size <= self._request["max_file"]
-
-    def _file(self, path: str, descriptor: int) -> bool:
+    def file(self, path: str, descriptor: int) -> bool:
         """Print a file's matches. False when there are too many, or one line takes too long."""
+        if not self._fits(descriptor):
+            self.end["skipped"] += 1
+            return True
+        self.end["files"] += 1
+        data = content(descriptor, self._request["max_file"])
+        if not any(all(text in data for text in texts) for texts in self._required):
+            return True
         before, number = self._matches, 0
         try:
             signal.alarm(self._request["seconds"])
-            for number, line in enumerate(lines(descriptor, self._request["max_file"]), 1):
+            for number, line in enumerate(BytesIO(data), 1):
                 text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
                 if self._pattern.search(text):
                     if self._matches == self._request["max_matches"]:
@@ -118,6 +96,34 @@ class Search:
                 sys.stdout.flush()
         return True
 
+    def _fits(self, descriptor: int) -> bool:
+        """Whether the file is text and not too large."""
+        try:
+            head = os.pread(descriptor, _HEAD, 0)
+        except OSError:
+            return False
+        return b"\0" not in head and os.fstat(descriptor).st_size <= self._request["max_file"]
+
+
+def required(pattern: str) -> list[list[bytes]]:
+    """For each alternative, texts that a line which it matches holds.
+
+    With them most files need no look at their lines. Only ASCII texts, and only of a pattern
+    without groups: of any other one alternative that requires nothing.
+    """
+    found: list[list[bytes]] = [[]]
+    at = 0
+    while at < len(pattern):
+        part = _PART.match(pattern, at)
+        if part is None:
+            return [[]]
+        at = part.end()
+        if part[0] == "|":
+            found.append([])
+        elif part[1] and part[1].isascii():
+            found[-1].append(part[1].encode())
+    return found
+
 
 class TooLong(Exception):
     """A file whose search takes longer than the request allows."""
@@ -131,16 +137,16 @@ def too_long(number: int, frame: FrameType | None) -> None:
     raise TooLong
 
 
-def lines(descriptor: int, limit: int) -> BytesIO:
-    """The lines of a file, what it is in the moment; none when it cannot be read."""
+def content(descriptor: int, limit: int) -> bytes:
+    """What a file is in the moment; nothing when it cannot be read."""
     parts, position = [], 0
     try:
         while position < limit and (part := os.pread(descriptor, _CHUNK, position)):
             parts.append(part)
             position += len(part)
     except OSError:
-        return BytesIO()
-    return BytesIO(b"".join(parts))
+        return b""
+    return b"".join(parts)
 
 
 def say(item: dict[str, Any]) -> None:

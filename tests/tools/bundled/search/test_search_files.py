@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loom_audit.tools.bundled.search import search_files as search
 from loom_audit.tools.bundled.search.search_files import SearchFiles
-from loom_audit.tools.bundled.search.search_program import matcher
+from loom_audit.tools.bundled.search.search_program import matcher, required
 
 
 def test_matches_are_listed_by_path_and_line(bench):
@@ -84,6 +85,16 @@ def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(bench,
     bench.assert_every_call_has_one_finish()
 
 
+def test_a_line_that_takes_for_ever_ends_the_search_with_its_place(bench, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SECONDS", 1)
+    (bench.root / "a").write_text("aaaa\n")
+    (bench.root / "b").write_text("fine\n" + "a" * 60 + "!\n")
+    result = bench.call("search_files", {"pattern": r"^(a+)+$"})
+    assert result.error.code == "TIMEOUT" and "b:" in result.error.message
+    assert [m["path"] for m in result.data["matches"]] == ["a"] and result.data["truncated"]
+    bench.assert_every_call_has_one_finish()
+
+
 @pytest.mark.parametrize(
     ("glob", "path", "fits"),
     [
@@ -138,3 +149,91 @@ def test_search_finds_what_a_plain_loop_finds(bench, files, pattern):
                 wanted.append((f"{folder.name}/{name}", number, line))
     found = bench.call("search_files", {"pattern": pattern, "path": folder.name}).data["matches"]
     assert [(m["path"], m["line"], m["text"]) for m in found] == wanted
+
+
+# --- files that are left out unread by line -----------------------------------------------
+
+PIECES = [
+    b"import os", b"foo_bar", b"Foo", b"FOO", b"kelvin \xe2\x84\xaa", b"caf\xc3\xa9", b"\xff\xfe",
+    b"\xc3", b"\xed\xa0\x80", b"12", b" ", b"\t", b"\xc2\xa0", b"\r", b"\n", b"\0", b"[", b"]",
+    b"^", b"$", b"-", b"\\", b"(a)", b"a.b", b"a|b", b"{2}", b"{}", b"*", b"+", b"?", b"#", b"aaa",
+    b"ab", b"\xef\xbf\xbd", b"A", b"b",
+]  # fmt: skip
+LINES = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
+LETTERS = st.text("abAFoOk1_ -^]\\.'{}#,é\u212a\ufffd\0\r\t\n", min_size=1, max_size=3)
+ATOMS = st.one_of(
+    LETTERS.map(re.escape),
+    st.text("ab1 -{},", min_size=1, max_size=4),
+    st.sampled_from([
+        ".", r"\d", r"\W", r"\s", "[a-z]", "[^a-z]", r"[^\s]", r"[\]^-]", "[]a]", "[^]a]", r"[^\]]",
+        "[[]", "[é-ü]", "[+*?]", "[-^]", r"\x41", r"\u00e9", r"\101", r"\x00", r"\b", r"\B", "^",
+        "$", r"\A", r"\Z", "(?=a)", "(?!a)", "(?<=a)",
+    ]),
+)  # fmt: skip
+
+
+def combined(inner):
+    return st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map("|".join),
+        st.tuples(
+            inner,
+            st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{,2}", "{2,}", "{}", "*?", "+?"]),
+        ).map("".join),
+        inner.map(lambda text: f"({text})"),
+        inner.map(lambda text: f"(?i:{text})"),
+    )
+
+
+def valid(pattern):
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError):
+        return False
+    return True
+
+
+PATTERNS = st.tuples(
+    st.sampled_from(["", "", "(?i)", "(?x)"]), st.recursive(ATOMS, combined, max_leaves=6)
+)
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@settings(max_examples=400, deadline=None)
+@given(pattern=PATTERNS.map("".join).filter(valid), content=LINES)
+def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content):
+    alternatives = required(pattern)
+    for line in content.split(b"\n"):
+        if re.search(pattern, line.removesuffix(b"\r").decode("utf-8", "replace")):
+            holds = (all(text in line for text in texts) for texts in alternatives)
+            assert any(holds), (pattern, alternatives, line)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "alternatives"),
+    [
+        ("NotImplementedError", [[b"NotImplementedError"]]),
+        (r"def [a-z_]+_handler\(", [[b"def ", b"_handler"]]),
+        (r"^\bclass \w{2,}Visitor\b", [[b"class ", b"Visitor"]]),
+        ("colou?r", [[b"colo", b"r"]]),
+        ("[]]x", [[b"x"]]),
+        ("ab{2}c{}d", [[b"a", b"d"]]),
+        (r"foo\|b|[|]bar|", [[b"foo", b"b"], [b"bar"], []]),
+        ("a*", [[]]),
+        ("café au lait", [[]]),
+        ("é+ au lait", [[b" au lait"]]),
+        ("(?i)todo", [[]]),
+        ("(foo|x)?bar", [[]]),
+        (r"\x41bc", [[]]),
+        (r"\101bc", [[]]),
+    ],
+)
+def test_what_a_pattern_requires_of_a_line(pattern, alternatives):
+    assert required(pattern) == alternatives
+
+
+def test_a_file_that_lacks_a_required_text_is_searched_in_no_time(bench, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SECONDS", 1)
+    (bench.root / "b").write_text("a" * 60 + "!\n")
+    result = bench.call("search_files", {"pattern": r"a*a*a*a*a*a*a*a*a*a*$needle"})
+    assert result.success and result.data["files"] == 3
