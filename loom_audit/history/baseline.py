@@ -2,7 +2,14 @@
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import OUTSIDE, Found, attribute, outside, scan, without_gc
+from loom_audit.history.capture import (
+    OUTSIDE,
+    ScanResult,
+    outside_draft,
+    record_drift,
+    scan,
+    without_gc,
+)
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
@@ -34,7 +41,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     StorageFailed before the disk of the store is full; what was recorded until then stays.
     """
 
-    def flush(found: Found) -> None:
+    def flush(found: ScanResult) -> None:
         _check_free_space(attachment)
         facts: list[Fact] = []
         if found.changes:
@@ -50,7 +57,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     with attachment.exclusive():
         if baseline_end(attachment):
             return
-        flush(Found())
+        flush(ScanResult())
         flush(scan(attachment, flush, report=report, stage="baseline"))
         tree = attachment.projections.tree()
         files = [state for state in tree.values() if state.kind == "file"]
@@ -67,13 +74,9 @@ def accept_scope(
     before the disk of the store is full; the old scope then holds.
     """
 
-    def drift(found: Found) -> None:
-        drafts = [attribute(attachment, found.changes)] if found.changes else []
-        update_index(attachment, found.entries, attachment.log.append(drafts))
-
-    def let_in(found: Found, *first: Draft) -> None:
+    def let_in(found: ScanResult, *first: Draft) -> None:
         _check_free_space(attachment)
-        drafts = [*first, *([outside(found.changes)] if found.changes else [])]
+        drafts = [*first, *([outside_draft(found.changes)] if found.changes else [])]
         if found.untracked:
             drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
         entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
@@ -85,7 +88,7 @@ def accept_scope(
         if not baseline_end(attachment):
             attachment.log.append([accepted])
             return
-        drift(scan(attachment, drift))
+        record_drift(attachment)
         attachment.index.clear()
         limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
         attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.capture import Found, scan
+from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
 from loom_audit.model.events import (
@@ -148,7 +148,7 @@ class OpenCall:
         """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
         self._reverts = reverts
         with self._step(final) as preconditions:
-            preconditions.expect(len(changes))
+            preconditions.expect_paths(len(changes))
             for change in changes:
                 if preconditions.look(change.path) != change.before:
                     raise Conflict(
@@ -294,7 +294,7 @@ class OpenCall:
         """Scan, and keep what is found for the record as this call's (shared with `others`)."""
         causes = (self.call_id, *others) if others else ()
 
-        def add(found: Found) -> None:
+        def add(found: ScanResult) -> None:
             self._record.entries.update(found.entries)
             if changes := tuple(found.changes):
                 self._add_changed_paths(change.path for change in changes)
@@ -302,11 +302,11 @@ class OpenCall:
                 fact = FilesChanged(changes, "command", self.call_id, moves, causes=causes)
                 self._record.add_changes(fact)
 
-        def flush(found: Found) -> None:
+        def flush(found: ScanResult) -> None:
             add(found)
             self._record.commit_and_index()
 
-        found = scan(self._attachment, flush, late=True)
+        found = scan(self._attachment, flush, after_the_fact=True)
         add(found)
         self._record.add_untracked(found)
         gaps = came_and_went(before, found.left_out)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from loom_audit.history.capture import Found, attribute
+from loom_audit.history.capture import ScanResult, attributed_draft
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.model.events import CallRequested, Draft, Event, Fact, FilesChanged, PathsUntracked
 from loom_audit.model.files import FileChange
@@ -50,7 +50,7 @@ class CallRecord:
         if listed := tuple(changes):
             self._drafts.append(self._draft_foreign(listed))
 
-    def add_untracked(self, found: Found) -> None:
+    def add_untracked(self, found: ScanResult) -> None:
         """Store what a scan could not look at with the next commit."""
         if found.untracked:
             self._drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
@@ -70,7 +70,7 @@ class CallRecord:
         """Store durably what waits, then the last facts, and let the index follow."""
         self.update_index(self.commit(*last))
 
-    def commit_foreign(self, found: Found) -> None:
+    def commit_foreign(self, found: ScanResult) -> None:
         """Store a part of a scan as changes of others; what waits goes on waiting."""
         self.entries.update(found.entries)
         if found.changes:
@@ -83,4 +83,4 @@ class CallRecord:
         self.entries = {}
 
     def _draft_foreign(self, changes: Iterable[FileChange]) -> Draft:
-        return attribute(self._attachment, changes, excluding=self._key)
+        return attributed_draft(self._attachment, changes, excluding=self._key)

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
-from loom_audit.history.change_index import catch_up, is_newly_untracked
+from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
@@ -21,21 +21,21 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """Stored bytes that are put on record at once: half of what the ballast frees on a full disk."""
 
 CHUNK_PATHS = 10_000
-IN_MEMORY = 1024 * 1024
+MAX_READ_AT_ONCE = 1024 * 1024
 """Bytes of a file that is read at once rather than as a stream."""
 
-READABLE = 32 * 1024 * 1024 * 1024
+MAX_READ = 32 * 1024 * 1024 * 1024
 """Bytes of a file that is not read at all: its hash would take most of a minute, and a sparse
 file of petabytes costs nothing to make."""
 
-MANY = 500
+WHOLE_TREE_FROM = 500
 """From this many doubtful paths on, the whole tree is read once instead of path by path."""
 
 OUTSIDE = "outside"
 
 
 @dataclass(slots=True)
-class Found:
+class ScanResult:
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
     `returned` are changed paths that were untracked until now: when and by whom is not known.
@@ -46,7 +46,7 @@ class Found:
     entries: dict[str, IndexEntry | None] = field(default_factory=dict)
     untracked: list[Untracked] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
-    returned: list[str] = field(default_factory=list)
+    tracked_again: list[str] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
@@ -54,7 +54,7 @@ class Found:
         """Why coverage is less than full, at most ten of them spelled out."""
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
-        texts += [f"untracked until now: {path}" for path in self.returned]
+        texts += [f"untracked until now: {path}" for path in self.tracked_again]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
@@ -96,22 +96,22 @@ def observe(
         if stamp is None:
             return None, None
         try:
-            state, after = _state(attachment, path, stamp, before, keep=keep)
+            state, after = _read_state(attachment, path, stamp, before, keep=keep)
         except FileNotFound:
             continue
-        if _rests(stamp, after):
+        if _is_unchanged(stamp, after):
             return state, IndexEntry(stamp, state.blob)
         if attempt == 2:
             return state, IndexEntry(STALE, state.blob)
     return None, None
 
 
-def _rests(before: Stamp, after: Stamp | None) -> bool:
+def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
     """Whether nothing moved between two looks; a racy stamp's ctime is no evidence."""
     return after is not None and before[:3] == after[:3] and before.ino == after.ino
 
 
-def _state(
+def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
 ) -> tuple[FileState, Stamp | None]:
     """What a path of this stamp holds, and its stamp once that was read."""
@@ -120,22 +120,22 @@ def _state(
         return FileState("directory", None, mode, 0), attachment.workspace.stamp(path)
     if stat.S_ISLNK(stamp.mode):
         target = attachment.workspace.read_link(path)
-        state = FileState("symlink", _named(attachment, target, None, keep), 0o777, len(target))
+        state = FileState("symlink", _blob_of(attachment, target, None, keep), 0o777, len(target))
         return state, attachment.workspace.stamp(path)
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
-    if stamp.size <= IN_MEMORY and kept == keep:
+    if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
         content, after = attachment.workspace.read_at_once(path, stamp.size)
         return FileState(
-            "file", _named(attachment, content, similar, keep), mode, len(content)
+            "file", _blob_of(attachment, content, similar, keep), mode, len(content)
         ), after
-    if stamp.size > max(READABLE, attachment.scope.max_file_bytes):
+    if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
         raise TooLarge(
             f"too large to be read ({size_text(stamp.size)})",
             hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
         )
     with attachment.workspace.open(path) as stream:
-        first = _First(stream, stamp.size)
+        first = _FirstBytes(stream, stamp.size)
         if kept:
             blob = attachment.blobs.put(cast("BinaryIO", first), similar_to=similar)
             return FileState(
@@ -149,7 +149,7 @@ def _state(
     return FileState("file", blob, mode, size), attachment.workspace.stamp(path)
 
 
-class _First:
+class _FirstBytes:
     """A stream's first bytes, so that reading a file comes to its end while that one grows."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
@@ -162,7 +162,7 @@ class _First:
         return part
 
 
-def _named(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
+def _blob_of(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
     if keep:
         return attachment.blobs.put(content, similar_to=similar)
     return BlobId(hashlib.sha256(content).hexdigest())
@@ -170,13 +170,13 @@ def _named(attachment: Attachment, content: bytes, similar: BlobId | None, keep:
 
 def scan(
     attachment: Attachment,
-    flush: Callable[[Found], None],
+    flush: Callable[[ScanResult], None],
     *,
     keep: bool = True,
-    late: bool = False,
+    after_the_fact: bool = False,
     report: Report | None = None,
     stage: str = "scan",
-) -> Found:
+) -> ScanResult:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
     Hands full parts to `flush` so that memory stays bounded, and returns the last part. With
@@ -185,71 +185,73 @@ def scan(
     """
     known = catch_up(attachment)
     doubtful: list[tuple[str, Stamp]] = []
-    hidden: list[Untracked] = []
+    untracked: list[Untracked] = []
     gone: set[str] = set()
     inodes: dict[str, int] = {}
     for path, stamp in attachment.workspace.differences(attachment.scope, known, inodes):
         if isinstance(stamp, str):
-            hidden.append(Untracked(path, stamp))
+            untracked.append(Untracked(path, stamp))
         elif stamp is None:
             gone.add(path)
         else:
             doubtful.append((path, stamp))
-    if hidden:
-        prefixes = tuple(u.path + "/" for u in hidden)
-        exact = {u.path for u in hidden}
+    if untracked:
+        prefixes = tuple(u.path + "/" for u in untracked)
+        exact = {u.path for u in untracked}
         gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
-    found = Found(untracked=[u for u in hidden if not keep or is_newly_untracked(attachment, u)])
-    found.left_out = LeftOut(inodes, frozenset(u.path for u in hidden), attachment.scope)
-    state_of = recorded_states(attachment, len(doubtful) + len(gone))
+    found = ScanResult(
+        untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)]
+    )
+    found.left_out = LeftOut(inodes, frozenset(u.path for u in untracked), attachment.scope)
+    state_of = recorded_state_lookup(attachment, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)
         if before is not None and attachment.scope.includes(
             path, directory=before.kind == "directory"
         ):
-            _changed(attachment, found, FileChange(path, before, None))
+            _add_change(attachment, found, FileChange(path, before, None))
         found.entries[path] = None
-    return _look_at(
+    return _scan_paths(
         attachment,
         doubtful,
         found,
         state_of,
         flush,
         keep=keep,
-        late=late,
+        after_the_fact=after_the_fact,
         report=report,
         stage=stage,
     )
 
 
-def _look_at(
+def _scan_paths(
     attachment: Attachment,
     doubtful: list[tuple[str, Stamp]],
-    found: Found,
+    found: ScanResult,
     state_of: Callable[[str], FileState | None],
-    flush: Callable[[Found], None],
+    flush: Callable[[ScanResult], None],
     *,
     keep: bool,
-    late: bool,
+    after_the_fact: bool,
     report: Report | None,
     stage: str,
-) -> Found:
+) -> ScanResult:
     for n, (path, stamp) in enumerate(doubtful):
         before = state_of(path)
         try:
             after, entry = observe(attachment, path, before, keep=keep, seen=stamp)
         except AuditError as error:
-            if isinstance(error, AuditUnavailable) and not late:
+            if isinstance(error, AuditUnavailable) and not after_the_fact:
                 raise
-            hidden = Untracked(
+            untracked = Untracked(
                 path, "unreadable" if isinstance(error, PermissionDenied) else error.message
             )
-            if not keep or is_newly_untracked(attachment, hidden):
-                found.untracked.append(hidden)
+            if not keep or is_newly_untracked(attachment, untracked):
+                found.untracked.append(untracked)
             continue
         found.entries[path] = entry
         if after != before:
-            _changed(attachment, found, FileChange(path, before, after))
+            _add_change(attachment, found, FileChange(path, before, after))
         if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
             found.too_large.append(path)
         if keep and (
@@ -265,24 +267,38 @@ def _look_at(
     return found
 
 
-def _changed(attachment: Attachment, found: Found, change: FileChange) -> None:
+def _add_change(attachment: Attachment, found: ScanResult, change: FileChange) -> None:
     found.changes.append(change)
     if attachment.last_seen.stamps.get(change.path) == UNTRACKED:
-        found.returned.append(change.path)
+        found.tracked_again.append(change.path)
 
 
-def recorded_states(attachment: Attachment, doubts: int) -> Callable[[str], FileState | None]:
+def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
     """The log's state of a path, for so many of them; the workspace lock is held."""
-    return attachment.projections.tree().get if doubts > MANY else attachment.projections.state
+    return (
+        attachment.projections.tree().get
+        if count > WHOLE_TREE_FROM
+        else attachment.projections.state
+    )
 
 
-def outside(changes: Iterable[FileChange]) -> Draft:
+def record_drift(attachment: Attachment) -> None:
+    """Put on record what changed on disk since the last look; the workspace lock is held."""
+
+    def flush(found: ScanResult) -> None:
+        drafts = [attributed_draft(attachment, found.changes)] if found.changes else []
+        update_index(attachment, found.entries, attachment.log.append(drafts))
+
+    flush(scan(attachment, flush))
+
+
+def outside_draft(changes: Iterable[FileChange]) -> Draft:
     """Changes nobody on record made."""
     listed = tuple(changes)
     return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
 
 
-def attribute(
+def attributed_draft(
     attachment: Attachment,
     changes: Iterable[FileChange],
     *,
@@ -296,7 +312,7 @@ def attribute(
     listed = tuple(changes)
     running = attachment.running_commands(excluding=excluding)
     if not running:
-        return outside(listed)
+        return outside_draft(listed)
     owner = running[0]
     causes = tuple(call.call_id for call in running) if len(running) > 1 else ()
     origin: Origin = "command"

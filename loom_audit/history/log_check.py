@@ -61,7 +61,7 @@ class LogChecker:
         self._width = 1 << step
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._doubtful: set[tuple[int, int]] = set()
-        self._heads = sorted(self._own(heads), key=lambda head: head.size)
+        self._heads = sorted(self._heads_of_this_log(heads), key=lambda head: head.size)
         self._heads_wrong = 0
         self._next = 1
         self._leaves: list[bytes | None] = []
@@ -72,11 +72,11 @@ class LogChecker:
         """How many events there are, the missing ones between them included."""
         return self._next - 1
 
-    def _own(self, heads: Iterable[TreeHead]) -> list[TreeHead]:
-        own = []
+    def _heads_of_this_log(self, heads: Iterable[TreeHead]) -> list[TreeHead]:
+        mine = []
         for head in heads:
             if head.log == self._log:
-                own.append(head)
+                mine.append(head)
             else:
                 self._findings.add(
                     None,
@@ -84,9 +84,9 @@ class LogChecker:
                     f"a head kept elsewhere is of log {head.log}, this is {self._log}:"
                     " the log was started over, or the head is another workspace's",
                 )
-        return own
+        return mine
 
-    def expect(self, nodes: Iterable[Node]) -> None:
+    def expect_nodes(self, nodes: Iterable[Node]) -> None:
         """These nodes are stored: each must be met."""
         for level, index, hashed in nodes:
             self._nodes[level, index] = hashed
@@ -112,8 +112,8 @@ class LogChecker:
                         seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
                     )
                 # neighbours in a canonical leaf; together they leave no room for quotes in either
-                filed = f',"id":"{id}","kind":"{kind}",{log},'.encode("utf-8", "replace")
-                if filed not in leaf:
+                columns = f',"id":"{id}","kind":"{kind}",{log},'.encode("utf-8", "replace")
+                if columns not in leaf:
                     self._compare_columns(seq, id, kind, leaf)
                 if b',"seq":%d,' % seq not in leaf or name not in leaf:
                     self._findings.add(
@@ -186,13 +186,13 @@ class LogChecker:
         if stored == hashed:
             return
         below = range(index << self._step, (index + 1) << self._step)
-        known = any((level - self._step, child) in self._doubtful for child in below)
+        explained = any((level - self._step, child) in self._doubtful for child in below)
         self._doubtful.add(key)
         first, last = (index << level) + 1, (index + 1) << level
         where = f"the node {index} of level {level}, over events {first} to {last},"
         if stored is None:
             self._findings.add(first, "tree.missing", f"{where} is missing")
-        elif not known:
+        elif not explained:
             self._findings.add(
                 first, "tree.node", f"{where} does not match: it or one of them was changed"
             )

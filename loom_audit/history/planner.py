@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan, without_gc
-from loom_audit.history.selection import Selection, in_paths, select, takes_outside
+from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
@@ -30,9 +30,9 @@ class Planner:
         """The plan for a request against the head and what is on disk now."""
         selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
-            return self._plan(request, selection)
+            return self._make_plan(request, selection)
 
-    def again(self, plan: Plan) -> Plan:
+    def renew(self, plan: Plan) -> Plan:
         """The plan for the same request now, once what disk has that the log has not is on record.
 
         It is the same one when no event since could change it, and what no log knows of is
@@ -43,32 +43,34 @@ class Planner:
             if (
                 not plan.drifted
                 and all(isinstance(event.fact, SessionStarted) for event in since)
-                and not self._hidden(plan)
-                and self._spare_folders(plan) is plan
+                and not self._occupied_paths(plan)
+                and self._keep_folders(plan) is plan
             ):
                 return plan
         return self.plan(plan.request or Request(plan.verb))
 
     # --- the plan -------------------------------------------------------------------------
 
-    def _plan(
-        self, request: Request, selection: Selection, also: frozenset[str] = frozenset()
+    def _make_plan(
+        self, request: Request, selection: Selection, more_paths: frozenset[str] = frozenset()
     ) -> Plan:
         """The plan, with what disk says at the paths taken back and `also` at these."""
         head = self.attachment.log.head()
-        taken = selection.takes(request)
+        is_taken = selection.predicate(request)
         listed = self._selected_changes(selection)
-        own = [one for one in listed if taken(one)]
-        touched = {one.change.path for one in own} | also
-        drift = self._drift(request, touched, whole=selection.rollback)
-        recorded = listed if selection.rollback else self._from(listed, touched)
-        steps, moves, shared = self._steps(request, selection, recorded, taken)
+        own = [one for one in listed if is_taken(one)]
+        touched = {one.change.path for one in own} | more_paths
+        drift = self._find_drift(request, touched, whole=selection.rollback)
+        recorded = listed if selection.rollback else self._changes_from(listed, touched)
+        steps, moves, shared = self._steps(request, selection, recorded, is_taken)
         steps += [
             PathStep(
-                head + 1, change, taken=selection.rollback and takes_outside(request, change.path)
+                head + 1,
+                change,
+                taken=selection.rollback and takes_back_outside(request, change.path),
             )
             for change in drift
-            if not selection.rollback or in_paths(request, change.path)
+            if not selection.rollback or is_in_paths(request, change.path)
         ]
         plan = plan_taking_back(
             verb=request.verb,
@@ -82,11 +84,11 @@ class Planner:
             choices=request.choices,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        hidden = self._hidden(plan)
+        occupied = self._occupied_paths(plan)
         if not selection.rollback:
-            unseen = hidden | self._drifted({c.path for c in plan.changes} - touched)
+            unseen = occupied | self._differing_paths({c.path for c in plan.changes} - touched)
             if not unseen <= touched:
-                return self._plan(request, selection, also | unseen)
+                return self._make_plan(request, selection, more_paths | unseen)
         plan = replace(
             plan,
             # the point itself: `head` is elsewhere once something more is on record
@@ -94,16 +96,18 @@ class Planner:
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
             irreversible=(
                 *plan.irreversible,
-                *_uncovered(selection.calls),
-                *_done(selection.before, own),
+                *_uncaptured_notes(selection.calls),
+                *_taken_back_notes(selection.taken_back_by, own),
             ),
             kept=(*plan.kept, *shared),
             drifted=bool(drift),
         )
         in_the_way = "something that is not recorded is in the way"
-        plan = _blocking(plan, {path: Note(path, in_the_way) for path in hidden})
-        plan = self._in_scope(_blocking(plan, self._stops(selection, plan, steps)))
-        plan = self._spare_folders(plan)
+        plan = _with_blocked(plan, {path: Note(path, in_the_way) for path in occupied})
+        plan = self._without_out_of_scope(
+            _with_blocked(plan, self._left_out_blocks(selection, plan, steps))
+        )
+        plan = self._keep_folders(plan)
         if request.verb == "revert" and not plan.changes:
             # what later calls hide may show again, and is then still to be taken back
             return replace(plan, reverts=())
@@ -128,7 +132,7 @@ class Planner:
             ]
         return found
 
-    def _from(
+    def _changes_from(
         self, listed: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
         """Everything from the first of these on; of a long log only what touched these paths."""
@@ -144,21 +148,21 @@ class Planner:
         request: Request,
         selection: Selection,
         recorded: Iterable[RecordedChange],
-        taken: Callable[[RecordedChange], bool],
+        is_taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
         """The recorded changes from the first taken one on, as the planner wants them."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         names = {call.call_id for call in selection.calls}
         for one in recorded:
-            if selection.rollback and not in_paths(request, one.change.path):
+            if selection.rollback and not is_in_paths(request, one.change.path):
                 continue
-            is_taken = taken(one)
-            if not is_taken and one.causes and names & set(one.causes):
+            taken = is_taken(one)
+            if not taken and one.causes and names & set(one.causes):
                 reason = "other commands were running and may have done it"
                 shared[one.change.path] = Note(one.change.path, reason, (one.number or 0,))
-            steps.append(PathStep(one.seq, one.change, is_taken, one.number))
-        return steps, self._moves(_may_hold_moves(steps)), tuple(shared.values())
+            steps.append(PathStep(one.seq, one.change, taken, one.number))
+        return steps, self._moves(_events_with_moves(steps)), tuple(shared.values())
 
     def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
         moves: dict[int, tuple[Move, ...]] = {}
@@ -198,9 +202,11 @@ class Planner:
         # of a call that was requested before the point, going there takes back a part
         begun = CallFilter(after=selection.since, changed_only=True, limit=None)
         whole &= {call.seq for call in self.attachment.projections.calls(begun)}
-        return tuple(sorted(whole | self._idle(request, selection, steps)))
+        return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
 
-    def _idle(self, request: Request, selection: Selection, steps: Sequence[PathStep]) -> set[int]:
+    def _undos_without_changes(
+        self, request: Request, selection: Selection, steps: Sequence[PathStep]
+    ) -> set[int]:
         """Undos after the point that had nothing to change: what they took back stands again."""
         if request.paths:
             return set()
@@ -211,30 +217,30 @@ class Planner:
 
     # --- what disk says -------------------------------------------------------------------
 
-    def _drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
+    def _find_drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
         """What differs on disk from the log's tree, nothing when the touched paths do not.
 
         A touched file may have been renamed, so that elsewhere counts, too. The content of what
         may be replaced is in the blob store afterwards; the rest is hashed.
         """
-        if not whole and not self._drifted(touched):
+        if not whole and not self._differing_paths(touched):
             return []
         found = scan(self.attachment, lambda _: None, keep=False)
         drifted = {change.path for change in found.changes}
-        touched = {p for p in drifted if p in touched or takes_outside(request, p)}
+        touched = {p for p in drifted if p in touched or takes_back_outside(request, p)}
         preconditions = Preconditions(self.attachment)
         for path in sorted(touched):
             preconditions.look(path)
         return [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
 
-    def _drifted(self, paths: Collection[str]) -> frozenset[str]:
+    def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths where disk is not as the log has it."""
         preconditions = Preconditions(self.attachment, keep=False)
         for path in sorted(paths):
             preconditions.look(path)
         return frozenset(change.path for change in preconditions.drift)
 
-    def _spare_folders(self, plan: Plan) -> Plan:
+    def _keep_folders(self, plan: Plan) -> Plan:
         """Leave folders in place that hold what is not on record, and say so."""
         going = {change.path for change in plan.changes if change.after is None}
         spared: dict[str, str] = {}
@@ -243,7 +249,7 @@ class Planner:
                 continue
             if change.after and change.after.kind == "directory":
                 continue
-            names = [name for name, _ in self._listed(change.path)]
+            names = [name for name, _ in self._names_in(change.path)]
             left = [n for n in names if f"{change.path}/{n}" not in going - spared.keys()]
             if left:
                 spared[change.path] = left[0]
@@ -258,12 +264,12 @@ class Planner:
             blocked=(*plan.blocked, *stuck),
         )
 
-    def _hidden(self, plan: Plan) -> frozenset[str]:
+    def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths the plan would create at which there is something no tree knows of."""
         new = (change.path for change in plan.changes if change.before is None)
         return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
-    def _stops(
+    def _left_out_blocks(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
     ) -> Mapping[str, Note]:
         """The changes that are not made, since a folder that is not on record came or went.
@@ -274,9 +280,9 @@ class Planner:
         if selection.rollback:
             across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
             calls = self.attachment.projections.calls(across)
-        return stops(calls, plan.changes, _made(steps))
+        return stops(calls, plan.changes, _creation_events(steps))
 
-    def _in_scope(self, plan: Plan) -> Plan:
+    def _without_out_of_scope(self, plan: Plan) -> Plan:
         """Leave alone what a person has taken out of scope since it was recorded."""
         left = {
             change.path
@@ -292,17 +298,17 @@ class Planner:
             kept=(*plan.kept, *(Note(path, "out of scope now") for path in sorted(left))),
         )
 
-    def _listed(self, path: str) -> Sequence[tuple[str, object]]:
+    def _names_in(self, path: str) -> Sequence[tuple[str, object]]:
         return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
 
 
-def _blocking(plan: Plan, notes: Mapping[str, Note]) -> Plan:
+def _with_blocked(plan: Plan, notes: Mapping[str, Note]) -> Plan:
     changes = tuple(change for change in plan.changes if change.path not in notes)
     blocked = (*plan.blocked, *(notes[path] for path in sorted(notes)))
     return replace(plan, changes=changes, blocked=blocked)
 
 
-def _made(steps: Iterable[PathStep]) -> dict[str, int]:
+def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
     """At which event each path was last made, from nothing or from another kind."""
     changes = ((step.seq, step.change) for step in steps if step.change.after)
     return {
@@ -312,21 +318,23 @@ def _made(steps: Iterable[PathStep]) -> dict[str, int]:
     }
 
 
-def _may_hold_moves(steps: Sequence[PathStep]) -> set[int]:
+def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     """The events that both removed and created something."""
     created = {step.seq for step in steps if step.change.before is None}
     return created & {step.seq for step in steps if step.change.after is None}
 
 
-def _done(before: Mapping[int, int], own: Sequence[RecordedChange]) -> Iterator[Note]:
+def _taken_back_notes(
+    taken_back_by: Mapping[int, int], own: Sequence[RecordedChange]
+) -> Iterator[Note]:
     """What is taken back already, whole: what is there now came later, and stays."""
     left = {one.seq for one in own} | {one.number for one in own}
-    for number, by in sorted(before.items()):
+    for number, by in sorted(taken_back_by.items()):
         if number not in left:
             yield Note("", f"{number} is taken back already, by call {by}", (number,))
 
 
-def _uncovered(calls: Iterable[Call]) -> tuple[Note, ...]:
+def _uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     """What of these calls was not captured, so that nothing can take it back."""
     notes = []
     for call in calls:

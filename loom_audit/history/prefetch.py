@@ -5,7 +5,7 @@ from functools import partial
 from io import BytesIO
 from typing import BinaryIO
 
-from loom_audit.history.capture import IN_MEMORY
+from loom_audit.history.capture import MAX_READ_AT_ONCE
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.ports import BlobStore
 
@@ -36,7 +36,7 @@ class Prefetch:
             for state in states
             if state
             and state.blob
-            and state.size <= IN_MEMORY
+            and state.size <= MAX_READ_AT_ONCE
             and state.blob not in self._in_memory
         }
         self._read: dict[BlobId, bytes] = {}
@@ -48,7 +48,9 @@ class Prefetch:
         content = self._in_memory.get(state.blob)
         if content is not None:
             return partial(BytesIO, content)
-        return partial(self._open if state.size <= IN_MEMORY else self._blobs.open, state.blob)
+        return partial(
+            self._open if state.size <= MAX_READ_AT_ONCE else self._blobs.open, state.blob
+        )
 
     def _open(self, blob: BlobId) -> BinaryIO:
         content = self._read.get(blob)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment, is_undo, session_lock
-from loom_audit.history.capture import Found, outside, scan
+from loom_audit.history.capture import ScanResult, outside_draft, scan
 from loom_audit.history.change_index import update_index
 from loom_audit.history.questions import is_waiting
 from loom_audit.history.steps import observe_all
@@ -113,7 +113,7 @@ def compare_with_disk(
         fact = FilesChanged(tuple(own), origin, call.call_id, find_moves(own))
         drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
     if foreign:
-        drafts.append(outside(foreign))
+        drafts.append(outside_draft(foreign))
     return drafts, outcomes, entries
 
 
@@ -164,7 +164,7 @@ def _record_command_changes(attachment: Attachment, commands: Sequence[Call]) ->
     owner = commands[0]
     causes = tuple(call.call_id for call in candidates) if len(candidates) > 1 else ()
 
-    def flush(found: Found) -> None:
+    def flush(found: ScanResult) -> None:
         drafts = []
         if found.changes:
             fact = FilesChanged(
@@ -177,7 +177,7 @@ def _record_command_changes(attachment: Attachment, commands: Sequence[Call]) ->
             drafts.append(Draft(fact, owner.session, owner.actor, source=SOURCE))
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
-    flush(scan(attachment, flush, late=True))
+    flush(scan(attachment, flush, after_the_fact=True))
 
 
 def _dead_sessions(attachment: Attachment) -> list[Session]:

@@ -20,13 +20,13 @@ def replay(
     """
     if target.list():
         raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")
-    gone = blobs.missing({state.blob for state in tree.values() if state.blob})
-    if gone:
-        missing = [path for path, state in tree.items() if state.blob in gone]
+    missing = blobs.missing({state.blob for state in tree.values() if state.blob})
+    if missing:
+        paths = [path for path, state in tree.items() if state.blob in missing]
         raise TooLarge(
-            f"{missing[0]} was recorded by hash only and cannot be written",
+            f"{paths[0]} was recorded by hash only and cannot be written",
             hint="Replay a point at which it is not there, or copy it from the workspace yourself.",
-            details={"paths": missing[:100]},
+            details={"paths": paths[:100]},
         )
     folders = [p for p, state in sorted(tree.items()) if state.kind == "directory"]
     open_mode = FileState("directory", None, 0o700, 0)

@@ -17,8 +17,8 @@ from loom_audit.ports import CallFilter, EventFilter
 class Selection:
     """What a request takes back: whole calls, single events, and for a rollback a point.
 
-    `before` has the numbers of those that are taken back already, with what took them back, and
-    `gone` the paths where that was done.
+    `taken_back_by` has the numbers of those that are taken back already, with what took them
+    back, and `taken_back_paths` the paths where that was done, each with its number.
     """
 
     target: str
@@ -26,48 +26,48 @@ class Selection:
     events: tuple[int, ...] = ()
     since: int = 0
     rollback: bool = False
-    before: Mapping[int, int] = field(default_factory=dict)
-    gone: Collection[tuple[int, str]] = ()
+    taken_back_by: Mapping[int, int] = field(default_factory=dict)
+    taken_back_paths: frozenset[tuple[int, str]] = frozenset()
 
-    def takes(self, request: Request) -> Callable[[RecordedChange], bool]:
-        """Whether a recorded change is to be taken back."""
+    def predicate(self, request: Request) -> Callable[[RecordedChange], bool]:
+        """Tells of a recorded change whether it is to be taken back."""
         ids = {(call.session, call.call_id) for call in self.calls}
         names = {call.call_id for call in self.calls}
 
-        def taken(one: RecordedChange) -> bool:
+        def is_taken(one: RecordedChange) -> bool:
             path = one.change.path
             if self.rollback:
-                if one.seq <= self.since or not in_paths(request, path):
+                if one.seq <= self.since or not is_in_paths(request, path):
                     return False
                 if one.origin == "outside":
-                    return takes_outside(request, path)
+                    return takes_back_outside(request, path)
                 return one.origin != "baseline"
             old = request.choices.get(path) == "old"
-            if not old and ((one.seq, path) in self.gone or (one.number, path) in self.gone):
+            if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
                 return False
             if one.seq in self.events:
                 return True
             if one.causes and names & {*one.causes}:
-                # two sessions may have calls of one id: each candidate must be meant
+                # two sessions may have calls of one id: each candidate must be selected
                 return old or (
                     set(one.causes) <= names
                     and len(one.causes) <= sum(call.call_id in one.causes for call in self.calls)
                 )
             return one.call_id is not None and (one.session, one.call_id) in ids
 
-        return taken
+        return is_taken
 
 
 def select(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
     """What the request names. NotFound, InvalidArguments; Conflict for a call still open."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
-        return Selection(_shown(call), (call,))
+        return Selection(_label(call), (call,))
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        return Selection(_shown(call), (call,))
+        return Selection(_label(call), (call,))
     if request.verb == "rollback":
-        return _after_point(request, attachment, timeline)
+        return _select_after_point(request, attachment, timeline)
     if not request.targets:
         raise InvalidArguments(
             "revert needs at least one call, event or session",
@@ -76,7 +76,7 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
     calls: dict[tuple[str, str], Call] = {}
     events: list[int] = []
     for target in request.targets:
-        for one in _named(target, attachment):
+        for one in _find_named(target, attachment):
             if isinstance(one, int):
                 events.append(one)
             else:
@@ -86,17 +86,23 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
             raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
-    before = _taken_back(numbers, attachment)
-    gone = {
+    taken_back_by = _taken_back(numbers, attachment)
+    paths = frozenset(
         (number, one.change.path)
-        for by in {*before.values()}
+        for by in {*taken_back_by.values()}
         for one in attachment.projections.changes(
             call_ids=[attachment.projections.call_at(by).call_id]
         )
-        for number in before
-        if before[number] == by == one.number
-    }
-    return Selection(listed, tuple(calls.values()), tuple(events), before=before, gone=gone)
+        for number in taken_back_by
+        if taken_back_by[number] == by == one.number
+    )
+    return Selection(
+        listed,
+        tuple(calls.values()),
+        tuple(events),
+        taken_back_by=taken_back_by,
+        taken_back_paths=paths,
+    )
 
 
 def _taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
@@ -105,7 +111,7 @@ def _taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, i
     return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
 
 
-def _named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
+def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
     text = str(target)
     if text.startswith("session:"):
         id = text.removeprefix("session:")
@@ -128,7 +134,7 @@ def _named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
     return [attachment.projections.call_at(seq)]
 
 
-def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
+def _select_after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
     if len(request.targets) != 1:
         raise InvalidArguments(
             "rollback needs one point",
@@ -149,33 +155,33 @@ def _after_point(request: Request, attachment: Attachment, timeline: Timeline) -
     return Selection(f"point {point}", since=point, rollback=True)
 
 
-def takes_outside(request: Request, path: str) -> bool:
+def takes_back_outside(request: Request, path: str) -> bool:
     """Whether a rollback takes back what came from outside at a path."""
-    return in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
+    return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
 
-def in_paths(request: Request, path: str) -> bool:
+def is_in_paths(request: Request, path: str) -> bool:
     """Whether a path is one the request is limited to, or below one."""
     return not request.paths or any(
         not p or path == p or path.startswith(p + "/") for p in request.paths
     )
 
 
-def _shown(call: Call) -> str:
+def _label(call: Call) -> str:
     return f"call {call.seq} ({call.tool})"
 
 
-STEPPING = frozenset({"undo", "redo"})
+UNDO_AND_REDO = frozenset({"undo", "redo"})
 
 
 def newest_undoable(attachment: Attachment, session: str | None) -> Call:
     """The newest call with changes that is not taken back, of one session or of any. NotFound."""
-    return _newest(attachment, session, lambda call: not _is_step(call, *STEPPING), "undo")
+    return _newest(attachment, session, lambda call: not _is_undo_by(call, *UNDO_AND_REDO), "undo")
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
     """The newest undo that is not taken back, of one session or of any. NotFound."""
-    return _newest(attachment, session, lambda call: _is_step(call, "undo"), "redo")
+    return _newest(attachment, session, lambda call: _is_undo_by(call, "undo"), "redo")
 
 
 def _newest(
@@ -188,7 +194,7 @@ def _newest(
     ):
         for call in page:
             acted = call.changed > 0 or (
-                call.status == "ok" and call.reverts and _is_step(call, "undo")
+                call.status == "ok" and call.reverts and _is_undo_by(call, "undo")
             )
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
@@ -200,5 +206,5 @@ def _newest(
     )
 
 
-def _is_step(call: Call, *verbs: str) -> bool:
+def _is_undo_by(call: Call, *verbs: str) -> bool:
     return is_undo(call) and call.tool in verbs

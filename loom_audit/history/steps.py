@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
-from loom_audit.history.capture import observe, recorded_states
+from loom_audit.history.capture import observe, recorded_state_lookup
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
@@ -36,9 +36,9 @@ class Preconditions:
         self._mounted: dict[str, bool] = {"": False}
         self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
 
-    def expect(self, paths: int) -> None:
+    def expect_paths(self, paths: int) -> None:
         """So many paths will be looked at before anything is recorded."""
-        self._recorded_state = recorded_states(self.attachment, paths)
+        self._recorded_state = recorded_state_lookup(self.attachment, paths)
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""

@@ -141,7 +141,7 @@ class Timeline:
         """The net effect of one call: per path its first before and its last after."""
         listed = self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,))
         # another session may have a call of this id
-        return net(one for one in listed if one.causes or one.session == call.session)
+        return net_changes(one for one in listed if one.causes or one.session == call.session)
 
     # --- trees and files ------------------------------------------------------------------
 
@@ -173,11 +173,11 @@ class Timeline:
     def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
         """What differs between the trees of two points, in either order."""
         if old <= new and new - old < 5_000:
-            return net(self.projections.changes(after=old, until=new))
+            return net_changes(self.projections.changes(after=old, until=new))
         return diff(self.tree(old), self.tree(new))
 
 
-def net(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
+def net_changes(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
     """Changes in log order folded to one per path, without those that came to nothing."""
     folded: dict[str, FileChange] = {}
     for one in recorded:

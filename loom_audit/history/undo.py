@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.capture import Found, attribute, scan, without_gc
+from loom_audit.history.capture import record_drift, without_gc
 from loom_audit.history.change_index import update_index
 from loom_audit.history.planner import Planner
 from loom_audit.history.recorder import OpenCall, Recorder
@@ -48,12 +48,13 @@ class Undo:
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
         if plan.blocked:
-            raise blocked(plan)
+            raise blocked_error(plan)
         release = self.attachment.lock.keep(self.attachment.undo_lock)
         try:
             self._refuse_while_busy()
-            self._record_drift()
-            fresh = self.planner.again(plan)
+            with self.attachment.exclusive():
+                record_drift(self.attachment)  # the plan starts from what is there
+            fresh = self.planner.renew(plan)
             if not same_outcome(plan, fresh):
                 raise Conflict(
                     "the workspace changed since this plan was made",
@@ -78,7 +79,9 @@ class Undo:
                 error.details["changed"] = list(call.files_changed)
             raise
         listed = tuple(call.files_changed)
-        call.finish("ok", {"success": True, "output": _said(plan), "files_changed": list(listed)})
+        call.finish(
+            "ok", {"success": True, "output": _summary(plan), "files_changed": list(listed)}
+        )
         done = self.attachment.projections.call(call.recorder.session, call.call_id)
         return UndoResult(done, listed, plan)
 
@@ -98,16 +101,6 @@ class Undo:
                 hint="Wait until it has ended, or end that session.",
                 details={"calls": [call.requested for call in busy]},
             )
-
-    def _record_drift(self) -> None:
-        """Put on record what came from outside, so that the plan starts from what is there."""
-
-        def flush(found: Found) -> None:
-            drafts = [attribute(self.attachment, found.changes)] if found.changes else []
-            update_index(self.attachment, found.entries, self.attachment.log.append(drafts))
-
-        with self.attachment.exclusive():
-            flush(scan(self.attachment, flush))
 
     # --- after a crash --------------------------------------------------------------------
 
@@ -173,7 +166,7 @@ class Undo:
         return ()
 
 
-def blocked(plan: Plan) -> Conflict:
+def blocked_error(plan: Plan) -> Conflict:
     """The error for a plan that needs choices first."""
     first = plan.blocked[0]
     more = f" and {len(plan.blocked) - 1} more" if len(plan.blocked) > 1 else ""
@@ -200,7 +193,7 @@ def _arguments(plan: Plan) -> dict[str, object]:
     }
 
 
-def _said(plan: Plan) -> str:
+def _summary(plan: Plan) -> str:
     return (
         f"{plan.verb} of {plan.target}: {len(plan.changes)} changed, "
         f"{len(plan.already)} already there, {len(plan.kept)} kept"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loom_audit.errors import AuditError
-from loom_audit.history.contents import Contents
+from loom_audit.history.content_check import ContentChecker
 from loom_audit.history.log_check import Finding, Findings, LogChecker
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import Evidence, Progress, Report, StoredEvent, StoredPart
@@ -72,36 +72,36 @@ def verify(
     Memory grows with findings and calls (some 60 bytes each), not with contents.
     """
     findings = Findings()
-    tell = report or _silent
-    contents = Contents(evidence, evidence.blobs, findings)
+    tell = report or _no_report
+    contents = ContentChecker(evidence, evidence.blobs, findings)
     full = not quick and sample is None
     checked: dict[str, int] = {}
     checker = LogChecker(evidence.log, evidence.node_levels, heads, findings)
-    with _reading(findings, "tree.unreadable", "the tree's nodes"):
-        checker.expect(evidence.nodes())
-    _follow(checker, contents if full else None, evidence, findings, tell)
+    with _report_unreadable(findings, "tree.unreadable", "the tree's nodes"):
+        checker.expect_nodes(evidence.nodes())
+    _check_events(checker, contents if full else None, evidence, findings, tell)
     root = checker.finish()
     checked |= {"events": checker.size, "nodes": checker.nodes_checked}
     if sample is not None and not quick:
-        with _reading(findings, "payload.unreadable", "the payloads"):
-            checked["sampled"] = _sample(contents, evidence, sample, checker.size)
+        with _report_unreadable(findings, "payload.unreadable", "the payloads"):
+            checked["sampled"] = _check_sample(contents, evidence, sample, checker.size)
     if not quick:
-        with _reading(findings, "blob.unreadable", "the list of contents"):
+        with _report_unreadable(findings, "blob.unreadable", "the list of contents"):
             for count, blob in enumerate(evidence.noted(), 1):
                 contents.check_blob(blob)
                 if not count % 1000:
                     tell(Progress("contents", count, unit="contents"))
         checked |= {
-            "payloads": contents.payloads,
-            "files": contents.files,
-            "contents": contents.read,
-            "by_hash": contents.by_hash,
+            "payloads": contents.payloads_checked,
+            "files": contents.files_checked,
+            "contents": contents.contents_read,
+            "by_hash": contents.hash_only,
         }
     if full:
-        with _reading(findings, "projection.unreadable", "the projections"):
+        with _report_unreadable(findings, "projection.unreadable", "the projections"):
             for seq, message in evidence.differences(report):
                 findings.add(seq, "projection", message)
-        with _reading(findings, "database", "the database"):
+        with _report_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
                 findings.add(None, "database", message)
     return Verification(
@@ -109,20 +109,20 @@ def verify(
     )
 
 
-def _follow(
+def _check_events(
     checker: LogChecker,
-    contents: Contents | None,
+    contents: ContentChecker | None,
     evidence: Evidence,
     findings: Findings,
     tell: Report,
 ) -> None:
-    """Give every event to the spine and to contents, past what cannot be read."""
-    for after in _restarts(checker):
+    """Give every event to both checkers, past what cannot be read."""
+    for after in _restart_points(checker):
         try:
             parts = evidence.parts(after)
             for rows in evidence.events(after):
                 checker.add(rows)
-                if contents is not None and not _checked(contents, rows, parts, findings):
+                if contents is not None and not _check_contents(contents, rows, parts, findings):
                     contents = None
                 tell(Progress("events", checker.size, unit="events"))
             if contents is not None:
@@ -138,15 +138,15 @@ def _follow(
             )
 
 
-def _restarts(checker: LogChecker) -> Iterator[int]:
+def _restart_points(checker: LogChecker) -> Iterator[int]:
     """Where to begin reading, and to go on after each failure: ever further behind it."""
     yield 0
     for step in range(_ATTEMPTS):
         yield checker.size + (1 << step)
 
 
-def _checked(
-    contents: Contents,
+def _check_contents(
+    contents: ContentChecker,
     rows: Sequence[StoredEvent],
     parts: Iterator[StoredPart],
     findings: Findings,
@@ -164,7 +164,7 @@ def _checked(
     return True
 
 
-def _sample(contents: Contents, evidence: Evidence, wanted: int, size: int) -> int:
+def _check_sample(contents: ContentChecker, evidence: Evidence, wanted: int, size: int) -> int:
     """Check so many events at random, and the first, which says what is recorded by hash."""
     chosen = random.SystemRandom().sample(range(1, size + 1), min(wanted, size))
     for seq in sorted({1, *chosen} if size else ()):
@@ -175,12 +175,12 @@ def _sample(contents: Contents, evidence: Evidence, wanted: int, size: int) -> i
 
 
 @contextmanager
-def _reading(findings: Findings, code: str, what: str) -> Iterator[None]:
+def _report_unreadable(findings: Findings, code: str, what: str) -> Iterator[None]:
     try:
         yield
     except AuditError as error:
         findings.add(None, code, f"{what} cannot be read: {error}", "unreadable")
 
 
-def _silent(_: Progress) -> None:
+def _no_report(_: Progress) -> None:
     return None

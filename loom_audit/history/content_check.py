@@ -32,17 +32,17 @@ _READ_WHOLE = 1024 * 1024
 _KEYS = ("keys", 0)
 _T = TypeVar("_T")
 
-_Read = tuple[StoredEvent, Mapping[str, Any], Sequence[StoredPart]]
+_EventParts = tuple[StoredEvent, Mapping[str, Any], Sequence[StoredPart]]
 """An event's row, its envelope and its payloads."""
 
-_OPAQUE = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
+_HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
 """Kinds on whose payloads nothing else depends: only their hashes are looked at."""
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
 
 @dataclass(slots=True)
-class Contents:
+class ContentChecker:
     """The payloads of one log, followed event by event in order.
 
     `max_file_bytes` is the smallest limit over which files were recorded by hash alone.
@@ -51,14 +51,14 @@ class Contents:
     evidence: Evidence
     blobs: BlobStore
     findings: Findings
-    payloads: int = 0
-    files: int = 0
-    read: int = 0
-    by_hash: int = 0
+    payloads_checked: int = 0
+    files_checked: int = 0
+    contents_read: int = 0
+    hash_only: int = 0
     max_file_bytes: int | None = None
-    _open: set[tuple[str, str]] = field(default_factory=set)
-    _closed: set[int] = field(default_factory=set)
-    _waiting: StoredPart | None = None
+    _open_calls: set[tuple[str, str]] = field(default_factory=set)
+    _closed_calls: set[int] = field(default_factory=set)
+    _next_part: StoredPart | None = None
     _noted: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     # --- events ---------------------------------------------------------------------------
@@ -71,18 +71,20 @@ class Contents:
         One step for all events, then the next: that is quicker than all steps for each.
         """
         whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
-        read = self._each(
+        read = self._apply_step(
             self._check_envelope, [item for item in whole if item[0].leaf is not None]
         )
         if calls:
-            self._each(self._check_call, read)
-        followed = self._each(self._look_inside, self._each(self._check_payloads, read))
+            self._apply_step(self._check_call, read)
+        decoded = self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
         self.evidence.note(self._noted)
         self._noted.clear()
         if calls:
-            self.evidence.follow(followed)
+            self.evidence.follow(decoded)
 
-    def _each(self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]) -> list[_T]:
+    def _apply_step(
+        self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
+    ) -> list[_T]:
         """What the step makes of each that is in order; the first of an item is its row."""
         made = []
         for item in items:
@@ -98,22 +100,22 @@ class Contents:
 
     def finish(self, parts: Iterator[StoredPart]) -> None:
         """Report payloads after the last event."""
-        rest = ([self._waiting] if self._waiting else []) + list(parts)
+        rest = ([self._next_part] if self._next_part else []) + list(parts)
         for part in rest:
             self._report_orphan(part)
 
     def _parts_of(self, seq: int, parts: Iterator[StoredPart]) -> list[StoredPart]:
-        """The payloads of one event; any before it belong to none."""
-        own: list[StoredPart] = []
-        part = self._waiting or next(parts, None)
+        """The payloads of one event; those before it belong to an event that is not there."""
+        found: list[StoredPart] = []
+        part = self._next_part or next(parts, None)
         while part is not None and part.seq <= seq:
             if part.seq == seq:
-                own.append(part)
+                found.append(part)
             else:
                 self._report_orphan(part)
             part = next(parts, None)
-        self._waiting = part
-        return own
+        self._next_part = part
+        return found
 
     def _report_orphan(self, part: StoredPart) -> None:
         self.findings.add(
@@ -122,7 +124,7 @@ class Contents:
             f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
         )
 
-    def _check_envelope(self, row: StoredEvent, own: Sequence[StoredPart]) -> _Read:
+    def _check_envelope(self, row: StoredEvent, parts: Sequence[StoredPart]) -> _EventParts:
         """The envelope, and whether its kind is one that can be checked whole."""
         envelope = read_envelope(row.leaf or b"")
         if envelope["kind"] not in _KNOWN:
@@ -132,32 +134,32 @@ class Contents:
                 f"event {row.seq} is of the kind {envelope['kind']!a}, which a newer version knows",
                 "incomplete",
             )
-        return row, envelope, own
+        return row, envelope, parts
 
     def _check_call(self, row: StoredEvent, envelope: Mapping[str, Any], _: object) -> None:
         seq, kind = row.seq, envelope["kind"]
         if kind not in (CallRequested.kind, CallFinished.kind):
             return
         key = envelope.get("session", ""), envelope["call_id"]
-        closed = hash(key) in self._closed
+        closed = hash(key) in self._closed_calls
         if kind == CallRequested.kind:
-            if closed or key in self._open:
+            if closed or key in self._open_calls:
                 self.findings.add(seq, "call.twice", f"the call {key[1]!a} is requested again")
-            self._open.add(key)
-        elif key in self._open:
-            self._open.discard(key)
-            self._closed.add(hash(key))
+            self._open_calls.add(key)
+        elif key in self._open_calls:
+            self._open_calls.discard(key)
+            self._closed_calls.add(hash(key))
         else:
             again = "finishes again" if closed else "finishes without having been requested"
             self.findings.add(seq, "call.twice", f"the call {key[1]!a} {again}")
 
     def _check_payloads(
-        self, row: StoredEvent, envelope: Mapping[str, Any], own: Sequence[StoredPart]
-    ) -> _Read | None:
+        self, row: StoredEvent, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
+    ) -> _EventParts | None:
         """The same again, if all payloads are there and are those on record."""
         missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
         good = True
-        for _, role, n, salt, content, digest, size in own:
+        for _, role, n, salt, content, digest, size in parts:
             if content is not None:
                 digest, size = sha256(content).digest(), len(content)
             elif digest is None:
@@ -172,17 +174,17 @@ class Contents:
                     and commit(salt, role, digest).hex() == item["commit"]
                     and size == item["size"]
                 )
-        self.payloads += len(own)
+        self.payloads_checked += len(parts)
         if missing or not good:
-            self._report_payloads(row.seq, envelope, own)
+            self._report_payloads(row.seq, envelope, parts)
             return None
-        return row, envelope, own
+        return row, envelope, parts
 
     def _report_payloads(
-        self, seq: int, envelope: Mapping[str, Any], own: Sequence[StoredPart]
+        self, seq: int, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
     ) -> None:
         stored = []
-        for part in own:
+        for part in parts:
             digest, size = part.digest or _NO_DIGEST, part.size
             if part.content is not None:
                 digest, size = sha256(part.content).digest(), len(part.content)
@@ -190,18 +192,18 @@ class Contents:
         for code, message in check_payloads(envelope.get("payloads", ()), stored):
             self.findings.add(seq, code, f"event {seq}: {message}")
 
-    def _look_inside(
-        self, row: StoredEvent, envelope: Mapping[str, Any], own: Sequence[StoredPart]
+    def _decode(
+        self, row: StoredEvent, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
     ) -> Told | None:
         """Check what payloads that are on record say; the event, when that can be read."""
         seq, kind = row.seq, envelope["kind"]
-        if kind in _OPAQUE:
+        if kind in _HASH_ONLY:
             return seq, envelope, None
         try:
-            payloads = {(part.role, part.n): self._bytes_of(part) for part in own}
+            payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
         except AuditError as error:
             # of all but manifests the pass over contents will say what is wrong
-            if any(part.role == "manifest" for part in own):
+            if any(part.role == "manifest" for part in parts):
                 self._report_manifest(seq, error)
             return None
         manifest = None
@@ -223,7 +225,7 @@ class Contents:
         try:
             manifest = decode_manifest(stored, keys)
             for path, side, size, digest, proven in contents_of(manifest, keys):
-                self.files += 1
+                self.files_checked += 1
                 if proven and digest is not None:
                     noted.setdefault(digest, (seq, size))
                     continue
@@ -257,7 +259,7 @@ class Contents:
         if not blob.kept:
             limit = self.max_file_bytes
             if blob.here and limit is not None and blob.size > limit:
-                self.by_hash += 1
+                self.hash_only += 1
             else:
                 self.findings.add(blob.seq, "blob.missing", f"{shown} is missing")
             return
@@ -271,7 +273,7 @@ class Contents:
                 blob.seq, "blob.unreadable", f"{shown} cannot be read: {error}", "unreadable"
             )
             return
-        self.read += 1
+        self.contents_read += 1
         if digest != blob.digest:
             self.findings.add(blob.seq, "blob.corrupt", f"{shown} does not match its hash")
         elif size != blob.size:
