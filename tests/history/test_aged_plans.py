@@ -35,7 +35,7 @@ def test_where_nothing_has_happened_the_plan_is_not_made_again(
     workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = workspace.plan_undo()
-    monkeypatch.setattr(Planner, "_plan", never)
+    monkeypatch.setattr(Planner, "plan", never)
     assert set(workspace.carry_out(plan).changed) == {"a.txt", "gone", "new", "new/x"}
     assert (root / "gone").read_text() == "gone\n"
     assert not (root / "new").exists()
