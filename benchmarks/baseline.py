@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, timed
-from benchmarks.places import Repository, fill, new_store
+from benchmarks.projects import Repository, fill, new_store
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.places import name, new_store
+from benchmarks.projects import name, new_store
 from loom_audit.api import AuditedWorkspace, AuditStore
 from loom_audit.model.events import (
     BaselineFinished,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
-from benchmarks.places import Repository, fill, new_store
+from benchmarks.projects import Repository, fill, new_store
 from loom_audit.api import Session
 from loom_audit.sandbox import confining_runner
 from loom_audit.tools.calls.settings import ToolSettings

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
-from benchmarks.places import Repository, content, fill, name, new_store
+from benchmarks.projects import Repository, content, fill, name, new_store
 from loom_audit.api import AuditedWorkspace
 from loom_audit.disk.system import RENAME_EXCHANGE, renameat2, syncfs
 

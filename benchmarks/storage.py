@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from benchmarks.figures import Figure, Sizes
-from benchmarks.places import Repository, new_store, on_disk
+from benchmarks.projects import Repository, new_store, on_disk
 from loom_audit.api import Session
 from loom_audit.sql.engine import connect
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, Sizes
-from benchmarks.places import content, fill, name, new_store
+from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api import Session
 
 FILES = 300

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, Sizes
-from benchmarks.places import content, fill, name, new_store
+from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api import Session
 from loom_audit.sql.engine import driver
 

@@ -36,7 +36,7 @@ from loom_audit.model.events import TreeHead as TreeHead
 from loom_audit.model.files import FileChange as FileChange
 from loom_audit.model.files import FileState as FileState
 from loom_audit.model.planning import Plan as Plan
-from loom_audit.tools.approvals.asking import AskingGate as AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate as AskingGate
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit as AutoCommit
 from loom_audit.tools.calls.batch import BatchOutcome as BatchOutcome
 from loom_audit.tools.calls.batch import PostToolsHook as PostToolsHook

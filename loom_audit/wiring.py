@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import append_head, kept_logs, read_heads
+from loom_audit.disk.heads import append_head, logs_with_heads, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.roots import check_root, check_target
@@ -157,7 +157,7 @@ class Adapters:
         """Logs that the store does not hold, or not up to the last head that was kept of them."""
         kept = {
             log: max((head.size for head in self.kept_heads(log)), default=0)
-            for log in kept_logs(self.settings.heads)
+            for log in logs_with_heads(self.settings.heads)
         }
         held = {entry.id: entry.head or 0 for entry in self.workspaces()}
         return [log for log, size in kept.items() if held.get(log, -1) < size]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.figures import Figure, Sizes, interleaved
-from benchmarks.places import content
+from benchmarks.projects import content
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

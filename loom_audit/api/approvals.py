@@ -10,7 +10,7 @@ from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
 from loom_audit.history.questions import is_waiting
 from loom_audit.model.events import Call, Event
-from loom_audit.tools.approvals.asking import AskingGate, denying
+from loom_audit.tools.approvals.asking_gate import AskingGate, denying
 from loom_audit.tools.bundled.builtin import builtin_tools
 
 __all__ = [

@@ -4,7 +4,7 @@ import os
 
 from loom_audit.config import Settings, read_approvals, read_tool_settings
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.approvals.asking import Asked, AskingGate
+from loom_audit.tools.approvals.asking_gate import Asked, AskingGate
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 

@@ -37,7 +37,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
-from loom_audit.tools.approvals.asking import Asked
+from loom_audit.tools.approvals.asking_gate import Asked
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.wiring import Adapters, WorkspaceEntry
 

@@ -21,7 +21,7 @@ from loom_audit.model.events import Call
 if TYPE_CHECKING:
     from loom_audit.history.approvals import ApprovalRequest
     from loom_audit.model.events import Event
-    from loom_audit.tools.approvals.asking import Asked
+    from loom_audit.tools.approvals.asking_gate import Asked
     from loom_audit.tools.calls.gate import Decision
 
 CallArgument = Annotated[

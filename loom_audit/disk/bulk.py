@@ -9,11 +9,11 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loom_audit.disk.beneath import Beneath, Directories, sync_filesystem
-from loom_audit.disk.displaced import ModeChanged, Put, Replaced, remove
-from loom_audit.disk.exchange import Spot, spot
-from loom_audit.disk.paths import failed, shown, split
-from loom_audit.disk.replace import put_at, replace, stage
+from loom_audit.disk.exchange import Location, location_of
+from loom_audit.disk.paths import printable, split, to_audit_error
+from loom_audit.disk.replace import put_staged, replace, stage
+from loom_audit.disk.reversal import Identity, ModeReversal, PathReversal, remove
+from loom_audit.disk.root_directory import OpenFolders, RootDirectory, sync_filesystem
 from loom_audit.errors import AuditError, InvalidPath
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, Replacement
@@ -23,10 +23,10 @@ _USABLE = 0o700
 
 
 def replace_all(
-    beneath: Beneath, steps: Sequence[Replacement], done: dict[int, Displaced]
+    beneath: RootDirectory, steps: Sequence[Replacement], done: dict[int, Displaced]
 ) -> Sequence[Displaced]:
     """Carry out the steps; `done` is filled as they are, by their number."""
-    batch = _Batch(Directories(beneath, _ROOM), steps, done)
+    batch = _Batch(OpenFolders(beneath, _ROOM), steps, done)
     try:
         try:
             batch.check()
@@ -37,7 +37,7 @@ def replace_all(
             batch.tidy()
             sync_filesystem(beneath)
     except OSError as error:
-        raise batch.explained(failed(error, batch.path)) from error
+        raise batch.explained(to_audit_error(error, batch.path)) from error
     except AuditError as error:
         raise batch.explained(error) from error.__cause__
     return [done[number] for number in range(len(steps))]
@@ -61,11 +61,11 @@ def _rank(change: FileChange) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Batch:
-    folders: Directories
+    folders: OpenFolders
     steps: Sequence[Replacement]
     done: dict[int, Displaced]
     path: str = ""
-    staged: dict[int, tuple[Spot, Put]] = field(default_factory=dict)
+    staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
     unsteady: set[str] = field(default_factory=set)
     opened: dict[str, int] = field(default_factory=dict)
     """Modes of folders that we opened for ourselves, as they were."""
@@ -75,7 +75,7 @@ class _Batch:
     visited: set[str] = field(default_factory=set)
 
     def explained(self, error: AuditError) -> AuditError:
-        error.details["path"] = shown(self.path)
+        error.details["path"] = printable(self.path)
         error.details["done"] = len(self.done)
         return error
 
@@ -85,7 +85,7 @@ class _Batch:
         for step in self.steps:
             self.path = step.change.path
             if self.path in seen:
-                raise InvalidPath(f"the path is there twice: {shown(self.path)}")
+                raise InvalidPath(f"the path is there twice: {printable(self.path)}")
             seen.add(self.path)
             after = step.change.after
             if after is None or after.kind != "directory" or not self._is_folder(self.path):
@@ -93,7 +93,7 @@ class _Batch:
 
     def _is_folder(self, path: str) -> bool:
         try:
-            found = spot(self.folders, path).lstat()
+            found = location_of(self.folders, path).lstat()
         except OSError:
             return False
         return found is not None and stat.S_ISDIR(found.st_mode)
@@ -105,7 +105,7 @@ class _Batch:
             if after is None or after.kind == "directory" or _same_content(step.change):
                 continue
             self.path = step.change.path
-            temporary = Spot(self.folders, self._home(self.path), "").beside()
+            temporary = Location(self.folders, self._home(self.path), "").beside()
             self._make_usable(temporary.parent)
             if step.content is None:
                 put = stage(temporary, after, None, durable=False)
@@ -136,7 +136,7 @@ class _Batch:
         found = os.fstat(self.folders.fd(folder))
         mode = stat.S_IMODE(found.st_mode)
         if mode & _USABLE != _USABLE and found.st_uid == os.geteuid() != 0:
-            spot(self.folders, folder).chmod(mode | _USABLE)
+            location_of(self.folders, folder).chmod(mode | _USABLE)
             self.opened[folder] = mode
 
     def carry_out(self) -> None:
@@ -153,8 +153,8 @@ class _Batch:
         staged = self.staged.pop(number, None)
         if staged is not None:
             temporary, put = staged
-            at = spot(self.folders, change.path)
-            return put_at(temporary, at, put, occupied=change.before is not None)
+            at = location_of(self.folders, change.path)
+            return put_staged(temporary, at, put, occupied=change.before is not None)
         home = self._home(change.path)
         if change.after is None or change.after.kind == "directory":
             return self._folder_or_nothing(change, home)
@@ -174,14 +174,14 @@ class _Batch:
         displaced = replace(self.folders, change, None, durable=False, staging=home)
         if after is not None and after.mode != mode:
             self.closing[change.path] = mode
-            if isinstance(displaced, ModeChanged):
+            if isinstance(displaced, ModeReversal):
                 displaced.mode = mode
         return displaced
 
     def _tell_mode_before(self, displaced: Displaced) -> None:
         """What went was a folder that we had opened for ourselves."""
         before = self.opened.pop(self.path, None)
-        if before is not None and isinstance(displaced, Replaced | ModeChanged):
+        if before is not None and isinstance(displaced, PathReversal | ModeReversal):
             displaced.state_is(FileState("directory", None, before, 0))
 
     def tidy(self) -> None:
@@ -192,4 +192,4 @@ class _Batch:
         modes = self.opened | self.closing
         for folder in sorted(modes, reverse=True):
             if self._is_folder(folder):
-                spot(self.folders, folder).chmod(modes[folder])
+                location_of(self.folders, folder).chmod(modes[folder])

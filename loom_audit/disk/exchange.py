@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.disk import system
-from loom_audit.disk.beneath import Directories
 from loom_audit.disk.paths import join, split
+from loom_audit.disk.root_directory import OpenFolders
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES)
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Location:
     """A name in a folder that is reached by its descriptor."""
 
-    folders: Directories
+    folders: OpenFolders
     parent: str
     name: str
 
@@ -74,17 +74,17 @@ class Spot:
         finally:
             os.close(descriptor)
 
-    def beside(self) -> "Spot":
+    def beside(self) -> "Location":
         """A fresh temporary name in the same folder."""
-        return Spot(self.folders, self.parent, self.folders.fresh_name())
+        return Location(self.folders, self.parent, self.folders.fresh_name())
 
 
-def spot(folders: Directories, path: str) -> Spot:
+def location_of(folders: OpenFolders, path: str) -> Location:
     parent, name = split(path)
-    return Spot(folders, parent, name)
+    return Location(folders, parent, name)
 
 
-def exchange(one: Spot, other: Spot) -> None:
+def exchange(one: Location, other: Location) -> None:
     """Let the two trade places; FileNotFoundError when one is absent."""
     if one.folders.beneath.calls.renameat2:
         try:
@@ -115,7 +115,7 @@ def exchange(one: Spot, other: Spot) -> None:
     _rename(aside, one)
 
 
-def move(source: Spot, target: Spot) -> None:
+def move(source: Location, target: Location) -> None:
     """Move to a name where nothing is; FileExistsError when something is there."""
     if source.folders.beneath.calls.renameat2:
         try:
@@ -138,7 +138,7 @@ def move(source: Spot, target: Spot) -> None:
     _rename(source, target)
 
 
-def _renameat2(source: Spot, target: Spot, flags: int) -> None:
+def _renameat2(source: Location, target: Location, flags: int) -> None:
     system.renameat2(
         source.fd,
         source.name.encode("utf-8", "surrogateescape"),
@@ -148,11 +148,11 @@ def _renameat2(source: Spot, target: Spot, flags: int) -> None:
     )
 
 
-def _rename(source: Spot, target: Spot) -> None:
+def _rename(source: Location, target: Location) -> None:
     os.rename(source.name, target.name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
 
 
-def _link(source: Spot, target: Spot) -> None:
+def _link(source: Location, target: Location) -> None:
     os.link(
         source.name,
         target.name,

@@ -77,6 +77,6 @@ def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
         ) from error
 
 
-def kept_logs(folder: Path) -> Sequence[str]:
+def logs_with_heads(folder: Path) -> Sequence[str]:
     """The ids of the logs that heads are kept of."""
     return sorted(file.stem for file in folder.glob("*.heads"))

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock as Mutex
 
-from loom_audit.disk.paths import in_our_words
+from loom_audit.disk.paths import audit_errors
 from loom_audit.model.files import BlobId
 from loom_audit.ports import IndexEntry, Stamp
 
@@ -64,7 +64,7 @@ class DiskChangeIndex:
             return self._head
 
     def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
-        with self._mutex, in_our_words(self._path), self._open_for_writing() as descriptor:
+        with self._mutex, audit_errors(self._path), self._open_for_writing() as descriptor:
             current = _identity(os.fstat(descriptor)) == self._seen
             if not current:
                 self._refresh()
@@ -87,7 +87,7 @@ class DiskChangeIndex:
             self._seen = _identity(os.fstat(descriptor))
 
     def clear(self) -> None:
-        with self._mutex, in_our_words(self._path), self._open_for_writing():
+        with self._mutex, audit_errors(self._path), self._open_for_writing():
             self._forget()
             self._write_anew()
 
@@ -212,14 +212,14 @@ def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
             continue
         stamp, blob = entry
         kinds.append(_NO_BLOB if blob is None else _BLOB)
-        stamps += _packed(stamp)
+        stamps += _pack_stamp(stamp)
         hashes += _NO_HASH if blob is None else bytes.fromhex(blob)
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
     body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, paths))
     return _BATCH.pack(len(body), zlib.crc32(body)) + body
 
 
-def _packed(stamp: Stamp) -> bytes:
+def _pack_stamp(stamp: Stamp) -> bytes:
     """A stamp's row. A time past the year 2262 is not kept whole: that file is hashed again."""
     mode, size, mtime, ctime, inode = stamp
     try:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from loom_audit.disk.paths import in_our_words
+from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 
 _FIRST_WAIT = 0.001
 _LONGEST_WAIT = 0.05
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_LOOKS = 5
+_ATTEMPTS = 5
 """How often a lock is tried that is taken "at once": `is_held` in another process holds it
 for an instant."""
 
@@ -60,7 +60,7 @@ class DiskLock:
 
     def is_held(self, name: str) -> bool:
         path = self._file(name)
-        with in_our_words(path):
+        with audit_errors(path):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ class DiskLock:
         """Take it, waiting up to `timeout` seconds; None means at once."""
         path = self._file(name)
         descriptor = self._open(path)
-        with in_our_words(path):
+        with audit_errors(path):
             try:
                 self._wait(descriptor, name, timeout)
                 os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
@@ -99,7 +99,7 @@ class DiskLock:
     def _open(self, path: str) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            with in_our_words(path):
+            with audit_errors(path):
                 return os.open(path, flags, 0o600)
         except AuditError as error:
             raise AuditUnavailable(
@@ -118,7 +118,7 @@ class DiskLock:
             except BlockingIOError:
                 looks += 1
             left = end - time.monotonic()
-            if left <= 0 and (timeout is not None or looks >= _LOOKS):
+            if left <= 0 and (timeout is not None or looks >= _ATTEMPTS):
                 raise self._conflict(descriptor, name, timeout)
             # Uneven waits, so that two who wait do not look in step.
             pause = wait * random.uniform(0.5, 1.0)

@@ -32,7 +32,7 @@ def kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
-def shown(path: str) -> str:
+def printable(path: str) -> str:
     """A path that can be put in a message and in JSON: bytes that are not UTF-8 escaped."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -47,7 +47,7 @@ def split(path: str) -> tuple[str, str]:
     return parent, name
 
 
-def tidy(text: str) -> str:
+def normalize(text: str) -> str:
     """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is no path here."""
     if "\0" in text:
         raise InvalidPath("the path holds a NUL character", hint="Remove it.")
@@ -59,7 +59,7 @@ def tidy(text: str) -> str:
         if part == "..":
             if not parts:
                 raise InvalidPath(
-                    f"the path leaves the workspace: {_safe(text)}",
+                    f"the path leaves the workspace: {_excerpt(text)}",
                     hint="Name a path inside the workspace.",
                 )
             parts.pop()
@@ -83,34 +83,34 @@ def tidy(text: str) -> str:
     return path
 
 
-def _safe(text: str) -> str:
+def _excerpt(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:200]
 
 
-def outside(path: str) -> InvalidPath:
+def outside_error(path: str) -> InvalidPath:
     """The error about a path that leads out of a workspace or of a scratch directory."""
     return InvalidPath(
-        f"the path leads outside: {shown(path)}",
+        f"the path leads outside: {printable(path)}",
         hint="Name a path inside the workspace or the scratch directory, "
         "or the link's target where it may be read.",
-        details={"path": shown(path)},
+        details={"path": printable(path)},
     )
 
 
-def not_a_file(path: str, mode: int) -> InvalidPath:
+def not_a_file_error(path: str, mode: int) -> InvalidPath:
     kind = kind_of(mode)
     return InvalidPath(
-        f"not a file but a {kind}: {shown(path)}",
+        f"not a file but a {kind}: {printable(path)}",
         hint="List it instead." if kind == "directory" else "Only files can be read and written.",
-        details={"path": shown(path), "kind": kind},
+        details={"path": printable(path), "kind": kind},
     )
 
 
-def failed(error: OSError, path: str) -> AuditError:
+def to_audit_error(error: OSError, path: str) -> AuditError:
     """The system's error as one of ours, naming the path."""
     number = error.errno or 0
-    where = shown(path) or "the workspace's root"
-    details = {"path": shown(path), "errno": errno.errorcode.get(number, str(number))}
+    where = printable(path) or "the workspace's root"
+    details = {"path": printable(path), "errno": errno.errorcode.get(number, str(number))}
     if number == errno.ENOENT:
         return FileNotFound(f"File not found: {where}", details=details)
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -131,7 +131,7 @@ def failed(error: OSError, path: str) -> AuditError:
             details=details,
         )
     if number == errno.EXDEV:
-        return outside(path)
+        return outside_error(path)
     if number in (errno.ENOTEMPTY, errno.EEXIST):
         return Conflict(
             f"something is there already: {where}",
@@ -139,7 +139,7 @@ def failed(error: OSError, path: str) -> AuditError:
             details=details,
         )
     if number == errno.EISDIR:
-        return not_a_file(path, stat.S_IFDIR)
+        return not_a_file_error(path, stat.S_IFDIR)
     if number == errno.ENAMETOOLONG:
         return InvalidPath(
             f"the path is too long: {where}", hint="A name has at most 255 bytes.", details=details
@@ -152,7 +152,7 @@ def failed(error: OSError, path: str) -> AuditError:
     return StorageFailed(f"{text}: {where}", hint="Check the disk.", details=details)
 
 
-class in_our_words:
+class audit_errors:
     """A block whose OSErrors become ours, naming the path."""
 
     __slots__ = ("_path",)
@@ -165,4 +165,4 @@ class in_our_words:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, OSError):
-            raise failed(error, self._path) from error
+            raise to_audit_error(error, self._path) from error

@@ -12,19 +12,19 @@ import stat
 from typing import BinaryIO
 
 from loom_audit.disk import system
-from loom_audit.disk.beneath import Directories
-from loom_audit.disk.displaced import (
+from loom_audit.disk.exchange import Location, exchange, location_of, move
+from loom_audit.disk.paths import kind_of, not_a_file_error, printable
+from loom_audit.disk.reversal import (
     CHUNK,
-    ModeChanged,
-    Put,
-    Replaced,
+    Identity,
+    ModeReversal,
+    PathReversal,
     hash_file,
-    put_of,
+    identity_of,
     remove,
     sync_inode,
 )
-from loom_audit.disk.exchange import Spot, exchange, move, spot
-from loom_audit.disk.paths import kind_of, not_a_file, shown
+from loom_audit.disk.root_directory import OpenFolders
 from loom_audit.errors import AuditError, Conflict, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced
@@ -33,30 +33,32 @@ _ATTEMPTS = 16
 _FILE_KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "symlink", stat.S_IFDIR: "directory"}
 
 
-def stage(temporary: Spot, after: FileState, content: BinaryIO | None, *, durable: bool) -> Put:
+def stage(
+    temporary: Location, after: FileState, content: BinaryIO | None, *, durable: bool
+) -> Identity:
     """Make the state under a temporary name, with its exact mode; nothing is left on failure."""
     try:
         if after.kind == "directory":
             temporary.mkdir()
             temporary.chmod(after.mode)
         elif content is None:
-            raise ValueError(f"no content for the {after.kind} {shown(temporary.path)}")
+            raise ValueError(f"no content for the {after.kind} {printable(temporary.path)}")
         elif after.kind == "symlink":
             target = content.read()
-            _check(hashlib.sha256(target).hexdigest(), after, temporary)
+            _check_hash(hashlib.sha256(target).hexdigest(), after, temporary)
             os.symlink(target, os.fsencode(temporary.name), dir_fd=temporary.fd)
         else:
             return _write(temporary, after, content, durable=durable)
         made = temporary.lstat()
         if made is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), temporary.name)
-        return put_of(made)
+        return identity_of(made)
     except BaseException:
         remove(temporary)
         raise
 
 
-def _write(temporary: Spot, after: FileState, content: BinaryIO, *, durable: bool) -> Put:
+def _write(temporary: Location, after: FileState, content: BinaryIO, *, durable: bool) -> Identity:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     descriptor = temporary.open(flags, after.mode & 0o777)
     try:
@@ -66,28 +68,28 @@ def _write(temporary: Spot, after: FileState, content: BinaryIO, *, durable: boo
             written = os.write(descriptor, chunk)
             while written < len(chunk):
                 written += os.write(descriptor, memoryview(chunk)[written:])
-        _check(digest.hexdigest(), after, temporary)
+        _check_hash(digest.hexdigest(), after, temporary)
         made = os.fstat(descriptor)
         if stat.S_IMODE(made.st_mode) != after.mode:
             os.fchmod(descriptor, after.mode)
         if durable:
             system.fsync(descriptor)
-        return put_of(made)
+        return identity_of(made)
     finally:
         os.close(descriptor)
 
 
-def _check(found: str, after: FileState, temporary: Spot) -> None:
+def _check_hash(found: str, after: FileState, temporary: Location) -> None:
     if after.blob is not None and found != after.blob:
         raise Corrupt(
-            f"the content for {shown(temporary.parent) or 'the root'} has hash {found[:12]}, "
+            f"the content for {printable(temporary.parent) or 'the root'} has hash {found[:12]}, "
             f"not {after.blob[:12]}",
             hint="Run `loom-audit verify`.",
             details={"expected": after.blob, "found": found},
         )
 
 
-def place(temporary: Spot, at: Spot, *, occupied: bool) -> os.stat_result | None:
+def take_path(temporary: Location, at: Location, *, occupied: bool) -> os.stat_result | None:
     """Let the temporary take the path; what was there is then under the temporary name.
 
     Its lstat is returned, None when the path was free. Anything that may not be displaced
@@ -109,17 +111,17 @@ def place(temporary: Spot, at: Spot, *, occupied: bool) -> os.stat_result | None
             continue
         found = temporary.lstat()
         if found is None:
-            raise Conflict(f"somebody took what was displaced from {shown(at.path)}")
-        _keep_only_what_may_go(temporary, at, found)
+            raise Conflict(f"somebody took what was displaced from {printable(at.path)}")
+        _accept_displaced(temporary, at, found)
         return found
     raise Conflict(
-        f"somebody keeps creating and deleting {shown(at.path)}",
+        f"somebody keeps creating and deleting {printable(at.path)}",
         hint="Stop that program and try again.",
-        details={"path": shown(at.path)},
+        details={"path": printable(at.path)},
     )
 
 
-def _keep_only_what_may_go(temporary: Spot, at: Spot, found: os.stat_result) -> None:
+def _accept_displaced(temporary: Location, at: Location, found: os.stat_result) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind in (stat.S_IFREG, stat.S_IFLNK):
         return
@@ -130,23 +132,23 @@ def _keep_only_what_may_go(temporary: Spot, at: Spot, found: os.stat_result) -> 
         except OSError as error:
             exchange(temporary, at)
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty(at) from error
+                raise not_empty_error(at) from error
             raise
         return
     exchange(temporary, at)
-    raise not_a_file(at.path, found.st_mode)
+    raise not_a_file_error(at.path, found.st_mode)
 
 
-def not_empty(at: Spot) -> Conflict:
+def not_empty_error(at: Location) -> Conflict:
     return Conflict(
-        f"the folder is not empty: {shown(at.path)}",
+        f"the folder is not empty: {printable(at.path)}",
         hint="Delete what is in it first.",
-        details={"path": shown(at.path)},
+        details={"path": printable(at.path)},
     )
 
 
 def replace(
-    folders: Directories,
+    folders: OpenFolders,
     change: FileChange,
     content: BinaryIO | None,
     *,
@@ -158,24 +160,24 @@ def replace(
     `staging` is the folder for temporaries, by default the path's own. Unless `durable`, names
     and modes need a flush of the filesystem.
     """
-    at = spot(folders, change.path)
+    at = location_of(folders, change.path)
     found = at.lstat()
     if found is not None and stat.S_IFMT(found.st_mode) not in (
         stat.S_IFREG,
         stat.S_IFLNK,
         stat.S_IFDIR,
     ):
-        raise not_a_file(change.path, found.st_mode)
+        raise not_a_file_error(change.path, found.st_mode)
     if found is not None:
-        changed = _in_place(at, found, change, durable=durable)
+        changed = _change_mode(at, found, change, durable=durable)
         if changed is not None:
             return changed
-    temporary = Spot(folders, at.parent if staging is None else staging, at.name).beside()
+    temporary = Location(folders, at.parent if staging is None else staging, at.name).beside()
     if change.after is None:
-        displaced = _take_away(at, found, temporary)
+        displaced = _displace(at, found, temporary)
     else:
         put = stage(temporary, change.after, content, durable=True)
-        displaced = put_at(temporary, at, put, occupied=found is not None)
+        displaced = put_staged(temporary, at, put, occupied=found is not None)
     if durable:
         try:
             folders.sync(at.parent)
@@ -187,45 +189,45 @@ def replace(
     return displaced
 
 
-def put_at(temporary: Spot, at: Spot, put: Put, *, occupied: bool) -> Replaced:
+def put_staged(temporary: Location, at: Location, put: Identity, *, occupied: bool) -> PathReversal:
     """What was staged takes its path."""
     try:
-        prior = place(temporary, at, occupied=occupied)
+        prior = take_path(temporary, at, occupied=occupied)
     except BaseException:
         if put.is_at(temporary):
             remove(temporary)
         raise
     aside = temporary if prior is not None and not stat.S_ISDIR(prior.st_mode) else None
-    return Replaced(at, put, prior, aside)
+    return PathReversal(at, put, prior, aside)
 
 
-def _take_away(at: Spot, found: os.stat_result | None, temporary: Spot) -> Replaced:
+def _displace(at: Location, found: os.stat_result | None, temporary: Location) -> PathReversal:
     if found is None:
-        return Replaced(at, None, None, None)
+        return PathReversal(at, None, None, None)
     if stat.S_ISDIR(found.st_mode):
         try:
             at.rmdir()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty(at) from error
+                raise not_empty_error(at) from error
             raise
-        return Replaced(at, None, found, None)
+        return PathReversal(at, None, found, None)
     try:
         move(at, temporary)
     except FileNotFoundError:
-        return Replaced(at, None, None, None)
+        return PathReversal(at, None, None, None)
     gone = temporary.lstat()
     if gone is None:
-        raise Conflict(f"somebody took what was displaced from {shown(at.path)}")
+        raise Conflict(f"somebody took what was displaced from {printable(at.path)}")
     if stat.S_IFMT(gone.st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
         move(temporary, at)
-        raise Conflict(f"{shown(at.path)} has become a {kind_of(gone.st_mode)}")
-    return Replaced(at, None, gone, temporary)
+        raise Conflict(f"{printable(at.path)} has become a {kind_of(gone.st_mode)}")
+    return PathReversal(at, None, gone, temporary)
 
 
-def _in_place(
-    at: Spot, found: os.stat_result, change: FileChange, *, durable: bool
-) -> ModeChanged | None:
+def _change_mode(
+    at: Location, found: os.stat_result, change: FileChange, *, durable: bool
+) -> ModeReversal | None:
     """Change the mode alone where the content stays, so that its inode and mtime stay too.
 
     A file's content is hashed first: when it is not what `change` says, or when the inode has
@@ -248,12 +250,12 @@ def _in_place(
     if mode != after.mode:
         at.chmod(after.mode)
     now = at.lstat()
-    if now is None or put_of(now) != put_of(found):
+    if now is None or identity_of(now) != identity_of(found):
         raise Conflict(
-            f"somebody else is changing {shown(at.path)}",
+            f"somebody else is changing {printable(at.path)}",
             hint="Try again.",
-            details={"path": shown(at.path)},
+            details={"path": printable(at.path)},
         )
     if durable and mode != after.mode:
         sync_inode(at)
-    return ModeChanged(at, state, stat.S_IMODE(now.st_mode), put_of(now))
+    return ModeReversal(at, state, stat.S_IMODE(now.st_mode), identity_of(now))

@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Iterable
 from pathlib import Path
 
-from loom_audit.disk.paths import in_our_words, shown
+from loom_audit.disk.paths import audit_errors, printable
 from loom_audit.errors import Conflict, InvalidPath
 
 _SYSTEM = ("/proc", "/sys")
@@ -24,7 +24,7 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     if "\0" in text:
         raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     real = os.path.realpath(text)
-    with in_our_words(text):
+    with audit_errors(text):
         if not os.path.isdir(real):
             os.stat(real)
             raise _refused(text, "no directory", "Name the folder that the agent works in.")
@@ -44,7 +44,7 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     _check_apart(real, os.path.realpath(store_dir), "the store")
     for other in others:
         if not _same(real, other):
-            _check_apart(real, other, f"the workspace {shown(other)}")
+            _check_apart(real, other, f"the workspace {printable(other)}")
     return real
 
 
@@ -58,20 +58,21 @@ def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[st
         raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     if os.path.islink(path) and not os.path.exists(path):
         raise InvalidPath(
-            f"{shown(os.fspath(path))} is a symlink that leads nowhere", hint="Name a new folder."
+            f"{printable(os.fspath(path))} is a symlink that leads nowhere",
+            hint="Name a new folder.",
         )
     real = os.path.realpath(path)
     _check_apart(real, os.path.realpath(store_dir), "the store")
     for other in others:
         if os.path.isdir(other):
-            _check_apart(real, other, f"the workspace {shown(other)}")
+            _check_apart(real, other, f"the workspace {printable(other)}")
 
 
 def _refused(path: str, reason: str, hint: str) -> InvalidPath:
     return InvalidPath(
-        f"{shown(path)} cannot be a workspace: it is {reason}",
+        f"{printable(path)} cannot be a workspace: it is {reason}",
         hint=hint,
-        details={"path": shown(path), "reason": reason},
+        details={"path": printable(path), "reason": reason},
     )
 
 
@@ -83,9 +84,9 @@ def _check_apart(real: str, other: str, name: str) -> None:
     else:
         return
     raise Conflict(
-        f"{shown(real)} {relation} {name}",
+        f"{printable(real)} {relation} {name}",
         hint=hint,
-        details={"path": shown(real), "other": shown(other)},
+        details={"path": printable(real), "other": printable(other)},
     )
 
 

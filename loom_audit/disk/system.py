@@ -83,7 +83,7 @@ def _has_renameat2() -> bool:
     return True
 
 
-def _raise(path: bytes) -> None:
+def _raise_errno(path: bytes) -> None:
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number), os.fsdecode(path))
 
@@ -96,7 +96,7 @@ def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
     descriptor: int = _openat2(_OPENAT2, directory, path, how, len(how))
     if descriptor < 0:
-        _raise(path)
+        _raise_errno(path)
     return descriptor
 
 
@@ -114,13 +114,13 @@ def renameat2(source_in: int, source: bytes, target_in: int, target: bytes, flag
     else:
         done = _libc.syscall(ctypes.c_long(_RENAMEAT2[platform.machine()]), *ends)
     if done < 0:
-        _raise(source)
+        _raise_errno(source)
 
 
 def syncfs(descriptor: int) -> None:
     """Flush the filesystem that holds the descriptor; OSError."""
     if _libc.syncfs(ctypes.c_int(descriptor)) < 0:
-        _raise(b"")
+        _raise_errno(b"")
 
 
 def fsync(descriptor: int) -> None:
@@ -146,10 +146,10 @@ def mounts_below(root: str) -> frozenset[str]:
         table = _TABLE.read_bytes()
     except FileNotFoundError:
         return frozenset()
-    return points_below(table, root)
+    return mounts_in_table(table, root)
 
 
-def points_below(table: bytes, root: str) -> frozenset[str]:
+def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
     """As `mounts_below`, in a table of this content."""
     prefix = os.fsencode(root).rstrip(b"/") + b"/"
     points = (

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from loom_audit.disk.beneath import Beneath
-from loom_audit.disk.paths import failed, in_our_words, join, kind_of, shown
+from loom_audit.disk.paths import audit_errors, join, kind_of, printable, to_audit_error
+from loom_audit.disk.root_directory import RootDirectory
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import Stamp, Stamps
@@ -59,7 +59,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Scan:
     """One look at a tree: of what is as `expected` nothing is said.
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
@@ -67,7 +67,7 @@ class Look:
     expected files that were not in them, `left_out` the inodes of what was not entered.
     """
 
-    beneath: Beneath
+    beneath: RootDirectory
     scope: Scope
     known: Container[str]
     excluded: Mapping[str, str]
@@ -78,7 +78,7 @@ class Look:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def differences(look: Look) -> Iterator[tuple[str, Stamp | str | None]]:
+def find_differences(look: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
     """What is not as expected; None for what is expected and was not found."""
     told = set()
     for path, stamp in walk(look, ""):
@@ -92,18 +92,18 @@ def differences(look: Look) -> Iterator[tuple[str, Stamp | str | None]]:
     yield from ((path, None) for path in missing if path not in told | look.visited)
 
 
-def walk(look: Look, path: str) -> Iterator[tuple[str, Stamp | str]]:
+def walk(look: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
     """What is below `path`; a directory comes before what it holds, otherwise in any order.
 
     What vanishes meanwhile is left out. StorageFailed when `path` itself cannot be read, since
     a caller would take all that is in it for gone.
     """
-    with _Folders(look.beneath, path) as folders:
+    with _FolderQueue(look.beneath, path) as folders:
         while (folder := folders.next()) is not None:
             if isinstance(folder, str):
                 if folders.path == path:
                     raise StorageFailed(
-                        f"{shown(path) or 'the workspace'} cannot be read: {folder}",
+                        f"{printable(path) or 'the workspace'} cannot be read: {folder}",
                         hint="See that it may be entered, then try again.",
                     )
                 yield folders.path, folder
@@ -117,26 +117,26 @@ def walk(look: Look, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 if look.expected.directories.get(folders.path) != stamp:
                     yield folders.path, stamp
             look.visited.add(folders.path)
-            with in_our_words(folders.path):
-                found, inside = _entries(look, folders.path, folder)
+            with audit_errors(folders.path):
+                found, inside = _scan_folder(look, folders.path, folder)
             folders.enter(folders.path + "/" if folders.path else "", inside)
             yield from found
 
 
-class _Folders:
+class _FolderQueue:
     """Which folders are still to be visited, depth first, each opened by its parent's descriptor.
 
     From some depth on they are opened from the root, so that descriptors do not run out.
     """
 
-    def __init__(self, beneath: Beneath, path: str) -> None:
+    def __init__(self, beneath: RootDirectory, path: str) -> None:
         self._beneath = beneath
         self._first: str | None = path
         self._current = -1
         self._stack: list[tuple[int, str, list[str]]] = []
         self.path = path
 
-    def __enter__(self) -> "_Folders":
+    def __enter__(self) -> "_FolderQueue":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,7 +176,7 @@ class _Folders:
                 if error.errno in GONE:
                     continue
                 if error.errno in _EXHAUSTED:
-                    raise failed(error, self.path) from error
+                    raise to_audit_error(error, self.path) from error
                 return "path too long" if error.errno == errno.ENAMETOOLONG else "unreadable"
             return self._current
         return None
@@ -193,8 +193,8 @@ class _Folders:
         return os.open(name, _FOLDER, dir_fd=parent)
 
 
-def _entries(
-    look: Look, folder: str, descriptor: int
+def _scan_folder(
+    look: Scan, folder: str, descriptor: int
 ) -> tuple[list[tuple[str, Stamp | str]], list[str]]:
     """What a folder holds in scope and not as expected, and the names of the folders in it."""
     prefix = folder + "/" if folder else ""
@@ -240,7 +240,7 @@ def _entries(
         if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
             folders.append(entry.name)
             continue
-        seen = _seen(look, child, entry, fields, now)
+        seen = _stamp_or_reason(look, child, entry, fields, now)
         if seen != expected.get(entry.name):
             differing.append((child, seen))
     return differing, folders
@@ -251,8 +251,8 @@ def _is_settled(found: Mapping[str, tuple[int, ...]], now: int) -> bool:
     return max(map(itemgetter(_CTIME), found.values()), default=0) < now - COARSE
 
 
-def _seen(
-    look: Look, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
+def _stamp_or_reason(
+    look: Scan, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
 ) -> Stamp | str:
     """The stamp of what is no folder, or why it cannot be recorded."""
     if child in look.excluded:
@@ -271,7 +271,7 @@ def _seen(
     return Stamp._make(fields)
 
 
-def leftovers(beneath: Beneath, prefix: str) -> Iterator[str]:
+def find_leftovers(beneath: RootDirectory, prefix: str) -> Iterator[str]:
     """Names that begin with `prefix`, in every folder but `.git` and other filesystems."""
     waiting = [""]
     while waiting:

@@ -10,17 +10,17 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 from loom_audit.disk import bulk, replace, system
 from loom_audit.disk import walk as walking
-from loom_audit.disk.beneath import Beneath, Directories
 from loom_audit.disk.paths import (
-    failed,
-    in_our_words,
+    audit_errors,
     kind_of,
-    not_a_file,
-    outside,
-    shown,
+    normalize,
+    not_a_file_error,
+    outside_error,
+    printable,
     split,
-    tidy,
+    to_audit_error,
 )
+from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.system import System, mapped_below, mounts_below
 from loom_audit.disk.walk import stamp_of
 from loom_audit.errors import InvalidPath, NoWorkspace, StorageFailed
@@ -48,8 +48,8 @@ class DiskWorkspace:
                 f"file names are in {sys.getfilesystemencoding()} here",
                 hint="Set PYTHONUTF8=1.",
             )
-        with in_our_words(root):
-            self._beneath = Beneath(root, system.probe() if calls is None else calls)
+        with audit_errors(root):
+            self._beneath = RootDirectory(root, system.probe() if calls is None else calls)
         inside = (self._beneath.inside(os.path.realpath(path)) for path in exclude)
         self._excluded = frozenset(path for path in inside if path)
         self._folds: bool | None = None
@@ -69,22 +69,22 @@ class DiskWorkspace:
             inside = self._beneath.inside("/" + os.path.normpath(path).lstrip("/"))
             if inside is None:
                 if "\0" in path:
-                    return tidy(path)
-                raise outside(path.encode("utf-8", "replace").decode()[:200])
-            return tidy(inside)
-        return tidy(path)
+                    return normalize(path)
+                raise outside_error(path.encode("utf-8", "replace").decode()[:200])
+            return normalize(inside)
+        return normalize(path)
 
     def resolve(self, path: str) -> str:
-        with in_our_words(path):
-            return tidy(self._beneath.resolve(tidy(path)))
+        with audit_errors(path):
+            return normalize(self._beneath.resolve(normalize(path)))
 
     def _check_writable(self, path: str) -> None:
         """InvalidPath for the root, `.git`, our own temporaries and what is excluded."""
         parts = path.split("/")
-        if tidy(path) != path or not path:
+        if normalize(path) != path or not path:
             raise InvalidPath(
-                f"not a path in a workspace: {shown(path) or 'its root'}",
-                details={"path": shown(path)},
+                f"not a path in a workspace: {printable(path) or 'its root'}",
+                details={"path": printable(path)},
             )
         if not self._excluded and TEMPORARY not in path and ".git" not in path.casefold():
             return
@@ -98,9 +98,9 @@ class DiskWorkspace:
             reason = "inside the store or another workspace"
         if reason:
             raise InvalidPath(
-                f"{reason}: {shown(path)}",
+                f"{reason}: {printable(path)}",
                 hint="Choose another path; a shell command may still change it, unrecorded.",
-                details={"path": shown(path)},
+                details={"path": printable(path)},
             )
 
     # --- looking --------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class DiskWorkspace:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise failed(error, path) from error
+            raise to_audit_error(error, path) from error
         return None if found is None else stamp_of(found)
 
     def _lstat(self, path: str) -> os.stat_result | None:
@@ -134,12 +134,12 @@ class DiskWorkspace:
             os.close(folder)
 
     def mounted(self, folder: str) -> bool:
-        with in_our_words(folder):
-            return self._beneath.mounted(tidy(folder))
+        with audit_errors(folder):
+            return self._beneath.mounted(normalize(folder))
 
     def mtime(self, path: str) -> datetime:
-        with in_our_words(path):
-            descriptor = self._beneath.open(tidy(path), system.O_PATH)
+        with audit_errors(path):
+            descriptor = self._beneath.open(normalize(path), system.O_PATH)
             try:
                 seen = os.fstat(descriptor)
             finally:
@@ -147,18 +147,18 @@ class DiskWorkspace:
         return moment(seen.st_mtime_ns)
 
     def _open(self, path: str) -> tuple[int, os.stat_result]:
-        with in_our_words(path):
+        with audit_errors(path):
             try:
-                descriptor = self._beneath.open(tidy(path), _READ)
+                descriptor = self._beneath.open(normalize(path), _READ)
             except OSError as error:
                 found = self._special(path)
                 if found is not None:
-                    raise not_a_file(path, found) from error
+                    raise not_a_file_error(path, found) from error
                 raise
             seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
             os.close(descriptor)
-            raise not_a_file(path, seen.st_mode)
+            raise not_a_file_error(path, seen.st_mode)
         return descriptor, seen
 
     def _special(self, path: str) -> int | None:
@@ -181,7 +181,7 @@ class DiskWorkspace:
         rest = sys.maxsize if limit is None else limit
         size = seen.st_size + 1
         try:
-            with in_our_words(path):
+            with audit_errors(path):
                 while rest > 0 and (part := os.read(descriptor, min(rest, max(size, 1), _CHUNK))):
                     parts.append(part)
                     rest -= len(part)
@@ -193,7 +193,7 @@ class DiskWorkspace:
     def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
         descriptor, _ = self._open(path)
         try:
-            with in_our_words(path):
+            with audit_errors(path):
                 content = os.read(descriptor, size)
                 while 0 < len(content) < size and (
                     part := os.read(descriptor, size - len(content))
@@ -205,7 +205,7 @@ class DiskWorkspace:
 
     def read_link(self, path: str) -> bytes:
         parent, name = split(path)
-        with in_our_words(path):
+        with audit_errors(path):
             folder = self._beneath.folder(parent, readable=False)
             try:
                 return os.fsencode(os.readlink(name, dir_fd=folder))
@@ -213,15 +213,17 @@ class DiskWorkspace:
                 if error.errno != errno.EINVAL:
                     raise
                 mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-                raise InvalidPath(f"not a symlink but a {kind_of(mode)}: {shown(path)}") from error
+                raise InvalidPath(
+                    f"not a symlink but a {kind_of(mode)}: {printable(path)}"
+                ) from error
             finally:
                 os.close(folder)
 
     def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
         found = []
-        with in_our_words(path):
+        with audit_errors(path):
             self._beneath.check()
-            descriptor = self._beneath.open(tidy(path), os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = self._beneath.open(normalize(path), os.O_RDONLY | os.O_DIRECTORY)
             try:
                 with os.scandir(descriptor) as entries:
                     for entry in entries:
@@ -238,14 +240,14 @@ class DiskWorkspace:
         self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        look = walking.Look(self._beneath, scope, known, self._unrecordable())
+        look = walking.Scan(self._beneath, scope, known, self._unrecordable())
         return walking.walk(look, path)
 
     def differences(
         self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
-        look = walking.Look(
+        look = walking.Scan(
             self._beneath,
             scope,
             known,
@@ -254,7 +256,7 @@ class DiskWorkspace:
             mapped_below(self._beneath.real),
             left_out={} if left_out is None else left_out,
         )
-        return walking.differences(look)
+        return walking.find_differences(look)
 
     def _unrecordable(self) -> dict[str, str]:
         mounts = dict.fromkeys(mounts_below(self._beneath.real), "mount")
@@ -265,8 +267,8 @@ class DiskWorkspace:
     def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
         self._check_writable(change.path)
         self._beneath.check()
-        with in_our_words(change.path):
-            return replace.replace(Directories(self._beneath), change, content)
+        with audit_errors(change.path):
+            return replace.replace(OpenFolders(self._beneath), change, content)
 
     def replace_all(
         self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
@@ -278,17 +280,17 @@ class DiskWorkspace:
 
     def leftovers(self) -> Sequence[str]:
         self._beneath.check()
-        with in_our_words(""):
-            return sorted(walking.leftovers(self._beneath, TEMPORARY))
+        with audit_errors(""):
+            return sorted(walking.find_leftovers(self._beneath, TEMPORARY))
 
     def folds_case(self) -> bool:
         if self._folds is None:
-            with in_our_words(""):
+            with audit_errors(""):
                 self._folds = _folds_case(self._beneath)
         return self._folds
 
 
-def _folds_case(beneath: Beneath) -> bool:
+def _folds_case(beneath: RootDirectory) -> bool:
     """Ask for a name that is there in another case; make one only when there is none."""
     descriptor = beneath.fd
     with os.scandir(descriptor) as entries:
@@ -298,7 +300,7 @@ def _folds_case(beneath: Beneath) -> bool:
         if other != name and other not in names:
             return _is_there(other, descriptor)
     before = os.fstat(descriptor)
-    name = Directories(beneath).fresh_name()
+    name = OpenFolders(beneath).fresh_name()
     try:
         os.mkdir(name, 0o700, dir_fd=descriptor)
     except OSError:
@@ -323,10 +325,10 @@ def vanished_workspace(root: str) -> Workspace:
 
     So that calls in it can be refused, and put on record, like any other.
     """
-    return cast("Workspace", _Vanished(root))
+    return cast("Workspace", _VanishedWorkspace(root))
 
 
-class _Vanished:
+class _VanishedWorkspace:
     def __init__(self, root: str) -> None:
         self.root = root
 

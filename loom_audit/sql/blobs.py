@@ -15,7 +15,7 @@ from loom_audit.model.files import BlobId, FileState
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
-from loom_audit.sql.links import NO_LINKS, Entry, gather
+from loom_audit.sql.links import NO_ENTRIES, BlobEntry, load_with_bases
 from loom_audit.sql.statements import prepare
 
 INLINE_BYTES = 256 * 1024
@@ -62,7 +62,7 @@ _PRESENT = prepare(
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
 
-def expect(connection: Connection, states: Sequence[FileState]) -> None:
+def insert_absent(connection: Connection, states: Sequence[FileState]) -> None:
     """Give each content that states name a row, as absent where it is not in the store."""
     rows = [
         {"sha256": bytes.fromhex(state.blob), "size": state.size} for state in states if state.blob
@@ -74,7 +74,7 @@ class SqlBlobStore:
     """Contents in a store's database, and beside it where they are large.
 
     A new version of a content is kept as a delta against an earlier one of its line, as
-    `leans_on` says.
+    `base_version` says.
     """
 
     def __init__(self, connections: Connections, folder: str) -> None:
@@ -82,7 +82,7 @@ class SqlBlobStore:
         self._large = LargeObjects(folder)
         self._lock = threading.RLock()
         self._packer = compressor()
-        self._staged: dict[bytes, Entry] = {}
+        self._staged: dict[bytes, BlobEntry] = {}
         self._pending = 0
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached_bytes = 0
@@ -91,16 +91,16 @@ class SqlBlobStore:
 
     def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
         """Keep the content until the next append makes it durable (files: at once)."""
-        head, rest = _begin(content)
+        head, rest = _read_head(content)
         if rest is not None:
             digest, size, stored = self._large.write(_chunks(head, rest))
             if self._find(digest) is None:
-                self._stage(Entry(digest, size, stored, "zstd", large=True))
+                self._stage(BlobEntry(digest, size, stored, "zstd", large=True))
             return BlobId(digest.hex())
         digest = sha256(head).digest()
         if self._find(digest) is None:
             self._stage(self._encode(digest, head, similar_to))
-        self._remember(digest, head)
+        self._cache_put(digest, head)
         return BlobId(digest.hex())
 
     def get(self, blob: BlobId) -> bytes:
@@ -114,7 +114,7 @@ class SqlBlobStore:
 
     def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
         """Those that lie in rows, durable and whole, by a few statements for all."""
-        links = gather(self._connections, [_digest(blob) for blob in blobs])
+        links = load_with_bases(self._connections, [_digest(blob) for blob in blobs])
         found = {}
         for blob in blobs:
             entry = links.get(bytes.fromhex(blob))
@@ -159,13 +159,13 @@ class SqlBlobStore:
 
     # --- for the log's transaction --------------------------------------------------------
 
-    def staged(self) -> tuple[Entry, ...]:
+    def staged_entries(self) -> tuple[BlobEntry, ...]:
         """What waits to be written, bases before what leans on them."""
         with self._lock:
             return tuple(self._staged.values())
 
     @staticmethod
-    def write(connection: Connection, entries: Sequence[Entry]) -> None:
+    def write(connection: Connection, entries: Sequence[BlobEntry]) -> None:
         """Insert them within the caller's transaction; those that are there already stay."""
         rows = [
             {
@@ -183,7 +183,7 @@ class SqlBlobStore:
         _INSERT.run_many(connection, rows)
         _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
 
-    def written(self, entries: Sequence[Entry]) -> None:
+    def forget_staged(self, entries: Sequence[BlobEntry]) -> None:
         """They are durable now: let go of them."""
         with self._lock:
             for entry in entries:
@@ -192,41 +192,41 @@ class SqlBlobStore:
 
     # --- storing --------------------------------------------------------------------------
 
-    def _stage(self, entry: Entry) -> None:
+    def _stage(self, entry: BlobEntry) -> None:
         with self._lock:
             if entry.sha256 not in self._staged:
                 self._staged[entry.sha256] = entry
                 self._pending += len(entry.content or b"")
 
-    def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> Entry:
+    def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> BlobEntry:
         base = self._base(similar_to) if similar_to and len(content) >= MIN_BASE else None
         if base is not None:
             against, old, version = base
             delta = compress_delta(content, old)
             small = len(delta) <= INLINE_BYTES
             if small and len(delta) * _CLEARLY_SMALLER < len(content):
-                return _delta(digest, content, delta, against, version)
+                return _delta_entry(digest, content, delta, against, version)
             encoding, packed = compress(content, self._packer)
             if small and len(delta) < len(packed):
-                return _delta(digest, content, delta, against, version)
+                return _delta_entry(digest, content, delta, against, version)
         else:
             encoding, packed = compress(content, self._packer)
         if len(packed) > INLINE_BYTES:
             _, size, stored = self._large.write(iter([content]))
-            return Entry(digest, size, stored, "zstd", large=True)
-        return Entry(digest, len(content), len(packed), encoding, content=packed)
+            return BlobEntry(digest, size, stored, "zstd", large=True)
+        return BlobEntry(digest, len(content), len(packed), encoding, content=packed)
 
-    def _base(self, similar_to: BlobId) -> tuple[Entry, bytes, int] | None:
+    def _base(self, similar_to: BlobId) -> tuple[BlobEntry, bytes, int] | None:
         """What a new version is stored against, its content, and the version's number."""
         entry = self._find(_digest(similar_to))
         if entry is None or not MIN_BASE <= entry.size <= MAX_DELTA:
             return None
         version = entry.version + 1
-        wanted = leans_on(version)
+        wanted = base_version(version)
         try:
             while entry.version > wanted and entry.base is not None:
                 entry = self._entry(entry.base)
-            if entry.version != wanted or _decodes(version) > MAX_CHAIN:
+            if entry.version != wanted or _decode_count(version) > MAX_CHAIN:
                 return None
             return entry, self._read(entry), version
         except (Corrupt, NotFound):
@@ -235,7 +235,7 @@ class SqlBlobStore:
 
     # --- reading --------------------------------------------------------------------------
 
-    def _entry(self, digest: bytes) -> Entry:
+    def _entry(self, digest: bytes) -> BlobEntry:
         entry = self._find(digest)
         if entry is None:
             raise NotFound(
@@ -245,7 +245,7 @@ class SqlBlobStore:
             )
         return entry
 
-    def _find(self, digest: bytes) -> Entry | None:
+    def _find(self, digest: bytes) -> BlobEntry | None:
         with self._lock:
             staged = self._staged.get(digest)
             if staged is not None:
@@ -254,12 +254,12 @@ class SqlBlobStore:
         if not rows or rows[0][3] == "absent":
             return None
         number, size, stored, encoding, base, version, large = rows[0]
-        return Entry(digest, size, stored, encoding, base, version, bool(large), number)
+        return BlobEntry(digest, size, stored, encoding, base, version, bool(large), number)
 
-    def _read(self, entry: Entry, links: Mapping[bytes, Entry] = NO_LINKS) -> bytes:
+    def _read(self, entry: BlobEntry, links: Mapping[bytes, BlobEntry] = NO_ENTRIES) -> bytes:
         """The content, checked; large ones whole. Corrupt names it."""
         try:
-            content = self._through_deltas(entry, links)
+            content = self._decode_chain(entry, links)
             if sha256(content).digest() != entry.sha256:
                 raise Corrupt("it does not match its hash")
         except Corrupt as error:
@@ -269,18 +269,18 @@ class SqlBlobStore:
                 hint="Run `loom-audit verify` to see what else is.",
                 details={"blob": blob},
             ) from error
-        self._remember(entry.sha256, content)
+        self._cache_put(entry.sha256, content)
         return content
 
-    def _through_deltas(self, entry: Entry, links: Mapping[bytes, Entry]) -> bytes:
+    def _decode_chain(self, entry: BlobEntry, links: Mapping[bytes, BlobEntry]) -> bytes:
         chain = [entry]
-        content = self._cached(entry.sha256)
+        content = self._cache_lookup(entry.sha256)
         while content is None and chain[-1].base is not None:
             if len(chain) > MAX_CHAIN:
                 raise Corrupt("its deltas go in a circle")
             base = chain[-1].base
             chain.append(links.get(base) or self._entry(base))
-            content = self._cached(chain[-1].sha256)
+            content = self._cache_lookup(chain[-1].sha256)
         if content is not None:
             chain.pop()
         for link in reversed(chain):
@@ -293,7 +293,7 @@ class SqlBlobStore:
             raise Corrupt("its deltas lead nowhere")
         return content
 
-    def _bytes(self, entry: Entry) -> bytes:
+    def _bytes(self, entry: BlobEntry) -> bytes:
         if entry.content is not None:
             return entry.content
         rows = self._connections.rows(_CONTENT, blob=entry.number)
@@ -301,14 +301,14 @@ class SqlBlobStore:
             raise Corrupt(f"the stored bytes of {entry.sha256.hex()} are gone")
         return bytes(rows[0][0])
 
-    def _cached(self, digest: bytes) -> bytes | None:
+    def _cache_lookup(self, digest: bytes) -> bytes | None:
         with self._lock:
             content = self._cache.get(digest)
             if content is not None:
                 self._cache.move_to_end(digest)
             return content
 
-    def _remember(self, digest: bytes, content: bytes) -> None:
+    def _cache_put(self, digest: bytes, content: bytes) -> None:
         if len(content) > MAX_DELTA:
             return
         with self._lock:
@@ -319,7 +319,7 @@ class SqlBlobStore:
                     self._cached_bytes -= len(self._cache.popitem(last=False)[1])
 
 
-def leans_on(version: int) -> int:
+def base_version(version: int) -> int:
     """The version of a line that this one is stored against: v - 16**n, n as large as fits.
 
     Fifteen of sixteen lean on the one before, which makes the shortest deltas; the rest leap
@@ -331,17 +331,19 @@ def leans_on(version: int) -> int:
     return version - step
 
 
-def _decodes(version: int) -> int:
+def _decode_count(version: int) -> int:
     return sum(int(digit, RADIX) for digit in f"{version:x}")
 
 
-def _delta(digest: bytes, content: bytes, delta: bytes, base: Entry, version: int) -> Entry:
-    return Entry(
+def _delta_entry(
+    digest: bytes, content: bytes, delta: bytes, base: BlobEntry, version: int
+) -> BlobEntry:
+    return BlobEntry(
         digest, len(content), len(delta), "zstd-delta", base.sha256, version, content=delta
     )
 
 
-def _begin(content: bytes | BinaryIO) -> tuple[bytes, BinaryIO | None]:
+def _read_head(content: bytes | BinaryIO) -> tuple[bytes, BinaryIO | None]:
     """The content whole, or its beginning and a stream of the rest when it is large."""
     if isinstance(content, (bytes, bytearray, memoryview)):
         whole = bytes(content)

@@ -22,7 +22,7 @@ from loom_audit.sql.clock import SystemClock, from_micros, new_id
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.large_objects import sync_folder
-from loom_audit.sql.packing import as_written, numbers, texts
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.statements import Row, prepare
 from loom_audit.sql.upgrade import upgrade_locked
@@ -109,7 +109,7 @@ class Database:
         """All workspaces, oldest first."""
         with self.connections.reading() as connection:
             rows = _WORKSPACES.rows(connection)
-        with as_written():
+        with corrupt_on_mismatch():
             return [_to_entry(row) for row in rows]
 
     def close(self) -> None:
@@ -119,8 +119,8 @@ class Database:
 
 def _to_entry(row: Row) -> WorkspaceEntry:
     id, root, attached_at, ignore, max_file_bytes, baseline, head = row
-    texts(id, ignore)
-    numbers(max_file_bytes, head)
+    check_texts(id, ignore)
+    check_numbers(max_file_bytes, head)
     return WorkspaceEntry(
         id=id,
         root=root.decode("utf-8", "surrogateescape"),

@@ -24,13 +24,13 @@ from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
 from loom_audit.sql.engine import Connections
-from loom_audit.sql.event_reader import READ_EVENTS, EventReader, onward
+from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD
-from loom_audit.sql.links import Entry
+from loom_audit.sql.links import BlobEntry
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
-from loom_audit.sql.projections.folding import fold
-from loom_audit.sql.projections.writes import CALL_STATE
+from loom_audit.sql.projections.fold import fold
+from loom_audit.sql.projections.fold_statements import CALL_STATE
 from loom_audit.sql.statements import prepare
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
@@ -43,7 +43,7 @@ _LEAVES = prepare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
+class _LogEnd:
     """Where the log ends: what appending needs, and the connection it was read over."""
 
     generation: int
@@ -77,7 +77,7 @@ class SqlEventLog:
         self._ballast = ballast
         self._salts = salts
         self._reader = EventReader(id, number, blobs)
-        self._last: _Spot | None = None
+        self._last: _LogEnd | None = None
 
     @property
     def id(self) -> str:
@@ -98,19 +98,19 @@ class SqlEventLog:
 
     def _append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         with self._connections.writing() as connection:
-            spot = self._spot(connection)
-            known = self._already_there(connection, drafts)
+            spot = self._log_end(connection)
+            known = self._find_recorded(connection, drafts)
             if known:
                 return known
             self._check_calls(connection, drafts)
             events, after, staged = self._store(connection, spot, drafts)
         self._last = after
-        self._blobs.written(staged)
+        self._blobs.forget_staged(staged)
         return events
 
     def _store(
-        self, connection: Connection, spot: _Spot, drafts: Sequence[Draft]
-    ) -> tuple[list[Event], _Spot, Sequence[Entry]]:
+        self, connection: Connection, spot: _LogEnd, drafts: Sequence[Draft]
+    ) -> tuple[list[Event], _LogEnd, Sequence[BlobEntry]]:
         now = self._clock.now()
         frontier = Frontier(spot.head, list(spot.frontier.hashes))
         prev = spot.prev
@@ -132,15 +132,15 @@ class SqlEventLog:
                 for payload in encoded.payloads
             ]
             events.append(_as_event(draft, self._id, seq, id, now, prev))
-        staged = self._blobs.staged()
+        staged = self._blobs.staged_entries()
         self._blobs.write(connection, staged)
         event_rows.insert_events(connection, self._number, rows)
         event_rows.insert_payloads(connection, parts)
         insert_nodes(connection, self._number, nodes)
         fold(connection, self._number, events)
-        return events, _Spot(spot.generation, frontier, prev), staged
+        return events, _LogEnd(spot.generation, frontier, prev), staged
 
-    def _spot(self, connection: Connection) -> _Spot:
+    def _log_end(self, connection: Connection) -> _LogEnd:
         """Where the log ends now: what we know of it, checked and brought up to date."""
         generation = self._connections.generation
         head = HEAD.value(connection, log=self._number) or 0
@@ -153,26 +153,26 @@ class SqlEventLog:
                 for hashed in leaf_hashes(connection, self._number, last.head, head):
                     frontier.append(hashed)
             except Corrupt as error:
-                raise _untrusted(error) from error
-            return _Spot(generation, frontier, hashed)
-        return self._verified_spot(connection, generation)
+                raise _untrusted_error(error) from error
+            return _LogEnd(generation, frontier, hashed)
+        return self._verify_log_end(connection, generation)
 
-    def _verified_spot(self, connection: Connection, generation: int) -> _Spot:
+    def _verify_log_end(self, connection: Connection, generation: int) -> _LogEnd:
         """The end of the log as a new connection finds it, its last event checked."""
         row = _LAST.first(connection, log=self._number)
         if row is None:
-            return _Spot(generation, Frontier(), None)
+            return _LogEnd(generation, Frontier(), None)
         seq, packed, hashed = row
         try:
             envelope = read_envelope(event_rows.read_leaf(seq, packed, hashed))
             if (envelope.get("log"), envelope.get("seq")) != (self._id, seq):
-                raise event_rows.damaged(seq, "its leaf belongs elsewhere")
+                raise event_rows.damage_error(seq, "its leaf belongs elsewhere")
             frontier = load_frontier(connection, self._number, seq)
         except Corrupt as error:
-            raise _untrusted(error) from error
-        return _Spot(generation, frontier, hashed)
+            raise _untrusted_error(error) from error
+        return _LogEnd(generation, frontier, hashed)
 
-    def _already_there(self, connection: Connection, drafts: Sequence[Draft]) -> Sequence[Event]:
+    def _find_recorded(self, connection: Connection, drafts: Sequence[Draft]) -> Sequence[Event]:
         given = [draft.id for draft in drafts if draft.id is not None]
         if not given:
             return []
@@ -236,27 +236,27 @@ class SqlEventLog:
         """The events that match, a few hundred at a time, each batch of one moment."""
         left = filter.limit
         with self._connections.reading() as connection:
-            window = self._reader.narrowed(connection, filter)
+            window = self._reader.narrow(connection, filter)
         while left is None or left > 0:
             count = READ_EVENTS if left is None else min(READ_EVENTS, left)
             with self._connections.reading() as connection:
-                seqs, events = self._reader.batch(connection, window, count)
+                seqs, events = self._reader.read_batch(connection, window, count)
             yield from events
             if len(seqs) < count:
                 return
             if left is not None:
                 left -= len(events)
-            window = onward(window, seqs[-1])
+            window = remaining_window(window, seqs[-1])
 
     def read_in(self, connection: Connection) -> Iterator[Event]:
         """All events in order, within the caller's transaction."""
         window = EventFilter()
         while True:
-            seqs, events = self._reader.batch(connection, window, READ_EVENTS)
+            seqs, events = self._reader.read_batch(connection, window, READ_EVENTS)
             yield from events
             if len(seqs) < READ_EVENTS:
                 return
-            window = onward(window, seqs[-1])
+            window = remaining_window(window, seqs[-1])
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
@@ -315,7 +315,7 @@ def _call_conflict(call_id: str, why: str) -> Conflict:
     )
 
 
-def _untrusted(error: Corrupt) -> AuditUnavailable:
+def _untrusted_error(error: Corrupt) -> AuditUnavailable:
     return AuditUnavailable(
         f"The end of the log cannot be trusted: {error.message}",
         hint="Run `loom-audit verify`; `loom-audit salvage --to DIR` saves what is readable.",

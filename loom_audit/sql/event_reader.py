@@ -22,7 +22,7 @@ _SPAN_OF_CALL = prepare(
 )
 
 
-def onward(window: EventFilter, last: int) -> EventFilter:
+def remaining_window(window: EventFilter, last: int) -> EventFilter:
     """What is left of a window when the event `last` was the last one read."""
     if window.newest_first:
         return replace(window, before=last)
@@ -37,7 +37,7 @@ class EventReader:
         self._number = number
         self._blobs = blobs
 
-    def narrowed(self, connection: Connection, filter: EventFilter) -> EventFilter:
+    def narrow(self, connection: Connection, filter: EventFilter) -> EventFilter:
         """The filter with bounds from the projections, for what only the envelope tells."""
         first, last = filter.after + 1, filter.before
         spans: list[tuple[int, int]] = []
@@ -55,7 +55,7 @@ class EventReader:
             last = high + 1 if last is None else min(last, high + 1)
         return replace(filter, after=first - 1, before=last)
 
-    def batch(
+    def read_batch(
         self, connection: Connection, window: EventFilter, count: int
     ) -> tuple[Sequence[int], Sequence[Event]]:
         """The seqs of the next `count` events in the window, and the events that match."""
@@ -71,7 +71,7 @@ class EventReader:
         kept = []
         for seq, packed, hashed in rows:
             leaf = event_rows.read_leaf(seq, packed, hashed)
-            if event_rows.belongs(leaf, window.session, window.call_id):
+            if event_rows.belongs_to(leaf, window.session, window.call_id):
                 kept.append((seq, leaf))
         return [row[0] for row in rows], self._decode(connection, kept)
 

@@ -84,13 +84,13 @@ def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:
     try:
         leaf = unpack(packed, MAX_LEAF)
     except Corrupt as error:
-        raise damaged(seq, error.message) from error
+        raise damage_error(seq, error.message) from error
     if leaf_hash(leaf) != hashed:
-        raise damaged(seq, "its leaf does not match its hash")
+        raise damage_error(seq, "its leaf does not match its hash")
     return leaf
 
 
-def damaged(seq: int, why: str) -> Corrupt:
+def damage_error(seq: int, why: str) -> Corrupt:
     """The error for an event that cannot be read as it was written."""
     return Corrupt(
         f"Event {seq} is damaged: {why}",
@@ -128,14 +128,14 @@ def read_event(
         except NotFound:
             continue
         except Corrupt as error:
-            raise damaged(seq, error.message) from error
+            raise damage_error(seq, error.message) from error
     event = decode(leaf, payloads)
     if (event.log, event.seq) != (log_id, seq):
-        raise damaged(seq, f"its leaf says event {event.seq} of log {event.log}")
+        raise damage_error(seq, f"its leaf says event {event.seq} of log {event.log}")
     return event
 
 
-def belongs(leaf: bytes, session: str | None, call_id: str | None) -> bool:
+def belongs_to(leaf: bytes, session: str | None, call_id: str | None) -> bool:
     """Whether an event is of this session and call, by its envelope."""
     if session is None and call_id is None:
         return True

@@ -14,15 +14,15 @@ from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
 from loom_audit.ports.evidence import Told
-from loom_audit.sql.blobs import SqlBlobStore, leans_on
+from loom_audit.sql.blobs import SqlBlobStore, base_version
 from loom_audit.sql.database import Database
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import unpack, unpack_id
-from loom_audit.sql.projections.comparison import Scratch
-from loom_audit.sql.projections.mirror import Mirror
+from loom_audit.sql.projections.comparison import RebuiltProjections
+from loom_audit.sql.projections.incremental_check import IncrementalCheck
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
@@ -63,8 +63,8 @@ class SqlEvidence:
 
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
-        self._closing = ExitStack()
-        self._mirror: Mirror | None = None
+        self._resources = ExitStack()
+        self._check: IncrementalCheck | None = None
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
         try:
@@ -74,20 +74,22 @@ class SqlEvidence:
             if row is None:
                 raise NotFound(f"There is no log {log}", hint="`loom-audit workspaces` lists them.")
             self._number: int = row[0]
-            self._scratch = self._closing.enter_context(Scratch(self._raw, self._number))
+            self._rebuilt = self._resources.enter_context(
+                RebuiltProjections(self._raw, self._number)
+            )
         except BaseException:
-            self._closing.close()
+            self._resources.close()
             raise
 
     def _open(self, path: str) -> Any:
         """A connection of our own, so that text that is not UTF-8 can be read as it lies."""
         try:
             raw = connect(path, "ro")
-            self._closing.callback(raw.close)
-            raw.text_factory = _as_it_lies
+            self._resources.callback(raw.close)
+            raw.text_factory = _decode_losslessly
             raw.execute("BEGIN")
         except driver().Error as error:
-            raise _failed(error) from error
+            raise _storage_error(error) from error
         return raw
 
     @property
@@ -104,7 +106,7 @@ class SqlEvidence:
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
         """The rows of these events, some at a time; from the first on also what lies before it."""
-        for batch in self._batches(*self._between(_EVENTS, after, until)):
+        for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
                 StoredEvent(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
@@ -112,10 +114,10 @@ class SqlEvidence:
 
     def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
         """Their payloads in order of seq."""
-        rows = self._batches(*self._between(_PARTS, after, until))
+        rows = self._batches(*self._query_between(_PARTS, after, until))
         return chain.from_iterable(map(_parts, rows))
 
-    def _between(self, sql: str, after: int, until: int | None) -> tuple[Any, ...]:
+    def _query_between(self, sql: str, after: int, until: int | None) -> tuple[Any, ...]:
         """The query and its values; without an end it gives what sorts behind all numbers too."""
         first = after + 1 if after else _FIRST
         if until is None:
@@ -130,40 +132,40 @@ class SqlEvidence:
     def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
         try:
-            self._scratch.note(contents)
+            self._rebuilt.note(contents)
         except driver().Error as error:
-            raise _failed(error) from error
+            raise _storage_error(error) from error
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, bases before what leans on them."""
         try:
-            yield from self._scratch.noted()
+            yield from self._rebuilt.noted()
         except driver().Error as error:
-            raise _failed(error) from error
+            raise _storage_error(error) from error
 
     def follow(self, events: Sequence[Told]) -> None:
         """Compare what these events make of the projections right away."""
         # many small queries: text is decoded by SQLite's driver, where damage ends the comparison
         self._raw.text_factory = str
         try:
-            if self._mirror is None:
-                self._mirror = Mirror(self._raw, self._number)
+            if self._check is None:
+                self._check = IncrementalCheck(self._raw, self._number)
             for seq, envelope, fact in events:
-                self._mirror.follow(seq, envelope, fact)
+                self._check.follow(seq, envelope, fact)
         except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
             # the comparison with a rebuild finds out what it is
-            self._mirror = Mirror(self._raw, 0)
+            self._check = IncrementalCheck(self._raw, 0)
         finally:
-            self._raw.text_factory = _as_it_lies
+            self._raw.text_factory = _decode_losslessly
 
-    def _followed(self) -> bool:
+    def _check_agrees(self) -> bool:
         """Whether all events were told and every projection is as they make it."""
-        if self._mirror is None:
+        if self._check is None:
             return False
         (last,) = self._raw.execute(
             "SELECT max(seq) FROM event WHERE log = ?", (self._number,)
         ).fetchone()
-        return self._mirror.agrees(last or 0)
+        return self._check.agrees(last or 0)
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
@@ -171,13 +173,13 @@ class SqlEvidence:
         Corrupt when an event cannot be read.
         """
         try:
-            if self._followed():
+            if self._check_agrees():
                 return
-            yield from self._scratch.differences(self._decoded(), report)
+            yield from self._rebuilt.differences(self._decode_events(), report)
         except driver().Error as error:
-            raise _failed(error) from error
+            raise _storage_error(error) from error
 
-    def _decoded(self) -> Iterator[Sequence[Event]]:
+    def _decode_events(self) -> Iterator[Sequence[Event]]:
         parts = self.parts()
         part = next(parts, None)
         for rows in self.events():
@@ -206,15 +208,15 @@ class SqlEvidence:
             if text != "ok":
                 yield text
         try:
-            yield from self._scratch.alterations()
+            yield from self._rebuilt.alterations()
         except driver().Error as error:
-            raise _failed(error) from error
-        yield from self._misfiled()
+            raise _storage_error(error) from error
+        yield from self._find_misfiled_logs()
         odd = self._rows(_ODD_BLOBS)
         lines = (
             (number, digest)
             for number, digest, version, base in self._rows(_VERSIONS)
-            if base is None or version < 1 or leans_on(version) != base
+            if base is None or version < 1 or base_version(version) != base
         )
         for number, digest in chain(odd, lines):
             yield f"what is said of how content {number} ({digest.lower()}) is stored is not so"
@@ -222,7 +224,7 @@ class SqlEvidence:
             if _file_size(self._large.path(digest)) not in (stored, None):
                 yield f"the file of content {digest.hex()} is not {stored} bytes long"
 
-    def _misfiled(self) -> Iterator[str]:
+    def _find_misfiled_logs(self) -> Iterator[str]:
         """Other logs that are not listed under the directory they say: one can hide another."""
         for number, id, filed, leaf in self._rows(_OTHERS, self._number):
             rows = self._batches(f"{_PARTS} AND seq <= ?", number, 1, 1)
@@ -239,7 +241,7 @@ class SqlEvidence:
                     yield f"log {id}, of {said!a}, is filed under {filed!a}"
 
     def close(self) -> None:
-        self._closing.close()
+        self._resources.close()
 
     def _rows(self, sql: str, *values: Any) -> Iterator[Any]:
         for batch in self._batches(sql, *values):
@@ -252,10 +254,10 @@ class SqlEvidence:
             while batch := cursor.fetchmany(_BATCH):
                 yield batch
         except driver().Error as error:
-            raise _failed(error) from error
+            raise _storage_error(error) from error
 
 
-_as_it_lies = methodcaller("decode", "utf-8", "surrogateescape")
+_decode_losslessly = methodcaller("decode", "utf-8", "surrogateescape")
 """Text from a column, also where it is not UTF-8."""
 
 
@@ -267,7 +269,7 @@ def _file_size(path: str) -> int | None:
         return None
 
 
-def _failed(error: Exception) -> StorageFailed:
+def _storage_error(error: Exception) -> StorageFailed:
     problem = unavailable(error)
     return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
 

@@ -47,7 +47,7 @@ class LargeObjects:
 
         AuditUnavailable when it cannot be written; then nothing is left behind.
         """
-        with _as_unavailable():
+        with _unavailable_errors():
             _make_folder(self.folder)
             temporary = os.path.join(self.folder, f"tmp-{secrets.token_hex(8)}")
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -86,7 +86,7 @@ class LargeObjects:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise Corrupt(f"What lies in place of the content {digest.hex()} is no file")
-        return BufferedReader(_Content(descriptor, digest, size), CHUNK)
+        return BufferedReader(_CheckedStream(descriptor, digest, size), CHUNK)
 
 
 def _compress(content: Iterator[bytes], file: BinaryIO) -> tuple[bytes, int]:
@@ -104,7 +104,7 @@ def _compress(content: Iterator[bytes], file: BinaryIO) -> tuple[bytes, int]:
     return hashed.digest(), size
 
 
-class _Content(RawIOBase):
+class _CheckedStream(RawIOBase):
     """Decompresses a file and checks what came out at its end."""
 
     def __init__(self, descriptor: int, digest: bytes, size: int) -> None:
@@ -160,7 +160,7 @@ class _Content(RawIOBase):
 
 
 @contextmanager
-def _as_unavailable() -> Iterator[None]:
+def _unavailable_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

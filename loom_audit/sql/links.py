@@ -24,7 +24,7 @@ _ENTRIES = prepare(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BlobEntry:
     """How one content is stored; `content` are its stored bytes while it is staged."""
 
     sha256: bytes
@@ -38,12 +38,12 @@ class Entry:
     content: bytes | None = None
 
 
-NO_LINKS: Mapping[bytes, Entry] = {}
+NO_ENTRIES: Mapping[bytes, BlobEntry] = {}
 
 
-def gather(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, Entry]:
+def load_with_bases(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, BlobEntry]:
     """The durable ones of these and what they lean on, with their stored bytes while few."""
-    found: dict[bytes, Entry] = {}
+    found: dict[bytes, BlobEntry] = {}
     wanted = set(digests)
     held = 0
     while wanted and held < HELD_BYTES:
@@ -52,7 +52,7 @@ def gather(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, En
         some += some[-1:] * (_MANY - len(some))  # always the same statement
         for row in connections.rows(_ENTRIES, **dict(zip(_NAMES, some, strict=True))):
             sha256, size, stored, encoding, base, version, large, number, content = row
-            found[sha256] = Entry(
+            found[sha256] = BlobEntry(
                 sha256, size, stored, encoding, base, version, bool(large), number, content
             )
             held += len(content or b"")

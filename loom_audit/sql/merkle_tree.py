@@ -62,9 +62,9 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
         start, end = tile << TILE, (tile + 1) << TILE
         if level == 0:
             rows = _LEAVES.rows(connection, log=log, after=start, until=end)
-            return _gapless([(seq - 1, hash) for seq, hash in rows], start, level)
+            return _check_gapless([(seq - 1, hash) for seq, hash in rows], start, level)
         rows = _NODES.rows(connection, log=log, level=level, start=start, end=end)
-        return _gapless([(position, hash) for position, hash in rows], start, level)
+        return _check_gapless([(position, hash) for position, hash in rows], start, level)
 
     def node(level: int, index: int) -> bytes:
         base = level - level % TILE
@@ -85,7 +85,7 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
     return node
 
 
-def _gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) -> list[bytes]:
+def _check_gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) -> list[bytes]:
     for offset, (position, _) in enumerate(rows):
         if position != start + offset:
             raise Corrupt(

@@ -94,7 +94,7 @@ def unpack_id(stored: bytes) -> str:
 
 
 @contextmanager
-def as_written() -> Iterator[None]:
+def corrupt_on_mismatch() -> Iterator[None]:
     """Corrupt where the block, which makes objects of rows, meets a value of another type."""
     try:
         yield
@@ -105,14 +105,14 @@ def as_written() -> Iterator[None]:
         ) from error
 
 
-def texts(*values: Any) -> None:
+def check_texts(*values: Any) -> None:
     """TypeError unless each is a text or null."""
     for value in values:
         if not isinstance(value, str | None):
             raise TypeError(f"{value!a} is no text")
 
 
-def numbers(*values: Any) -> None:
+def check_numbers(*values: Any) -> None:
     """TypeError unless each is a whole number or null."""
     for value in values:
         if not isinstance(value, int | None):

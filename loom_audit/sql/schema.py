@@ -176,7 +176,7 @@ def check_triggers(connection: Connection) -> None:
         )
 
 
-def shape(raw: Any) -> dict[str, Any]:
+def structure(raw: Any) -> dict[str, Any]:
     """What a database is made of, by type and name, in words that no version of SQLite changes.
 
     SQLite's own tables and those inside the full-text index are left out. `raw` is a driver's
@@ -198,7 +198,7 @@ def shape(raw: Any) -> dict[str, Any]:
     return found
 
 
-def alterations(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+def structure_differences(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     """How the shape of a store differs from that of one just made."""
     for name in sorted({*found, *made} - {"table alembic_version"}):
         if name not in made:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import AuditUnavailable, Corrupt, InvalidArguments, NotFound
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import BlobId
-from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, leans_on
+from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, base_version
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
 from loom_audit.sql.engine import connect
 from tests.contracts.stores import Opened, draft, open_sqlite
@@ -465,18 +465,18 @@ def test_two_gibibytes_go_in_and_out_in_bounded_memory(tmp_path: Path) -> None:
 
 @given(st.integers(1, 70_000))
 def test_a_version_leans_on_one_that_the_version_before_can_reach(version: int) -> None:
-    base = leans_on(version)
+    base = base_version(version)
     assert 0 <= base < version
     reached = version - 1
     while reached > base:
-        reached = leans_on(reached)
+        reached = base_version(reached)
     assert reached == base
 
 
 def test_any_version_is_read_by_few_decodes() -> None:
     depths = [0]
     for version in range(1, 65_536):
-        depths.append(depths[leans_on(version)] + 1)
+        depths.append(depths[base_version(version)] + 1)
     assert max(depths) == 60 <= MAX_CHAIN
 
 

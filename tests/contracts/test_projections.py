@@ -438,7 +438,7 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
 
 
 def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_audit.sql.projections.folding.KEYFRAME_EVENTS", 8)
+    monkeypatch.setattr("loom_audit.sql.projections.fold.KEYFRAME_EVENTS", 8)
     oracle: list[dict[str, FileState]] = [{}]
     for n in range(30):
         state = stored.file(str(n).encode(), 0o600 + n % 8)

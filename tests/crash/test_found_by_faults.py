@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
-from loom_audit.disk.beneath import Directories
 from loom_audit.disk.heads import append_head, head_line, read_heads
 from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.root_directory import OpenFolders
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import TreeHead
 
@@ -118,12 +118,12 @@ def test_a_change_whose_folder_cannot_be_synced_is_taken_back(
     with workspace.session("tester") as session:
         for arguments in ({"path": "a.txt"}, {"path": "new.txt"}):
             with monkeypatch.context() as broken:
-                broken.setattr(Directories, "sync", fails)
+                broken.setattr(OpenFolders, "sync", fails)
                 result = call(session, "write_file", content="second\n", **arguments)
             assert result.error is not None and result.error.code == "IO"
             assert result.files_changed == []
         with monkeypatch.context() as broken:
-            broken.setattr(Directories, "sync", fails)
+            broken.setattr(OpenFolders, "sync", fails)
             assert not call(session, "delete_file", path="folder/b.txt").success
     assert sorted(path.name for path in root.rglob("*")) == ["a.txt", "b.txt", "folder"]
     assert (root / "a.txt").read_text() == "first\n"

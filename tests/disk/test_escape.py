@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.disk import system
-from loom_audit.disk.beneath import Beneath
+from loom_audit.disk.root_directory import RootDirectory
 from loom_audit.disk.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, InvalidPath, NoWorkspace
@@ -288,7 +288,7 @@ def test_many_opens_leave_no_descriptor_behind(workspace: DiskWorkspace) -> None
 
 
 def test_descriptors_are_closed_on_exec_and_with_the_workspace(tmp_path: Path) -> None:
-    beneath = Beneath(str(tmp_path), probe())
+    beneath = RootDirectory(str(tmp_path), probe())
     assert not os.get_inheritable(beneath.fd)
     descriptor = beneath.folder("")
     assert not os.get_inheritable(descriptor)

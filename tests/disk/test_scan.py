@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.disk import walk as stamps
-from loom_audit.disk.system import System, points_below, probe
+from loom_audit.disk.system import System, mounts_in_table, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope
@@ -235,8 +235,8 @@ def test_the_mount_points_below_a_root_are_read_from_the_systems_table() -> None
         b"38 36 98:0 /x /mnt/w/\xff/deep rw - ext4 /dev/sda rw\n"
         b"39 35 98:0 / /mnt/wide rw - ext4 /dev/sda rw\n"
     )
-    assert points_below(table, "/mnt/w") == {"a b\\c\nd", os.fsdecode(b"\xff/deep")}
-    assert len(points_below(table, "/")) == 4
+    assert mounts_in_table(table, "/mnt/w") == {"a b\\c\nd", os.fsdecode(b"\xff/deep")}
+    assert len(mounts_in_table(table, "/")) == 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a folder")

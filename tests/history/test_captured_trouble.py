@@ -15,9 +15,9 @@ def test_folders_that_vanish_by_the_thousand_during_the_look_are_gone(
     folders = [root / "many" / f"{n:05}" for n in range(2000)]
     for folder in folders:
         folder.mkdir(parents=True)
-    listed = walk._entries
+    listed = walk._scan_folder
 
-    def then_deleted(look: walk.Look, folder: str, descriptor: int):  # type: ignore[no-untyped-def]
+    def then_deleted(look: walk.Scan, folder: str, descriptor: int):  # type: ignore[no-untyped-def]
         found = listed(look, folder, descriptor)
         if folder == "many" and (root / "made").exists():
             while folders:
@@ -25,7 +25,7 @@ def test_folders_that_vanish_by_the_thousand_during_the_look_are_gone(
         return found
 
     with workspace.session("tester") as session:
-        monkeypatch.setattr(walk, "_entries", then_deleted)
+        monkeypatch.setattr(walk, "_scan_folder", then_deleted)
         with session.recording("make"):
             (root / "made").touch()
     (call,) = workspace.timeline.calls()

@@ -5,7 +5,7 @@ import anyio
 from loom_audit.history import approvals
 from loom_audit.history.recorder import Recorder
 from loom_audit.model.events import ApprovalRequested
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.gate import Decision
 

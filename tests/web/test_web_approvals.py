@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type
 from tests.web.conftest import Recorded
 from tests.web.test_web_browser import AXE, RUN_AXE

@@ -10,7 +10,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from loom_audit.model.events import FULL, Call, Coverage, Effect, Level
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
-from loom_audit.sql.packing import as_written, numbers, texts, unpack_id
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, unpack_id
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, SESSION
 
@@ -53,7 +53,7 @@ def select_calls(log: int) -> Select[Any]:
     return select(*_COLUMNS).select_from(joined).where(CALL.c.log == log)
 
 
-def filtered(connection: Connection, log: int, filter: CallFilter) -> Select[Any]:
+def select_matching(connection: Connection, log: int, filter: CallFilter) -> Select[Any]:
     """The calls that match, in order, at most `limit`."""
     found = select_calls(log).where(CALL.c.requested > filter.after)
     if filter.before is not None:
@@ -124,15 +124,15 @@ def _touches(connection: Connection, log: int, path: str) -> ColumnElement[bool]
 def to_calls(connection: Connection, log: int, rows: Sequence[Any]) -> list[Call]:
     """The rows of `select_calls` as calls, with their paths and what became of them."""
     paths = _paths(connection, log, [row.requested for row in rows if row.changed])
-    undone = taken_back(connection, log) if rows else {}
-    with as_written():
+    undone = reverted_by(connection, log) if rows else {}
+    with corrupt_on_mismatch():
         return [_to_call(row, paths.get(row.requested, ()), undone) for row in rows]
 
 
 def _to_call(row: Any, paths: tuple[str, ...], undone: Mapping[int, int]) -> Call:
-    texts(row.session, row.actor, row.tool, row.effect, row.status, row.coverage)
-    texts(row.summary, row.error, row.sandbox)
-    numbers(row.requested, row.finished, row.changed, row.duration)
+    check_texts(row.session, row.actor, row.tool, row.effect, row.status, row.coverage)
+    check_texts(row.summary, row.error, row.sandbox)
+    check_numbers(row.requested, row.finished, row.changed, row.duration)
     return Call(
         call_id=unpack_id(row.call_id),
         seq=row.finished,
@@ -155,7 +155,7 @@ def _to_call(row: Any, paths: tuple[str, ...], undone: Mapping[int, int]) -> Cal
     )
 
 
-def taken_back(connection: Connection, log: int) -> Mapping[int, int]:
+def reverted_by(connection: Connection, log: int) -> Mapping[int, int]:
     """Number of what was taken back → number of the call that did, while that one stands.
 
     The newest calls are looked at first: whether one stands depends on later ones only.
@@ -175,7 +175,7 @@ def _paths(
     for one in requested:
         rows = _PATHS.rows(connection, log=log, requested=one, limit=4 * LISTED_PATHS)
         names = list(dict.fromkeys(row[0] for row in rows))[:LISTED_PATHS]
-        with as_written():
+        with corrupt_on_mismatch():
             found[one] = tuple(name.decode("utf-8", "surrogateescape") for name in names)
     return found
 

@@ -18,8 +18,8 @@ from loom_audit.errors import StorageFailed
 from loom_audit.model.events import Event
 from loom_audit.ports import NotedBlob, Progress, Report
 from loom_audit.sql.engine import driver
-from loom_audit.sql.projections.folding import fold
-from loom_audit.sql.schema import alterations, create_tables, shape
+from loom_audit.sql.projections.fold import fold
+from loom_audit.sql.schema import create_tables, structure, structure_differences
 from loom_audit.sql.tables import PROJECTIONS
 
 _REMEMBERED = 50_000
@@ -42,34 +42,34 @@ _BLOBS = (
 _PATHS = "SELECT number, log, path FROM path WHERE log = ? AND typeof(path) = 'blob'"
 
 
-class Scratch:
+class RebuiltProjections:
     """A temporary database beside one log of a store. A context manager."""
 
     def __init__(self, store: Any, log: int) -> None:
         """`store` is a driver's connection, in a transaction."""
         self._store = store
         self._log = log
-        self._closing = ExitStack()
+        self._resources = ExitStack()
         self._open: Connection | None = None
-        self._lately: set[bytes] = set()
+        self._recent: set[bytes] = set()
 
-    def __enter__(self) -> "Scratch":
+    def __enter__(self) -> "RebuiltProjections":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self._closing.close()
+        self._resources.close()
 
     def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents by SHA-256 as (seq, size); the first of each counts."""
-        new = [(digest, *contents[digest]) for digest in contents.keys() - self._lately]
+        new = [(digest, *contents[digest]) for digest in contents.keys() - self._recent]
         if new:
             store = _raw(self._connection())
             store.executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
-        if len(self._lately) > _REMEMBERED:
-            self._lately.clear()
-        self._lately |= contents.keys()
+        if len(self._recent) > _REMEMBERED:
+            self._recent.clear()
+        self._recent |= contents.keys()
 
     def noted(self) -> Iterator[NotedBlob]:
         """Each content noted, in the order of the store's numbers, the unknown ones first."""
@@ -101,21 +101,21 @@ class Scratch:
             if report is not None:
                 report(Progress("projections", done, unit="events"))
         for table in PROJECTIONS:
-            sql, keys, seq_at = _listing(table)
+            sql, keys, seq_at = _listing_query(table)
             ours = _raw(scratch).execute(sql, (self._log,))
             theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
 
     def alterations(self) -> Iterator[str]:
         """Where the store's tables, indexes and triggers are not as we make them."""
-        return alterations(shape(self._store), shape(_raw(self._connection())))
+        return structure_differences(structure(self._store), structure(_raw(self._connection())))
 
     def _connection(self) -> Connection:
         if self._open is None:
             engine = create_engine(
                 "sqlite://", creator=_connect, module=driver(), poolclass=NullPool
             )
-            self._open = self._closing.enter_context(engine.connect())
+            self._open = self._resources.enter_context(engine.connect())
             self._fill(self._open)
         return self._open
 
@@ -145,7 +145,7 @@ def _raw(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _listing(table: Table) -> tuple[str, int, int | None]:
+def _listing_query(table: Table) -> tuple[str, int, int | None]:
     """SQL for all rows of a log, key first, sessions by their ids.
 
     And how many columns the key has, and which column says the seq.
@@ -184,10 +184,10 @@ def _compare(
     while mine is not None or its is not None:
         if mine == its:
             mine, its = ours.fetchone(), theirs.fetchone()
-        elif its is None or (mine is not None and _place(mine, keys) < _place(its, keys)):
+        elif its is None or (mine is not None and _sort_key(mine, keys) < _sort_key(its, keys)):
             yield from told(mine, f"lacks a row that the log makes: {mine[:keys]}")
             mine = ours.fetchone()
-        elif mine is None or _place(its, keys) < _place(mine, keys):
+        elif mine is None or _sort_key(its, keys) < _sort_key(mine, keys):
             yield from told(its, f"has a row that the log does not make: {its[:keys]}")
             its = theirs.fetchone()
         else:
@@ -195,7 +195,7 @@ def _compare(
             mine, its = ours.fetchone(), theirs.fetchone()
 
 
-def _place(row: Any, keys: int) -> list[tuple[int, Any]]:
+def _sort_key(row: Any, keys: int) -> list[tuple[int, Any]]:
     """A row's key in SQLite's order of types, which a damaged row may mix."""
     return [
         (0, 0)

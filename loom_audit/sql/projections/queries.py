@@ -14,9 +14,9 @@ from loom_audit.sql.clock import from_micros
 from loom_audit.sql.engine import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.event_rows import HEAD
-from loom_audit.sql.packing import as_written, numbers, pack_id, texts
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, pack_id
 from loom_audit.sql.projections import call_rows, search, tree_rows
-from loom_audit.sql.projections.folding import fold
+from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.tables import (
     CALL,
@@ -79,16 +79,16 @@ class SqlProjections:
     def scope(self) -> Scope:
         """The scope as last accepted; the usual one before the workspace is attached."""
         rows = self._connections.rows(_SCOPE, log=self._number)
-        with as_written():
+        with corrupt_on_mismatch():
             for ignore, limit in rows:
-                texts(ignore)
-                numbers(limit)
+                check_texts(ignore)
+                check_numbers(limit)
         return Scope(*rows[0]) if rows else Scope()
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         """The calls that match, ordered by their request."""
         with self._connections.reading() as connection:
-            wanted = call_rows.filtered(connection, self._number, filter)
+            wanted = call_rows.select_matching(connection, self._number, filter)
             rows = connection.execute(wanted).all()
             return call_rows.to_calls(connection, self._number, rows)
 
@@ -123,7 +123,7 @@ class SqlProjections:
     def reverted(self) -> Mapping[int, int]:
         """Call number → number of the call that took it back, for those still taken back."""
         with self._connections.reading() as connection:
-            return call_rows.taken_back(connection, self._number)
+            return call_rows.reverted_by(connection, self._number)
 
     def _one(self, wanted: Any, missing: str) -> Call:
         with self._connections.reading() as connection:
@@ -233,10 +233,10 @@ class SqlProjections:
         with self._connections.reading() as connection:
             rows = connection.execute(wanted.order_by(CHECKPOINT.c.seq.desc())).all()
         newest: dict[str, Checkpoint] = {}
-        with as_written():
+        with corrupt_on_mismatch():
             for row in rows:
-                texts(row.name, row.note)
-                numbers(row.point)
+                check_texts(row.name, row.note)
+                check_numbers(row.point)
                 if row.name not in newest:
                     newest[row.name] = Checkpoint(
                         row.name, row.point, row.seq, from_micros(row.at), row.note
@@ -281,13 +281,13 @@ class SqlProjections:
 
 
 def _to_session(row: Any) -> Session:
-    with as_written():
+    with corrupt_on_mismatch():
         return _session(row)
 
 
 def _session(row: Any) -> Session:
-    texts(row.id, row.agent, row.actor, row.title, row.status)
-    numbers(row.started, row.ended, row.calls, row.errors, row.files)
+    check_texts(row.id, row.agent, row.actor, row.title, row.status)
+    check_numbers(row.started, row.ended, row.calls, row.errors, row.files)
     return Session(
         id=row.id,
         agent=row.agent,

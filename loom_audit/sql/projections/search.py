@@ -53,7 +53,7 @@ def index_events(connections: Connections, events: SqlEventLog, log: int) -> int
         batch = list(islice(events.read(EventFilter(after=start, kinds=_KINDS)), INDEXED_AT_ONCE))
         if not batch:
             return done
-        rows = [{"place": _place(log, e.seq), "words": _words(e.fact)} for e in batch]
+        rows = [{"place": _rowid(log, e.seq), "words": _words(e.fact)} for e in batch]
         with connections.writing() as connection:
             # somebody else may have indexed the same meanwhile
             if (_DONE.value(connection, log=log) or 0) == start:
@@ -74,10 +74,10 @@ def find_calls(
         return []
     wanted = " ".join(f'"{word}"' for word in words) + "*"
     found: dict[int, None] = {}
-    last = _place(log, before if before is not None else (1 << _SEQ_BITS) - 1)
+    last = _rowid(log, before if before is not None else (1 << _SEQ_BITS) - 1)
     while len(found) < limit:
         many = 2 * limit
-        places = _FIND.rows(connection, wanted=wanted, first=_place(log, 0), last=last, many=many)
+        places = _FIND.rows(connection, wanted=wanted, first=_rowid(log, 0), last=last, many=many)
         for (place,) in places:
             seq = place & ((1 << _SEQ_BITS) - 1)
             found.update((row[0], None) for row in _CALL_BY_END.rows(connection, log=log, seq=seq))
@@ -87,7 +87,7 @@ def find_calls(
     return list(found)[:limit]
 
 
-def _place(log: int, seq: int) -> int:
+def _rowid(log: int, seq: int) -> int:
     return log << _SEQ_BITS | seq
 
 

@@ -11,7 +11,7 @@ from loom_audit.model.events import Origin, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.engine import Connections
-from loom_audit.sql.packing import as_written, numbers, texts, unpack_id
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, unpack_id
 from loom_audit.sql.projections.keyframes import Listed, unpack_listing
 from loom_audit.sql.statements import Prepared, prepare
 from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
@@ -49,7 +49,7 @@ def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileSt
     """A state from its columns; None when the path was absent."""
     if mode is None:
         return None
-    numbers(size)
+    check_numbers(size)
     blob = None if sha256 is None else _blob_id(sha256)
     return FileState(_KINDS[stat.S_IFMT(mode)], blob, stat.S_IMODE(mode), size or 0)
 
@@ -68,12 +68,14 @@ def tree(connection: Connection, log: int, at: int | None) -> dict[str, FileStat
     else:
         listed = _listed_at(connection, log, at)
     found: dict[str, FileState] = {}
-    with as_written():
-        paths = _named(connection, _PATHS, (entry[0] for entry in listed))
-        hashes = _named(connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None))
+    with corrupt_on_mismatch():
+        paths = _load_by_number(connection, _PATHS, (entry[0] for entry in listed))
+        hashes = _load_by_number(
+            connection, _HASHES, (entry[3] for entry in listed if entry[3] is not None)
+        )
         names = {number: _blob_id(hash) for number, hash in hashes.items()}
         shapes = {mode: (_KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for _, mode, _, _ in listed}
-        numbers(*{size for _, _, size, _ in listed})
+        check_numbers(*{size for _, _, size, _ in listed})
         for path, mode, size, blob in listed:
             kind, bits = shapes[mode]
             found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
@@ -97,7 +99,9 @@ def _listed_at(connection: Connection, log: int, at: int) -> list[Listed]:
     return list(entries.values())
 
 
-def _named(connection: Connection, query: Prepared, numbers: Iterable[int]) -> dict[int, bytes]:
+def _load_by_number(
+    connection: Connection, query: Prepared, numbers: Iterable[int]
+) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     wanted = sorted(set(numbers))
     wanted += wanted[-1:] * (-len(wanted) % _MANY)  # always the same statement
@@ -111,7 +115,7 @@ def state(connections: Connections, log: int, path: str, at: int | None) -> File
     """One path after event `at`; None for the head."""
     raw = path.encode("utf-8", "surrogateescape")
     rows = connections.rows(_STATE, log=log, path=raw, at=_LAST if at is None else at)
-    with as_written():
+    with corrupt_on_mismatch():
         return to_state(*rows[0]) if rows else None
 
 
@@ -158,14 +162,14 @@ def select_changes(log: int) -> Select[Any]:
 def to_changes(rows: Sequence[Any]) -> Iterator[RecordedChange]:
     """The rows of `select_changes` as recorded changes."""
     for row in rows:
-        with as_written():
+        with corrupt_on_mismatch():
             change = _to_change(row)
         yield change
 
 
 def _to_change(row: Any) -> RecordedChange:
-    texts(row.session, row.actor, row.origin)
-    numbers(row.seq, row.finished)
+    check_texts(row.session, row.actor, row.origin)
+    check_numbers(row.seq, row.finished)
     return RecordedChange(
         seq=row.seq,
         at=from_micros(row.at),

@@ -20,8 +20,8 @@ from loom_audit.history.steps import Preconditions
 from loom_audit.model.display import size_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
+from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext, no_workspace
-from loom_audit.tools.calls.place import SCRATCH
 from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.tool import Preview
 

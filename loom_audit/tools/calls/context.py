@@ -33,7 +33,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.tools.calls import scratch
-from loom_audit.tools.calls.place import SCRATCH, Entry, Place
+from loom_audit.tools.calls.area import SCRATCH, Entry, Place
 from loom_audit.tools.calls.search_path import own_programs
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread

@@ -8,7 +8,7 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Stamp, Workspace
-from loom_audit.tools.calls.place import SCRATCH, in_scratch
+from loom_audit.tools.calls.area import SCRATCH, in_scratch
 
 FOLDER = FileState("directory", None, 0o755, 0)
 

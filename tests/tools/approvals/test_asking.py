@@ -8,7 +8,7 @@ import pytest
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.model.events import ApprovalRequested, CallDecided
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.gate import Decision

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import Policy, Subject, command_in, paths_in, read_policy
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.approvals.person import NO, OVERWRITE, Person, answers, questions

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.approvals.person import NO, OVERWRITE, YES, Person, answers, questions

@@ -17,8 +17,8 @@ from loom_audit.tools.bundled.text import (
     from_base64,
     read_part,
 )
+from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.place import Entry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, at_once
 

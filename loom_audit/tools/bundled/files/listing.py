@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.place import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, Tool, at_once
 

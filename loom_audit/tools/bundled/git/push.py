@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.ports import Command, Completed
-from loom_audit.tools.bundled.git.person import Setting, settings_of
+from loom_audit.tools.bundled.git.person_config import Setting, settings_of
 from loom_audit.tools.bundled.git.repository import (
     LISTING,
     MAX_LISTING,

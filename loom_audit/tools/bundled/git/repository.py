@@ -23,7 +23,7 @@ from loom_audit.errors import (
     ToolTimeout,
 )
 from loom_audit.ports import Completed, Confinement
-from loom_audit.tools.bundled.git.person import (
+from loom_audit.tools.bundled.git.person_config import (
     KEPT,
     Setting,
     person_files,

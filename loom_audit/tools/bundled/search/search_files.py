@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.bundled.text import counted, decode
+from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.place import SCRATCH
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
 

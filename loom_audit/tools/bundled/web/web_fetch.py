@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
 from loom_audit.tools.bundled.web.addresses import Target, named, target
-from loom_audit.tools.bundled.web.exchange import Answer, Sent, addresses_of, client, exchange
+from loom_audit.tools.bundled.web.http_exchange import Answer, Sent, addresses_of, client, exchange
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.tools.approvals.asking import AskingGate
+from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.git.test_git import git, person, remote, repo

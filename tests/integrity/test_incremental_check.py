@@ -16,13 +16,13 @@ class Counted:
     def __init__(self, evidence: SqlEvidence) -> None:
         self.evidence = evidence
         self.decoded = 0
-        real = evidence._decoded
+        real = evidence._decode_events
 
         def decoded():
             self.decoded += 1
             return real()
 
-        evidence._decoded = decoded
+        evidence._decode_events = decoded
 
 
 def verified(store):

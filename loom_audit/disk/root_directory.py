@@ -22,7 +22,7 @@ _BENEATH = system.RESOLVE_BENEATH | system.RESOLVE_NO_MAGICLINKS
 _STRICT = _BENEATH | system.RESOLVE_NO_SYMLINKS
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RETRIES = 32
-_HOPS = 40
+_MAX_LINKS = 40
 
 _CHANGED = (errno.ELOOP, errno.ENOTDIR)
 """What an open says when a folder has become a link or a file."""
@@ -32,7 +32,7 @@ def _oserror(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
 
 
-class Beneath:
+class RootDirectory:
     """A root directory kept open, and the ways to reach what is in it.
 
     Usable from any thread. The descriptor is closed with the object.
@@ -126,7 +126,7 @@ class Beneath:
                     if error.errno != errno.EAGAIN:
                         raise
         for _ in range(_RETRIES):
-            with _Walk(self, path, follow=not flags & os.O_NOFOLLOW) as walk:
+            with _PathWalk(self, path, follow=not flags & os.O_NOFOLLOW) as walk:
                 if walk.missing:
                     raise _oserror(errno.ENOENT, path)
                 try:
@@ -148,11 +148,11 @@ class Beneath:
             except OSError as error:
                 if error.errno not in (*_CHANGED, errno.ENOENT, errno.EAGAIN):
                     raise
-        with _Walk(self, path, follow=True) as walk:
+        with _PathWalk(self, path, follow=True) as walk:
             return "/".join([*walk.trail, *([walk.name] if walk.name else []), *walk.missing])
 
 
-class _Walk:
+class _PathWalk:
     """A walk to the folder that holds a path's last name, one descriptor per folder entered.
 
     `..` in a link's text goes back to a descriptor that was passed, never to the kernel's
@@ -160,7 +160,7 @@ class _Walk:
     itself) and `missing` which names behind `name` do not exist.
     """
 
-    def __init__(self, beneath: Beneath, path: str, *, follow: bool) -> None:
+    def __init__(self, beneath: RootDirectory, path: str, *, follow: bool) -> None:
         self._beneath = beneath
         self._path = path
         self._follow = follow
@@ -175,7 +175,7 @@ class _Walk:
     def fd(self) -> int:
         return self._stack[-1] if self._stack else self._beneath.fd
 
-    def __enter__(self) -> "_Walk":
+    def __enter__(self) -> "_PathWalk":
         try:
             while self._todo and not self.missing:
                 self._step(self._todo.popleft())
@@ -231,7 +231,7 @@ class _Walk:
 
     def _hop(self) -> None:
         self._hops += 1
-        if self._hops > _HOPS:
+        if self._hops > _MAX_LINKS:
             raise _oserror(errno.ELOOP, self._path)
 
     def _enter_link(self, target: str) -> None:
@@ -247,14 +247,14 @@ class _Walk:
         self._todo.extendleft(part for part in reversed(target.split("/")) if part not in ("", "."))
 
 
-class Directories:
+class OpenFolders:
     """Descriptors of folders, opened when asked for and kept while there is room.
 
     For work on many paths by one thread. A folder that cannot be listed is opened for
     passing through.
     """
 
-    def __init__(self, beneath: Beneath, room: int = 64) -> None:
+    def __init__(self, beneath: RootDirectory, room: int = 64) -> None:
         self.beneath = beneath
         self._room = room
         self._open: OrderedDict[str, int] = OrderedDict()
@@ -309,7 +309,7 @@ class Directories:
         self.close()
 
 
-def sync_filesystem(beneath: Beneath) -> None:
+def sync_filesystem(beneath: RootDirectory) -> None:
     """Flush the whole filesystem of the root."""
     if beneath.calls.syncfs:
         system.syncfs(beneath.fd)

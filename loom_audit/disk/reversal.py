@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from loom_audit.disk import system
-from loom_audit.disk.exchange import Spot, exchange, move, spot
-from loom_audit.disk.paths import in_our_words, shown
+from loom_audit.disk.exchange import Location, exchange, location_of, move
+from loom_audit.disk.paths import audit_errors, printable
 from loom_audit.errors import Conflict, FileNotFound
 from loom_audit.model.files import BlobId, FileState
 
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class Identity:
     """How to know our own replacement again; size and time only where it is a file."""
 
     device: int
@@ -33,18 +33,18 @@ class Put:
     size: int
     mtime_ns: int
 
-    def is_at(self, place: Spot) -> bool:
+    def is_at(self, place: Location) -> bool:
         found = place.lstat()
-        return found is not None and put_of(found) == self
+        return found is not None and identity_of(found) == self
 
 
-def put_of(seen: os.stat_result) -> Put:
+def identity_of(seen: os.stat_result) -> Identity:
     kind = stat.S_IFMT(seen.st_mode)
     size, time = (seen.st_size, seen.st_mtime_ns) if stat.S_ISREG(kind) else (0, 0)
-    return Put(seen.st_dev, seen.st_ino, kind, size, time)
+    return Identity(seen.st_dev, seen.st_ino, kind, size, time)
 
 
-def remove(temporary: Spot) -> None:
+def remove(temporary: Location) -> None:
     """Delete a temporary, whatever it is, if it is there."""
     found = temporary.lstat()
     if found is None:
@@ -55,7 +55,7 @@ def remove(temporary: Spot) -> None:
         temporary.unlink()
 
 
-def _removed(temporary: Spot) -> bool:
+def _try_remove(temporary: Location) -> bool:
     """Delete it; False when it is a folder that is not empty."""
     try:
         remove(temporary)
@@ -66,7 +66,7 @@ def _removed(temporary: Spot) -> bool:
     return True
 
 
-def sync_inode(at: Spot) -> None:
+def sync_inode(at: Location) -> None:
     """Make the mode of a file or folder durable."""
     found = at.lstat()
     if found is not None and stat.S_ISDIR(found.st_mode):
@@ -80,7 +80,7 @@ def sync_inode(at: Spot) -> None:
             os.close(descriptor)
 
 
-def open_owned(place: Spot, found: os.stat_result) -> int:
+def open_owned(place: Location, found: os.stat_result) -> int:
     """Open a file for reading, also one of ours whose mode forbids even us to read it."""
     try:
         return place.open(os.O_RDONLY)
@@ -95,7 +95,7 @@ def open_owned(place: Spot, found: os.stat_result) -> int:
         place.chmod(mode)
 
 
-def hash_file(place: Spot, found: os.stat_result) -> tuple[BlobId, int]:
+def hash_file(place: Location, found: os.stat_result) -> tuple[BlobId, int]:
     """SHA-256 and length of a regular file's content, read in bounded memory."""
     descriptor = open_owned(place, found)
     try:
@@ -110,12 +110,12 @@ def hash_file(place: Spot, found: os.stat_result) -> tuple[BlobId, int]:
 
 
 @contextlib.contextmanager
-def usable(*places: Spot | None) -> Iterator[None]:
+def owner_access(*places: Location | None) -> Iterator[None]:
     """Let us work in folders of ours whose mode forbids it, for the block.
 
     What was displaced from a read-only folder has to be read and deleted there.
     """
-    closed: list[tuple[Spot, int]] = []
+    closed: list[tuple[Location, int]] = []
     try:
         for place in places:
             if place is None or not place.parent or os.geteuid() == 0:
@@ -123,7 +123,7 @@ def usable(*places: Spot | None) -> Iterator[None]:
             found = os.fstat(place.fd)
             mode = stat.S_IMODE(found.st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU and found.st_uid == os.geteuid():
-                folder = spot(place.folders, place.parent)
+                folder = location_of(place.folders, place.parent)
                 folder.chmod(mode | stat.S_IRWXU)
                 closed.append((folder, mode))
         yield
@@ -133,13 +133,13 @@ def usable(*places: Spot | None) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Replaced:
+class PathReversal:
     """What a replace took away: a file or link under `aside`, a folder's mode, or nothing."""
 
-    at: Spot
-    put: Put | None
+    at: Location
+    put: Identity | None
     prior: os.stat_result | None
-    aside: Spot | None
+    aside: Location | None
     _state: FileState | None = None
 
     @property
@@ -151,11 +151,11 @@ class Replaced:
     @property
     def state(self) -> FileState | None:
         if self._state is None and self.prior is not None:
-            with in_our_words(self.at.path):
+            with audit_errors(self.at.path):
                 try:
                     self._state = self._look(self.prior)
                 except PermissionError:
-                    with usable(self.aside):
+                    with owner_access(self.aside):
                         self._state = self._look(self.prior)
         return self._state
 
@@ -174,30 +174,30 @@ class Replaced:
         blob, size = hash_file(self._aside(), prior)
         return FileState("file", blob, mode, size)
 
-    def _aside(self) -> Spot:
+    def _aside(self) -> Location:
         if self.aside is None:
-            raise FileNotFound(f"nothing with content was displaced from {shown(self.at.path)}")
+            raise FileNotFound(f"nothing with content was displaced from {printable(self.at.path)}")
         return self.aside
 
     def open(self) -> BinaryIO:
         aside = self._aside()
-        with in_our_words(self.at.path), usable(aside):
+        with audit_errors(self.at.path), owner_access(aside):
             if self.prior is None or stat.S_ISLNK(self.prior.st_mode):
                 return io.BytesIO(aside.read_link())
             return cast(BinaryIO, os.fdopen(open_owned(aside, self.prior), "rb"))
 
     def discard(self) -> None:
         if self.aside is not None:
-            with in_our_words(self.at.path):
+            with audit_errors(self.at.path):
                 try:
                     self.aside.unlink()
                 except PermissionError:
-                    with usable(self.aside):
+                    with owner_access(self.aside):
                         self.aside.unlink()
             self.aside = None
 
     def put_back(self) -> None:
-        with in_our_words(self.at.path), usable(self.at, self.aside):
+        with audit_errors(self.at.path), owner_access(self.at, self.aside):
             if self.prior is None:
                 self._remove_replacement()
             else:
@@ -213,7 +213,7 @@ class Replaced:
             move(self.at, temporary)
         except FileNotFoundError as error:
             raise self._changed_again() from error
-        if not (self.put.is_at(temporary) and _removed(temporary)):
+        if not (self.put.is_at(temporary) and _try_remove(temporary)):
             move(temporary, self.at)
             raise self._changed_again()
 
@@ -232,7 +232,7 @@ class Replaced:
             raise
         self.aside = None
 
-    def _trade(self, back: Spot) -> None:
+    def _trade(self, back: Location) -> None:
         try:
             if self.put is None:
                 move(back, self.at)
@@ -243,26 +243,26 @@ class Replaced:
             exchange(back, self.at)
         except (FileExistsError, FileNotFoundError) as error:
             raise self._changed_again() from error
-        if not (self.put.is_at(back) and _removed(back)):
+        if not (self.put.is_at(back) and _try_remove(back)):
             exchange(back, self.at)
             raise self._changed_again()
 
     def _changed_again(self) -> Conflict:
         return Conflict(
-            f"{shown(self.at.path)} was changed again after we replaced it",
+            f"{printable(self.at.path)} was changed again after we replaced it",
             hint="What was displaced is kept; look at the file and decide.",
-            details={"path": shown(self.at.path)},
+            details={"path": printable(self.at.path)},
         )
 
 
 @dataclass(slots=True)
-class ModeChanged:
+class ModeReversal:
     """A path whose content stayed and whose mode may have been changed in place."""
 
-    at: Spot
+    at: Location
     state: FileState
     mode: int
-    put: Put
+    put: Identity
 
     @property
     def links(self) -> int:
@@ -274,27 +274,27 @@ class ModeChanged:
 
     def open(self) -> BinaryIO:
         if self.state.kind != "file":
-            raise FileNotFound(f"nothing with content was displaced from {shown(self.at.path)}")
-        with in_our_words(self.at.path):
+            raise FileNotFound(f"nothing with content was displaced from {printable(self.at.path)}")
+        with audit_errors(self.at.path):
             found = self.at.lstat()
             if found is None:
-                raise FileNotFound(f"File not found: {shown(self.at.path)}")
+                raise FileNotFound(f"File not found: {printable(self.at.path)}")
             return cast(BinaryIO, os.fdopen(open_owned(self.at, found), "rb"))
 
     def discard(self) -> None:
         """Nothing was put aside."""
 
     def put_back(self) -> None:
-        with in_our_words(self.at.path):
+        with audit_errors(self.at.path):
             found = self.at.lstat()
-            if found is None or (put_of(found), stat.S_IMODE(found.st_mode)) != (
+            if found is None or (identity_of(found), stat.S_IMODE(found.st_mode)) != (
                 self.put,
                 self.mode,
             ):
                 raise Conflict(
-                    f"{shown(self.at.path)} was changed again after its mode was",
+                    f"{printable(self.at.path)} was changed again after its mode was",
                     hint="Look at it and decide.",
-                    details={"path": shown(self.at.path)},
+                    details={"path": printable(self.at.path)},
                 )
             if self.mode != self.state.mode:
                 self.at.chmod(self.state.mode)

@@ -23,10 +23,10 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileState
-from loom_audit.sql.blobs import expect
+from loom_audit.sql.blobs import insert_absent
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.packing import pack_id
-from loom_audit.sql.projections import writes
+from loom_audit.sql.projections import fold_statements
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS, write_keyframe
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
 
@@ -83,14 +83,16 @@ def _note_sessions(connection: Connection, log: int, events: Sequence[Event]) ->
         }
         for session, span in spans.items()
     ]
-    writes.SESSION_SEEN.run_many(connection, rows)
-    writes.REACHED.run(connection, log=log, latest=max(to_micros(event.at) for event in events))
+    fold_statements.SESSION_SEEN.run_many(connection, rows)
+    fold_statements.REACHED.run(
+        connection, log=log, latest=max(to_micros(event.at) for event in events)
+    )
 
 
 def _workspace_attached(
     connection: Connection, log: int, event: Event, fact: WorkspaceAttached
 ) -> None:
-    writes.WORKSPACE_ATTACHED.run(
+    fold_statements.WORKSPACE_ATTACHED.run(
         connection,
         log=log,
         root=fact.root.encode("utf-8", "surrogateescape"),
@@ -102,16 +104,16 @@ def _workspace_attached(
 
 
 def _baseline_finished(connection: Connection, log: int, event: Event, _: BaselineFinished) -> None:
-    writes.BASELINE_FINISHED.run(connection, log=log, seq=event.seq)
+    fold_statements.BASELINE_FINISHED.run(connection, log=log, seq=event.seq)
 
 
 def _scope_accepted(connection: Connection, log: int, event: Event, fact: ScopeAccepted) -> None:
     ignore = plain_text(fact.ignore)
-    writes.SCOPE_ACCEPTED.run(connection, log=log, ignore=ignore)
+    fold_statements.SCOPE_ACCEPTED.run(connection, log=log, ignore=ignore)
 
 
 def _session_started(connection: Connection, log: int, event: Event, fact: SessionStarted) -> None:
-    writes.SESSION_STARTED.run(
+    fold_statements.SESSION_STARTED.run(
         connection,
         log=log,
         id=event.session,
@@ -123,7 +125,7 @@ def _session_started(connection: Connection, log: int, event: Event, fact: Sessi
 
 
 def _session_ended(connection: Connection, log: int, event: Event, fact: SessionEnded) -> None:
-    writes.SESSION_ENDED.run(
+    fold_statements.SESSION_ENDED.run(
         connection,
         log=log,
         id=event.session,
@@ -134,7 +136,7 @@ def _session_ended(connection: Connection, log: int, event: Event, fact: Session
 
 
 def _call_requested(connection: Connection, log: int, event: Event, fact: CallRequested) -> None:
-    writes.CALL_REQUESTED.run(
+    fold_statements.CALL_REQUESTED.run(
         connection,
         log=log,
         requested=event.seq,
@@ -151,7 +153,7 @@ def _call_requested(connection: Connection, log: int, event: Event, fact: CallRe
 def _call_finished(connection: Connection, log: int, event: Event, fact: CallFinished) -> None:
     coverage = fact.coverage
     key = {"log": log, "session": event.session, "call_id": pack_id(fact.call_id)}
-    writes.CALL_FINISHED.run(
+    fold_statements.CALL_FINISHED.run(
         connection,
         **key,
         finished=event.seq,
@@ -168,8 +170,8 @@ def _call_finished(connection: Connection, log: int, event: Event, fact: CallFin
         for target in dict.fromkeys(fact.reverts)
     ]
     if fact.status == "ok":
-        writes.REVERTED.run_many(connection, reverts)
-    writes.CALL_ROLLED_UP.run(
+        fold_statements.REVERTED.run_many(connection, reverts)
+    fold_statements.CALL_ROLLED_UP.run(
         connection,
         log=log,
         hour=to_micros(event.at) // _MICROS_PER_HOUR,
@@ -181,7 +183,7 @@ def _call_finished(connection: Connection, log: int, event: Event, fact: CallFin
 def _checkpoint_marked(
     connection: Connection, log: int, event: Event, fact: CheckpointMarked
 ) -> None:
-    writes.CHECKPOINT_MARKED.run(
+    fold_statements.CHECKPOINT_MARKED.run(
         connection,
         log=log,
         seq=event.seq,
@@ -194,7 +196,7 @@ def _checkpoint_marked(
 
 def _files_changed(connection: Connection, log: int, event: Event, fact: FilesChanged) -> None:
     key = {"log": log, "seq": event.seq}
-    writes.CHANGE_SET.run(
+    fold_statements.CHANGE_SET.run(
         connection,
         **key,
         session=event.session,
@@ -205,13 +207,19 @@ def _files_changed(connection: Connection, log: int, event: Event, fact: FilesCh
         causes=_list(fact.causes),
     )
     rows = list(_change_rows(log, event, fact))
-    expect(connection, [s for c in fact.changes for s in (c.before, c.after) if s is not None])
-    writes.PATH.run_many(connection, rows)
-    writes.FILE_CHANGE.run_many(connection, rows)
+    insert_absent(
+        connection, [s for c in fact.changes for s in (c.before, c.after) if s is not None]
+    )
+    fold_statements.PATH.run_many(connection, rows)
+    fold_statements.FILE_CHANGE.run_many(connection, rows)
     # a path may be listed more than once; its last state is the tree's
     last = {row["path"]: row for row in rows}
-    writes.TREE_SET.run_many(connection, [r for r in last.values() if r["new_mode"] is not None])
-    writes.TREE_DELETED.run_many(connection, [r for r in last.values() if r["new_mode"] is None])
+    fold_statements.TREE_SET.run_many(
+        connection, [r for r in last.values() if r["new_mode"] is not None]
+    )
+    fold_statements.TREE_DELETED.run_many(
+        connection, [r for r in last.values() if r["new_mode"] is None]
+    )
     _attribute(connection, key, event, fact)
 
 
@@ -220,17 +228,17 @@ def _attribute(
 ) -> None:
     """Name the changes with the calls that made them or may have."""
     for call_id in dict.fromkeys(([fact.call_id] if fact.call_id else []) + list(fact.causes)):
-        requested = writes.CALL_OF.value(
+        requested = fold_statements.CALL_OF.value(
             connection, log=key["log"], session=event.session, call_id=pack_id(call_id)
         )
         if requested is None:
             continue
         own = int(call_id == fact.call_id)
-        writes.CALL_CHANGE.run(connection, **key, requested=requested, own=own)
+        fold_statements.CALL_CHANGE.run(connection, **key, requested=requested, own=own)
         if own:
-            writes.CALL_CHANGED.run(connection, **key, requested=requested)
+            fold_statements.CALL_CHANGED.run(connection, **key, requested=requested)
     if fact.call_id and event.session:
-        writes.SESSION_CHANGED.run(connection, **key, id=event.session)
+        fold_statements.SESSION_CHANGED.run(connection, **key, id=event.session)
 
 
 def _change_rows(log: int, event: Event, fact: FilesChanged) -> Iterator[dict[str, Any]]:

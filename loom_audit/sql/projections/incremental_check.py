@@ -27,7 +27,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileState
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.packing import pack_id
-from loom_audit.sql.projections.folding import st_mode
+from loom_audit.sql.projections.fold import st_mode
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS, unpack_listing
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
 
@@ -71,7 +71,7 @@ _REVERTS = "SELECT number, target FROM revert WHERE log = ?"
 _REACH = "SELECT latest FROM reach WHERE log = ?"
 
 
-class Mirror:
+class IncrementalCheck:
     """Follows the events of one log in order; `agrees` tells whether all projections fit."""
 
     def __init__(self, store: Any, log: int) -> None:
