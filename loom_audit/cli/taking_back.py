@@ -269,11 +269,11 @@ def _or_waiting(workspace: "AuditedWorkspace", error: Conflict) -> Conflict:
 
 
 def _blocked(plan: Plan) -> Conflict:
-    from loom_audit.model.left_out import is_stop
+    from loom_audit.model.left_out import is_left_out_block
 
     shown = ", ".join(visible_path(note.path) for note in plan.blocked[:5])
     more = f" and {len(plan.blocked) - 5} more" if len(plan.blocked) > 5 else ""
-    if any(is_stop(note) for note in plan.blocked):
+    if any(is_left_out_block(note) for note in plan.blocked):
         what = "cannot be taken back safely"
         hint = (
             "Where the reason names what is not on record, put that back yourself, or keep what "

@@ -25,7 +25,7 @@ from loom_audit.model.events import (
     Status,
 )
 from loom_audit.model.files import FileChange, FileState, Move, find_moves
-from loom_audit.model.left_out import LeftOut, came_and_went
+from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 from loom_audit.ports import Command, Completed, Runner
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class OpenCall:
         self._record.add_foreign(outcome.later)
         if self.approved is not None:
             self.approved.update((change.path, change.after) for change in outcome.changes)
-        self.coverage = self.coverage.without(*outcome.reasons)
+        self.coverage = self.coverage.lowered(*outcome.reasons)
         if outcome.error is not None:
             self._record.commit_and_index()
             outcome.discard_displaced()
@@ -257,7 +257,7 @@ class OpenCall:
             self.sandbox = completed.sandbox
             if completed.survivors:
                 named = ", ".join(completed.survivors[:5])
-                self.coverage = self.coverage.without(f"killed at the end: {named}")
+                self.coverage = self.coverage.lowered(f"killed at the end: {named}")
         return completed
 
     @contextmanager
@@ -284,13 +284,13 @@ class OpenCall:
                     others |= self._other_commands()
                     self._record_command_changes(tuple(sorted(others)), found.left_out)
                     if self._attachment.workspace.stamp("") != mode:
-                        self.coverage = self.coverage.without("the workspace's own mode changed")
+                        self.coverage = self.coverage.lowered("the workspace's own mode changed")
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
-                self.coverage = self.coverage.without(f"not seen: {why}", level="none")
+                self.coverage = self.coverage.lowered(f"not seen: {why}", level="none")
                 raise
 
-    def _record_command_changes(self, others: tuple[str, ...], before: LeftOut) -> None:
+    def _record_command_changes(self, others: tuple[str, ...], before: LeftOutFolders) -> None:
         """Scan, and keep what is found for the record as this call's (shared with `others`)."""
         causes = (self.call_id, *others) if others else ()
 
@@ -309,8 +309,8 @@ class OpenCall:
         found = scan(self._attachment, flush, after_the_fact=True)
         add(found)
         self._record.add_untracked(found)
-        gaps = came_and_went(before, found.left_out)
-        self.coverage = self.coverage.without(*found.reasons, *gaps)
+        gaps = left_out_changes(before, found.left_out)
+        self.coverage = self.coverage.lowered(*found.reasons, *gaps)
         self._add_changes_recorded_by_others(causes)
 
     def _add_changes_recorded_by_others(self, causes: tuple[str, ...]) -> None:
@@ -322,7 +322,7 @@ class OpenCall:
             self._add_changed_paths([recorded.change.path])
             shared = shared or bool(recorded.causes)
         if shared:
-            self.coverage = self.coverage.without("shared with other commands")
+            self.coverage = self.coverage.lowered("shared with other commands")
 
     def _other_commands(self) -> set[str]:
         """The ids of the calls whose commands run now beside this one."""

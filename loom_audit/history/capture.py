@@ -14,7 +14,7 @@ from loom_audit.history.change_index import catch_up, is_newly_untracked, update
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
-from loom_audit.model.left_out import LeftOut
+from loom_audit.model.left_out import LeftOutFolders
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -47,7 +47,7 @@ class ScanResult:
     untracked: list[Untracked] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
     tracked_again: list[str] = field(default_factory=list)
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: LeftOutFolders = field(default_factory=LeftOutFolders)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def scan(
     found = ScanResult(
         untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)]
     )
-    found.left_out = LeftOut(inodes, frozenset(u.path for u in untracked), attachment.scope)
+    found.left_out = LeftOutFolders(inodes, frozenset(u.path for u in untracked), attachment.scope)
     state_of = recorded_state_lookup(attachment, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)

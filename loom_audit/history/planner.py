@@ -10,7 +10,7 @@ from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
-from loom_audit.model.left_out import stops
+from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -280,7 +280,7 @@ class Planner:
         if selection.rollback:
             across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
             calls = self.attachment.projections.calls(across)
-        return stops(calls, plan.changes, _creation_events(steps))
+        return left_out_blocks(calls, plan.changes, _creation_events(steps))
 
     def _without_out_of_scope(self, plan: Plan) -> Plan:
         """Leave alone what a person has taken out of scope since it was recorded."""

@@ -139,7 +139,7 @@ def _close(attachment: Attachment, call: Call, message: str = GONE) -> Recovered
     unknown = [path for path, outcome in outcomes.items() if outcome == "unknown"]
     ran = call.effect == "execute" and message != UNANSWERED
     coverage = Coverage("partial", ("interrupted",)) if ran else Coverage()
-    coverage = coverage.without(*(f"outcome unknown: {path}" for path in unknown[:10]))
+    coverage = coverage.lowered(*(f"outcome unknown: {path}" for path in unknown[:10]))
     result = {
         "success": False,
         "error": {"code": "EXECUTION_ERROR", "message": message},

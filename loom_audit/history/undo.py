@@ -18,7 +18,7 @@ from loom_audit.history.recovery import (
     recover,
 )
 from loom_audit.model.events import Call, ChangeIntended
-from loom_audit.model.planning import Plan, Request, same_outcome
+from loom_audit.model.planning import Plan, Request, is_equivalent
 from loom_audit.ports import EventFilter
 
 
@@ -55,7 +55,7 @@ class Undo:
             with self.attachment.exclusive():
                 record_drift(self.attachment)  # the plan starts from what is there
             fresh = self.planner.renew(plan)
-            if not same_outcome(plan, fresh):
+            if not is_equivalent(plan, fresh):
                 raise Conflict(
                     "the workspace changed since this plan was made",
                     hint="Look at the new plan and decide again.",

@@ -13,7 +13,15 @@ from typing import Any
 
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.events import Draft, Event, Fact
-from loom_audit.model.facts import PayloadBytes, Record, fit, join, payloads_of, said_of, split
+from loom_audit.model.facts import (
+    PayloadBytes,
+    Record,
+    fact_payload_of,
+    fit_envelope,
+    join_fact,
+    payloads_of,
+    split_fact,
+)
 from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload, Salts, parse_json
@@ -35,7 +43,7 @@ UPCASTERS: Mapping[tuple[str, str], Upcaster] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedEvent:
     """An event ready to be stored; `leaf` are the exact bytes that are hashed."""
 
     leaf: bytes
@@ -50,13 +58,13 @@ class Encoded:
 
 def encode(
     draft: Draft, *, log: str, seq: int, id: str, at: datetime, prev: bytes | None, salts: Salts
-) -> Encoded:
+) -> EncodedEvent:
     """The draft with its place, as it is stored. `prev` is the previous leaf's hash.
 
     Deterministic in its arguments. NotSerializable for a value that JSON cannot hold, an id
     over 256 bytes, a time without a zone, or a fact of an unknown kind.
     """
-    parts = split(draft.fact)
+    parts = split_fact(draft.fact)
     envelope: dict[str, Any] = {
         "v": FORMAT,
         "log": log,
@@ -77,7 +85,7 @@ def encode(
         envelope["parent"] = draft.parent
     if prev is not None:
         envelope["prev"] = prev.hex()
-    fit(envelope, parts.said)
+    fit_envelope(envelope, parts.fact_fields)
     payloads = payloads_of(parts, salts)
     listed = [
         {"role": p.role, "n": p.n, "size": len(p.content), "commit": p.commitment.hex()}
@@ -92,7 +100,7 @@ def encode(
             f"The envelope of a {draft.fact.kind} event is {len(leaf)} bytes",
             hint=f"An envelope holds fewer than {MAX_LEAF} bytes; shorten its names.",
         )
-    return Encoded(leaf, draft.fact.kind, payloads)
+    return EncodedEvent(leaf, draft.fact.kind, payloads)
 
 
 def read_envelope(leaf: bytes) -> dict[str, Any]:
@@ -124,12 +132,12 @@ def decode(
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
     when a newer major version wrote them.
     """
-    record = _current(Record(read_envelope(leaf), payloads), upcasters)
+    record = _upcast(Record(read_envelope(leaf), payloads), upcasters)
     envelope = record.envelope
     kind = str(envelope.get("kind"))
     try:
-        said = said_of(record)
-        whole = said or {}
+        fact_fields = fact_payload_of(record)
+        uncut = fact_fields or {}
         occurred_at = envelope.get("occurred_at")
         return Event(
             log=envelope["log"],
@@ -137,11 +145,11 @@ def decode(
             id=envelope["id"],
             at=parse_time(envelope["at"]),
             session=envelope.get("session", ""),
-            actor=whole.get("actor", envelope["actor"]),
-            fact=join(kind, record, said),
+            actor=uncut.get("actor", envelope["actor"]),
+            fact=join_fact(kind, record, fact_fields),
             leaf_hash=leaf_hash(leaf),
             occurred_at=None if occurred_at is None else parse_time(occurred_at),
-            source=whole.get("source", envelope.get("source", "")),
+            source=uncut.get("source", envelope.get("source", "")),
             parent=envelope.get("parent"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -156,15 +164,15 @@ def decode_fact(
     envelope: Mapping[str, Any], payloads: PayloadBytes, manifest: Manifest | None = None
 ) -> Fact:
     """The fact alone, of an envelope (and manifest) that was read already; errors as `decode`."""
-    record = _current(Record(envelope, payloads, manifest), UPCASTERS)
+    record = _upcast(Record(envelope, payloads, manifest), UPCASTERS)
     kind = str(record.envelope.get("kind"))
     try:
-        return join(kind, record, said_of(record))
+        return join_fact(kind, record, fact_payload_of(record))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Corrupt(f"Event {envelope.get('seq')} ({kind}) cannot be read: {error!r}") from error
 
 
-def _current(record: Record, upcasters: Mapping[tuple[str, str], Upcaster]) -> Record:
+def _upcast(record: Record, upcasters: Mapping[tuple[str, str], Upcaster]) -> Record:
     """The record in the present version. StorageFailed when it is of a newer major one."""
     version = record.envelope["v"]
     while version != FORMAT:

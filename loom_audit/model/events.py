@@ -27,8 +27,8 @@ class Coverage:
     level: Level = "full"
     reasons: tuple[str, ...] = ()
 
-    def without(self, *reasons: str, level: Level = "partial") -> "Coverage":
-        """This coverage lessened by the reasons; unchanged when there are none."""
+    def lowered(self, *reasons: str, level: Level = "partial") -> "Coverage":
+        """This coverage lowered to the level for these reasons; unchanged without any."""
         if not reasons:
             return self
         worst: Level = "none" if "none" in (self.level, level) else "partial"

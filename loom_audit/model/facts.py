@@ -41,10 +41,10 @@ from loom_audit.model.events import (
 from loom_audit.model.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.payloads import (
     ERASED,
-    Contents,
     Payload,
     Role,
     Salts,
+    SeparateTexts,
     from_json,
     make_payload,
     to_json,
@@ -57,7 +57,7 @@ _MAX_INTEGER = 2**53
 _NAMES = ("actor", "source", "tool", "sandbox")
 _IDS = ("log", "id", "session", "parent", "call_id")
 _LISTS = ("reverts", "causes")
-_ASKED = ("reason", "rule", "preview", "state", "number")
+_QUESTION_FIELDS = ("reason", "rule", "preview", "state", "number")
 
 PayloadBytes = Mapping[tuple[str, int], bytes]
 
@@ -83,7 +83,7 @@ class Parts:
     """
 
     envelope: dict[str, Any]
-    said: dict[str, Any] = field(default_factory=dict)
+    fact_fields: dict[str, Any] = field(default_factory=dict)
     args: tuple[Any] | None = None
     result: dict[str, Any] | None = None
     manifest: ChangeIntended | FilesChanged | None = None
@@ -92,7 +92,7 @@ class Parts:
 # --- writing ------------------------------------------------------------------------------
 
 
-def split(fact: Fact) -> Parts:
+def split_fact(fact: Fact) -> Parts:
     """The fact in its parts. NotSerializable for a fact of an unknown kind."""
     match fact:
         case CallRequested():
@@ -100,14 +100,14 @@ def split(fact: Fact) -> Parts:
             return Parts(names, args=(fact.arguments,))
         case ApprovalRequested():
             names = {"tool": fact.tool, "call_id": fact.call_id}
-            said = {name: getattr(fact, name) for name in _ASKED}
-            return Parts(names, said, (fact.arguments,))
+            fact_fields = {name: getattr(fact, name) for name in _QUESTION_FIELDS}
+            return Parts(names, fact_fields, (fact.arguments,))
         case CallDecided():
             names = {"tool": fact.tool, "call_id": fact.call_id, "status": fact.decision}
-            said = {"by": fact.by, "reason": fact.reason}
+            fact_fields = {"by": fact.by, "reason": fact.reason}
             if fact.lasting:
-                said["lasting"] = True
-            return Parts(names, said, None if fact.arguments is None else (fact.arguments,))
+                fact_fields["lasting"] = True
+            return Parts(names, fact_fields, None if fact.arguments is None else (fact.arguments,))
         case ChangeIntended():
             return Parts({"call_id": fact.call_id, "reverts": fact.reverts}, manifest=fact)
         case FilesChanged():
@@ -141,7 +141,7 @@ def _split_finish(fact: CallFinished) -> Parts:
     return Parts(envelope, result={"duration": fact.duration, "result": fact.result})
 
 
-def fit(envelope: dict[str, Any], said: dict[str, Any]) -> None:
+def fit_envelope(envelope: dict[str, Any], fact_fields: dict[str, Any]) -> None:
     """Keep the envelope small: what does not fit moves to `said`, empty lists go."""
     for name in _IDS:
         value = envelope.get(name)
@@ -154,13 +154,13 @@ def fit(envelope: dict[str, Any], said: dict[str, Any]) -> None:
     for name in _NAMES:
         value = envelope.get(name)
         if value is not None and (shown := _cut(value)) != value:
-            said[name], envelope[name] = value, shown
+            fact_fields[name], envelope[name] = value, shown
     for name in _LISTS:
         if name in envelope:
-            _place(name, envelope.pop(name), envelope, said)
+            _place(name, envelope.pop(name), envelope, fact_fields)
     if "coverage" in envelope:
         coverage = envelope["coverage"]
-        _place("reasons", coverage.pop("reasons"), coverage, said)
+        _place("reasons", coverage.pop("reasons"), coverage, fact_fields)
     if envelope.get("sandbox") == "":
         del envelope["sandbox"]
 
@@ -198,12 +198,12 @@ def _is_small(values: Sequence[str | int]) -> bool:
 
 def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
     """The payloads of a fact whose envelope has been fitted."""
-    contents = Contents()
+    texts = SeparateTexts()
     found: list[tuple[Role, bytes]] = []
     if parts.args is not None:
-        found.append(("args", to_json(parts.args[0], where="arguments", contents=contents)))
+        found.append(("args", to_json(parts.args[0], where="arguments", texts=texts)))
     if parts.result is not None:
-        found.append(("result", to_json(parts.result, where="call", contents=contents)))
+        found.append(("result", to_json(parts.result, where="call", texts=texts)))
     if parts.manifest is not None:
         fact = parts.manifest
         more = {"origin": fact.origin} if isinstance(fact, FilesChanged) else {}
@@ -211,17 +211,17 @@ def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
         found.append(("manifest", manifest))
         if keys:
             found.append(("keys", keys))
-    if parts.said:
-        found.append(("fact", to_json(parts.said, where="fact")))
+    if parts.fact_fields:
+        found.append(("fact", to_json(parts.fact_fields, where="fact")))
     return (
         *(make_payload(role, 0, content, salts) for role, content in found),
-        *(make_payload("content", n, content, salts) for content, n in contents.numbers.items()),
+        *(make_payload("content", n, content, salts) for content, n in texts.numbers.items()),
     )
 
 
 # --- reading ------------------------------------------------------------------------------
 
-_PLAIN: Mapping[str, type[Any]] = {
+_PLAIN_FACTS: Mapping[str, type[Any]] = {
     cls.kind: cls
     for cls in (
         WorkspaceAttached,
@@ -233,7 +233,7 @@ _PLAIN: Mapping[str, type[Any]] = {
 }
 
 
-def said_of(record: Record) -> Mapping[str, Any] | None:
+def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
     """The payload `fact`; None when there is none or it was erased."""
     stored = record.payloads.get(("fact", 0))
     if stored is None:
@@ -244,11 +244,11 @@ def said_of(record: Record) -> Mapping[str, Any] | None:
     return found
 
 
-def join(kind: str, record: Record, said: Mapping[str, Any] | None) -> Fact:
+def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) -> Fact:
     """The fact of a record. KeyError, TypeError, ValueError when it is malformed."""
     envelope = record.envelope
-    whole = said or {}
-    tool = whole.get("tool", envelope.get("tool", ""))
+    uncut = fact_fields or {}
+    tool = uncut.get("tool", envelope.get("tool", ""))
     if kind == CallRequested.kind:
         return CallRequested(envelope["call_id"], tool, _value(record, "args"), envelope["effect"])
     if kind == CallDecided.kind:
@@ -257,32 +257,36 @@ def join(kind: str, record: Record, said: Mapping[str, Any] | None) -> Fact:
             call_id=envelope["call_id"],
             tool=tool,
             decision=envelope["status"],
-            by=whole.get("by", "[erased]"),
-            reason=whole.get("reason", "[erased]"),
+            by=uncut.get("by", "[erased]"),
+            reason=uncut.get("reason", "[erased]"),
             arguments=_value(record, "args") if modified else None,
-            lasting=bool(whole.get("lasting", False)),
+            lasting=bool(uncut.get("lasting", False)),
         )
     if kind == CallFinished.kind:
-        return _join_finish(record, whole, tool)
+        return _join_finish(record, uncut, tool)
     if kind in (ChangeIntended.kind, FilesChanged.kind):
-        return _join_changes(kind, record, whole)
+        return _join_changes(kind, record, uncut)
     if kind == SessionEnded.kind:
         return SessionEnded(envelope["status"])
-    if said is None:
+    if fact_fields is None:
         return _unknown(kind, record)
     if kind == ApprovalRequested.kind:
-        asked = {name: said[name] for name in _ASKED}
+        asked = {name: fact_fields[name] for name in _QUESTION_FIELDS}
         return ApprovalRequested(envelope["call_id"], tool, _value(record, "args"), **asked)
     if kind == PathsUntracked.kind:
-        return PathsUntracked(tuple(Untracked(path, reason) for path, reason in said["paths"]))
-    if kind in _PLAIN:
-        known = {item.name for item in fields(_PLAIN[kind])}
-        fact: Fact = _PLAIN[kind](**{key: said[key] for key in known & said.keys()})
+        return PathsUntracked(
+            tuple(Untracked(path, reason) for path, reason in fact_fields["paths"])
+        )
+    if kind in _PLAIN_FACTS:
+        known = {item.name for item in fields(_PLAIN_FACTS[kind])}
+        fact: Fact = _PLAIN_FACTS[kind](
+            **{key: fact_fields[key] for key in known & fact_fields.keys()}
+        )
         return fact
     return _unknown(kind, record)
 
 
-def _join_finish(record: Record, whole: Mapping[str, Any], tool: str) -> CallFinished:
+def _join_finish(record: Record, uncut: Mapping[str, Any], tool: str) -> CallFinished:
     envelope = record.envelope
     coverage = envelope["coverage"]
     stored = _value(record, "result")
@@ -294,15 +298,15 @@ def _join_finish(record: Record, whole: Mapping[str, Any], tool: str) -> CallFin
         status=envelope["status"],
         result=stored if erased else stored["result"],
         coverage=Coverage(
-            coverage["level"], tuple(whole.get("reasons", coverage.get("reasons", ())))
+            coverage["level"], tuple(uncut.get("reasons", coverage.get("reasons", ())))
         ),
-        sandbox=whole.get("sandbox", envelope.get("sandbox", "")),
+        sandbox=uncut.get("sandbox", envelope.get("sandbox", "")),
         duration=0 if erased else stored["duration"],
-        reverts=tuple(whole.get("reverts", envelope.get("reverts", ()))),
+        reverts=tuple(uncut.get("reverts", envelope.get("reverts", ()))),
     )
 
 
-def _join_changes(kind: str, record: Record, whole: Mapping[str, Any]) -> Fact:
+def _join_changes(kind: str, record: Record, uncut: Mapping[str, Any]) -> Fact:
     envelope = record.envelope
     manifest = record.manifest
     if manifest is None:
@@ -310,7 +314,7 @@ def _join_changes(kind: str, record: Record, whole: Mapping[str, Any]) -> Fact:
         if stored is None:
             return _unknown(kind, record)
         manifest = decode_manifest(stored, record.payloads.get(("keys", 0)))
-    reverts = tuple(whole.get("reverts", envelope.get("reverts", ())))
+    reverts = tuple(uncut.get("reverts", envelope.get("reverts", ())))
     if kind == ChangeIntended.kind:
         return ChangeIntended(envelope["call_id"], manifest.changes, manifest.moves, reverts)
     return FilesChanged(
@@ -319,7 +323,7 @@ def _join_changes(kind: str, record: Record, whole: Mapping[str, Any]) -> Fact:
         call_id=envelope.get("call_id"),
         moves=manifest.moves,
         reverts=reverts,
-        causes=tuple(whole.get("causes", envelope.get("causes", ()))),
+        causes=tuple(uncut.get("causes", envelope.get("causes", ()))),
     )
 
 

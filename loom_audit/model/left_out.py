@@ -19,14 +19,14 @@ REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"
 """Caches that tools make and delete by themselves in nearly every run, from what is on record:
 to count them would make hardly any call's coverage full, and losing one loses nothing."""
 
-MOST = 10
+MAX_REASONS = 10
 _VANISHED, _REPLACED, _APPEARED = "vanished", "replaced", "appeared"
 _ORDER = (_VANISHED, _REPLACED, _APPEARED)
 _REASON = re.compile(f"(.+) is not on record: ({'|'.join(_ORDER)})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutFolders:
     """What one scan met and left out: inode numbers by path, the topmost folders only.
 
     `unread` are the paths that it could not look into, `scope` is the one it went by.
@@ -36,7 +36,7 @@ class LeftOut:
     unread: frozenset[str] = frozenset()
     scope: Scope = field(default_factory=Scope)
 
-    def would_name(self, path: str) -> bool:
+    def leaves_out(self, path: str) -> bool:
         """Whether the scope leaves out a folder of this path, and none above it."""
         above = path.rpartition("/")[0]
         if above and not self.scope.includes(above, directory=True):
@@ -44,7 +44,7 @@ class LeftOut:
         return self.scope.excludes(path, directory=True) is not None
 
 
-def came_and_went(before: LeftOut, after: LeftOut) -> tuple[str, ...]:
+def left_out_changes(before: LeftOutFolders, after: LeftOutFolders) -> tuple[str, ...]:
     """The reasons why a call's coverage is not full, from the scans before and after it.
 
     What was in a folder that could not be read before is not said to have appeared; what is in
@@ -54,27 +54,31 @@ def came_and_went(before: LeftOut, after: LeftOut) -> tuple[str, ...]:
         return ()
     found = []
     for path in sorted(before.inodes.keys() | after.inodes.keys()):
-        how = _fate(path, before, after)
+        how = _compare(path, before, after)
         if how and path.rpartition("/")[2] not in REMADE:
             found.append((_ORDER.index(how), f"{visible_path(path)} is not on record: {how}"))
     reasons = [reason for _, reason in sorted(found)]
-    more = len(reasons) - MOST
-    return (*reasons[:MOST], f"and {more} more are not on record") if more > 0 else tuple(reasons)
+    more = len(reasons) - MAX_REASONS
+    return (
+        (*reasons[:MAX_REASONS], f"and {more} more are not on record")
+        if more > 0
+        else tuple(reasons)
+    )
 
 
-def _fate(path: str, before: LeftOut, after: LeftOut) -> str | None:
+def _compare(path: str, before: LeftOutFolders, after: LeftOutFolders) -> str | None:
     old, new = before.inodes.get(path), after.inodes.get(path)
     if old == new:
         return None
     if old is None:
         unread = not before.unread.isdisjoint(parents(path))
-        return _APPEARED if before.would_name(path) and not unread else None
+        return _APPEARED if before.leaves_out(path) and not unread else None
     if new is None:
-        return _VANISHED if after.would_name(path) else None
+        return _VANISHED if after.leaves_out(path) else None
     return _REPLACED
 
 
-def stops(
+def left_out_blocks(
     calls: Iterable[Call], changes: Iterable[FileChange], created: Mapping[str, int]
 ) -> dict[str, Note]:
     """Which of these changes must not be made where the calls are taken back, and why.
@@ -83,24 +87,24 @@ def stops(
     of what was made in that call or since. `created` says at which event a path was last
     made; what it does not name may have been made at any time.
     """
-    named: dict[str, Note] = {}
+    touched: dict[str, Note] = {}
     lost: list[tuple[int, Note]] = []
     for call in sorted(calls, key=lambda call: call.requested):
         number = (call.seq or call.requested,)
         gone = []
         for reason, name, how in _gaps(call):
-            named[name] = Note(name, f"{reason}; nothing in it can be taken back", number)
+            touched[name] = Note(name, f"{reason}; nothing in it can be taken back", number)
             if how != _APPEARED:
                 gone.append(reason)
         if gone:
             why = f"{'; '.join(gone)}; what appeared then or later is not deleted"
             lost.append((call.requested, Note("", why, number)))
-    if not named:
+    if not touched:
         return {}
     found: dict[str, Note] = {}
     for change in changes:
         shown = visible_path(change.path)
-        note = next((named[path] for path in (shown, *parents(shown)) if path in named), None)
+        note = next((touched[path] for path in (shown, *parents(shown)) if path in touched), None)
         if note is None and change.after is None and lost:
             # the last one before it was made is the likeliest to have become it
             made = created.get(change.path)
@@ -111,13 +115,13 @@ def stops(
     return found
 
 
-def is_stop(note: Note) -> bool:
-    """Whether a plan's note is one of `stops`, which only the choice to keep the path passes."""
+def is_left_out_block(note: Note) -> bool:
+    """Whether a plan's note is of `left_out_blocks`: only keeping the path lets the plan pass."""
     return " is not on record: " in note.reason
 
 
 def _gaps(call: Call) -> Iterator[tuple[str, str, str]]:
-    """What `came_and_went` said of a call: each reason with its path as shown, and the fate."""
+    """What `left_out_changes` said of a call: each reason with its path as shown, and the fate."""
     for reason in call.coverage.reasons:
         if match := _REASON.fullmatch(reason):
             yield reason, match[1], match[2]

@@ -1,7 +1,8 @@
-"""Files followed through the log: each one's recorded steps, across its renames.
+"""Files traced through the log: each one's recorded steps, across its renames.
 
-A lineage belongs to a path until a rename takes it elsewhere; then the path starts afresh. It
-begins with the first change to be taken back, so what it was then is what is wanted again.
+A lineage holds a path until a rename takes the file elsewhere; what comes to the path then gets
+a lineage of its own. It begins with the first change to be taken back, so what the file was
+before that is what is wanted again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,22 +26,22 @@ class PathStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file is and what it is there; the state is None when it is not."""
+class PathState:
+    """A path and the state of what is there, None when it is absent."""
 
     path: str
     state: FileState | None
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class LineageStep:
     """One step of a lineage; a rename changes the path, perhaps the content too.
 
-    `arrived` says that a file that is not followed was renamed to here.
+    `arrived` is true when a file without a lineage was renamed to this path.
     """
 
-    before: Place
-    after: Place
+    before: PathState
+    after: PathState
     taken: bool
     call: int | None
     arrived: bool = False
@@ -50,35 +51,36 @@ class Leg:
 class Lineage:
     """The steps of one file in log order, never empty."""
 
-    legs: list[Leg] = field(default_factory=list)
+    steps: list[LineageStep] = field(default_factory=list)
 
     @property
-    def start(self) -> Place:
-        return self.legs[0].before
+    def start(self) -> PathState:
+        return self.steps[0].before
 
     @property
-    def now(self) -> Place:
-        return self.legs[-1].after
+    def current(self) -> PathState:
+        return self.steps[-1].after
 
     @property
     def is_taken(self) -> bool:
-        return any(leg.taken for leg in self.legs)
+        return any(step.taken for step in self.steps)
 
     def paths(self) -> list[str]:
         """Every path it had, the present one first."""
-        places = [self.now.path, *(leg.before.path for leg in self.legs)]
+        places = [self.current.path, *(step.before.path for step in self.steps)]
         return list(dict.fromkeys(places))
 
     def calls(self, *, taken: bool) -> tuple[int, ...]:
-        return numbers(leg for leg in self.legs if leg.taken == taken)
+        return call_numbers(step for step in self.steps if step.taken == taken)
 
-    def split(self) -> "Lineage | None":
-        """Keep the last file that was here, and give the steps of what was here before it.
+    def split_off_older(self) -> "Lineage | None":
+        """Keep the steps of the last file at this path, and return those of the file before it.
 
-        What was renamed to here is another file, and so is what came where one was gone when
-        of going and coming one is taken and the other not; else it may be the same one again.
+        A file that was renamed to the path is another one. So is one created after a deletion
+        when only one of the two is taken back; otherwise it may be the same file again. None
+        when there was one file only.
         """
-        pairs = enumerate(pairwise(self.legs), 1)
+        pairs = enumerate(pairwise(self.steps), 1)
         born = [
             n
             for n, (old, new) in pairs
@@ -86,21 +88,21 @@ class Lineage:
         ]
         if not born:
             return None
-        older, self.legs = Lineage(self.legs[: born[-1]]), self.legs[born[-1] :]
-        first = self.legs[0]
+        older, self.steps = Lineage(self.steps[: born[-1]]), self.steps[born[-1] :]
+        first = self.steps[0]
         if first.before.state:
-            nothing = Place(first.before.path, None)
-            older.legs.append(replace(first, after=nothing))
-            self.legs[0] = replace(first, before=nothing)
+            nothing = PathState(first.before.path, None)
+            older.steps.append(replace(first, after=nothing))
+            self.steps[0] = replace(first, before=nothing)
         return older
 
 
-def numbers(legs: Iterable[Leg]) -> tuple[int, ...]:
-    """The calls behind the legs, in order, each once; the outside has no number."""
-    return tuple(dict.fromkeys(leg.call for leg in legs if leg.call is not None))
+def call_numbers(steps: Iterable[LineageStep]) -> tuple[int, ...]:
+    """The calls that made the steps, in order, each once; steps from outside have no number."""
+    return tuple(dict.fromkeys(step.call for step in steps if step.call is not None))
 
 
-def by_calls(calls: Sequence[int]) -> str:
+def by_calls_text(calls: Sequence[int]) -> str:
     """`by call 7`, `by calls 7, 9`, `by calls 7, 9, 12 and 4 more`; "" when there are none."""
     if not calls:
         return ""
@@ -109,121 +111,125 @@ def by_calls(calls: Sequence[int]) -> str:
 
 
 @dataclass(slots=True)
-class Followed:
-    """All lineages, which of them holds each path now, and what else the steps told.
+class LineageTrace:
+    """All lineages, which of them holds each path now, and what else the steps say.
 
-    `waiting` are lineages of files that are gone, whose path another took by a rename,
-    `writers` has the last call that put something at a path (None: the outside), and
-    `folders` the last known mode of a directory.
+    `displaced` has the lineages of files whose path another file took by a rename,
+    `last_writers` the last call that put something at a path (None: from outside), and
+    `folder_modes` the last known mode of a directory.
     """
 
     lineages: list[Lineage] = field(default_factory=list)
-    holders: dict[str, Lineage] = field(default_factory=dict)
-    waiting: dict[str, list[Lineage]] = field(default_factory=dict)
-    writers: dict[str, int | None] = field(default_factory=dict)
-    folders: dict[str, int] = field(default_factory=dict)
+    by_path: dict[str, Lineage] = field(default_factory=dict)
+    displaced: dict[str, list[Lineage]] = field(default_factory=dict)
+    last_writers: dict[str, int | None] = field(default_factory=dict)
+    folder_modes: dict[str, int] = field(default_factory=dict)
 
-    def leaving(self, path: str) -> Lineage:
-        """The lineage of the file that goes from this path; what was there before it is back."""
-        lineage = self.holders.pop(path, None)
+    def take_from(self, path: str) -> Lineage:
+        """Take the file away from this path and return its lineage; the file before it is back."""
+        lineage = self.by_path.pop(path, None)
         if lineage is None:
-            lineage = self.begin(path)
-            del self.holders[path]
-        elif older := lineage.split():
+            lineage = self.start_at(path)
+            del self.by_path[path]
+        elif older := lineage.split_off_older():
             self.lineages.append(older)
-            self.holders[path] = older
-        elif waiting := self.waiting.get(path):
-            self.holders[path] = waiting.pop()
+            self.by_path[path] = older
+        elif displaced := self.displaced.get(path):
+            self.by_path[path] = displaced.pop()
         return lineage
 
-    def arriving(self, lineage: Lineage, path: str) -> None:
-        """Let a lineage hold the path it was renamed to, until it leaves."""
-        if (older := self.holders.get(path)) is not None:
-            self.waiting.setdefault(path, []).append(older)
-        self.holders[path] = lineage
+    def put_at(self, lineage: Lineage, path: str) -> None:
+        """Let a lineage hold the path it was renamed to, until it is taken away."""
+        if (older := self.by_path.get(path)) is not None:
+            self.displaced.setdefault(path, []).append(older)
+        self.by_path[path] = lineage
 
-    def begin(self, path: str) -> Lineage:
+    def start_at(self, path: str) -> Lineage:
         lineage = Lineage()
         self.lineages.append(lineage)
-        self.holders[path] = lineage
+        self.by_path[path] = lineage
         return lineage
 
 
-def follow(
+def trace_lineages(
     steps: Iterable[PathStep],
     moves: Mapping[int, Iterable[Move]],
     tree: Tree,
     *,
     outside: bool = False,
-) -> Followed:
+) -> LineageTrace:
     """The lineages of all paths that a taken step touches, or with `outside` one from outside.
 
     `steps` are in log order. Where the tree has another state than the last step left, the
     difference counts as an unrecorded step from outside.
     """
-    followed = Followed()
+    trace = LineageTrace()
     for seq, event in groupby(steps, key=lambda step: step.seq):
-        _follow_event(followed, list(event), tuple(moves.get(seq, ())), outside)
-    for path, lineage in followed.holders.items():
-        found = Place(path, tree.get(path))
-        if found != lineage.now:
-            lineage.legs.append(Leg(lineage.now, found, False, None))
-    return followed
+        _trace_event(trace, list(event), tuple(moves.get(seq, ())), outside)
+    for path, lineage in trace.by_path.items():
+        found = PathState(path, tree.get(path))
+        if found != lineage.current:
+            lineage.steps.append(LineageStep(lineage.current, found, False, None))
+    return trace
 
 
-def _follow_event(
-    followed: Followed, steps: Sequence[PathStep], moves: Sequence[Move], outside: bool
+def _trace_event(
+    trace: LineageTrace, steps: Sequence[PathStep], moves: Sequence[Move], outside: bool
 ) -> None:
     for step in steps:
-        _remember(followed, step)
+        _note_directories_and_writers(trace, step)
 
     def starts(step: PathStep) -> bool:
         return step.taken or (outside and step.call is None)
 
-    links = _links(steps, moves, lambda step: starts(step) or step.change.path in followed.holders)
+    links = _linked_steps(
+        steps, moves, lambda step: starts(step) or step.change.path in trace.by_path
+    )
     sources = {source.change.path for source, _ in links}
     targets = {target.change.path for _, target in links}
     arrived = {move.target for move in moves}
-    travelling = []
+    renamed = []
     for source, target in links:
         path = source.change.path
-        lineage = followed.leaving(path)
-        after = Place(target.change.path, target.change.after)
-        leg = Leg(Place(path, source.change.before), after, source.taken, source.call)
-        lineage.legs.append(leg)
-        travelling.append((lineage, target))
+        lineage = trace.take_from(path)
+        after = PathState(target.change.path, target.change.after)
+        joined = LineageStep(
+            PathState(path, source.change.before), after, source.taken, source.call
+        )
+        lineage.steps.append(joined)
+        renamed.append((lineage, target))
     for source, _ in links:
         path = source.change.path
         if path not in targets and source.change.after:
-            stayed = followed.holders.get(path)
+            stayed = trace.by_path.get(path)
             if stayed is None and starts(source):
-                stayed = followed.begin(path)
+                stayed = trace.start_at(path)
             if stayed is not None:
                 _extend(stayed, source, None, source.change.after)
-    for lineage, target in travelling:
+    for lineage, target in renamed:
         path = target.change.path
         if path not in sources and target.change.before is not None:
-            displaced = followed.holders.get(path)
+            displaced = trace.by_path.get(path)
             if displaced is None and starts(target):
-                displaced = followed.begin(path)
+                displaced = trace.start_at(path)
             if displaced is not None:
                 _extend(displaced, target, target.change.before, None)
-        followed.arriving(lineage, path)
+        trace.put_at(lineage, path)
     for step in steps:
         path = step.change.path
         if path in sources or path in targets:
             continue
-        held = followed.holders.get(path)
+        held = trace.by_path.get(path)
         if held is None and starts(step):
-            held = followed.begin(path)
+            held = trace.start_at(path)
         if held is not None:
             _extend(held, step, step.change.before, step.change.after, arrived=path in arrived)
 
 
-def _links(
+def _linked_steps(
     steps: Sequence[PathStep], moves: Iterable[Move], tracked: Callable[[PathStep], bool]
 ) -> list[tuple[PathStep, PathStep]]:
-    """The moves whose both ends are among the steps, and whose file is followed."""
+    """The moves with both ends among the steps whose file has or gets a lineage."""
     by_path = {step.change.path: step for step in steps}
     links = []
     used: set[str] = set()
@@ -249,14 +255,16 @@ def _extend(
     arrived: bool = False,
 ) -> None:
     path = step.change.path
-    leg = Leg(Place(path, before), Place(path, after), step.taken, step.call, arrived)
-    lineage.legs.append(leg)
+    added = LineageStep(
+        PathState(path, before), PathState(path, after), step.taken, step.call, arrived
+    )
+    lineage.steps.append(added)
 
 
-def _remember(followed: Followed, step: PathStep) -> None:
+def _note_directories_and_writers(trace: LineageTrace, step: PathStep) -> None:
     change = step.change
     for state in (change.before, change.after):
         if state and state.kind == "directory":
-            followed.folders[change.path] = state.mode
+            trace.folder_modes[change.path] = state.mode
     if change.after is not None:
-        followed.writers[change.path] = step.call
+        trace.last_writers[change.path] = step.call

@@ -18,7 +18,7 @@ _SNIFFED: Final = 8000
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """A merged content; with `conflicts` above 0 it holds that many stretches with markers."""
 
     content: bytes
@@ -36,7 +36,7 @@ def merge3(
     theirs: bytes,
     *,
     labels: tuple[str, str] = ("taken back", "current"),
-) -> Merged | None:
+) -> MergeResult | None:
     """Both sides' changes to the base in one text, or None where they cannot be merged as text.
 
     `base` is None when both sides were created. Where one side equals the base or the other
@@ -44,9 +44,9 @@ def merge3(
     `MAX_BYTES` give None. `labels` name ours and theirs at the markers.
     """
     if ours == theirs or theirs == base:
-        return Merged(ours, 0)
+        return MergeResult(ours, 0)
     if ours == base:
-        return Merged(theirs, 0)
+        return MergeResult(theirs, 0)
     for content in (base or b"", ours, theirs):
         if len(content) > MAX_BYTES or is_binary(content):
             return None
@@ -73,7 +73,7 @@ def merge3(
             result += tail
             conflicts += 1
     result += sides.base[at:]
-    return Merged(b"".join(result), conflicts)
+    return MergeResult(b"".join(result), conflicts)
 
 
 class _Sides(NamedTuple):

@@ -115,7 +115,7 @@ def check_payloads(
         yield "payload.extra", f"payload {role} {n} is stored and not on record"
 
 
-class Contents:
+class SeparateTexts:
     """The texts of one event that are kept apart, each once, in order of appearance."""
 
     __slots__ = ("numbers",)
@@ -131,17 +131,17 @@ class Contents:
         return number
 
 
-def to_json(value: Any, *, where: str, contents: Contents | None = None) -> bytes:
+def to_json(value: Any, *, where: str, texts: SeparateTexts | None = None) -> bytes:
     """The value as stored JSON, keys in their order.
 
     NotSerializable names the place of what is not JSON.
 
-    Tuples are stored as lists. Without `contents` long texts stay inside.
+    Tuples are stored as lists. Without `texts` long texts stay inside.
     """
     try:
-        return plain_json(_wrap(value, contents, 0))
+        return plain_json(_wrap(value, texts, 0))
     except (TypeError, RecursionError) as error:
-        place, what = next(_unfit(value, where, 0), (where, str(error)))
+        place, what = next(_unrecordable(value, where, 0), (where, str(error)))
         raise NotSerializable(
             f"{place} cannot be put on record: {what}",
             hint="Only None, bool, int, float, str, lists and string-keyed dicts can be recorded.",
@@ -178,16 +178,16 @@ def wrap_text(text: str) -> Any:
 
 
 def unwrap_text(value: Any) -> str:
-    """The text that `wrap_text` was given. ValueError when it is none."""
+    """The text that `wrap_text` was given. ValueError when the value is not a text."""
     text = value if isinstance(value, str) else _unwrap(value, lambda n: None)
     if not isinstance(text, str):
         raise ValueError("not a text")
     return text
 
 
-def _wrap(value: Any, contents: Contents | None, depth: int) -> Any:
+def _wrap(value: Any, texts: SeparateTexts | None, depth: int) -> Any:
     if isinstance(value, str):
-        return _wrap_text(value, contents)
+        return _wrap_text(value, texts)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -197,16 +197,15 @@ def _wrap(value: Any, contents: Contents | None, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         raise TypeError
     if isinstance(value, (list, tuple)):
-        return [_wrap(item, contents, depth + 1) for item in value]
+        return [_wrap(item, texts, depth + 1) for item in value]
     if isinstance(value, dict):
         if any(_is_odd_key(key) for key in value):
             return {
                 "$dict": [
-                    [wrap_text(key), _wrap(item, contents, depth + 1)]
-                    for key, item in value.items()
+                    [wrap_text(key), _wrap(item, texts, depth + 1)] for key, item in value.items()
                 ]
             }
-        return {key: _wrap(item, contents, depth + 1) for key, item in value.items()}
+        return {key: _wrap(item, texts, depth + 1) for key, item in value.items()}
     raise TypeError
 
 
@@ -224,12 +223,12 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _wrap_text(text: str, contents: Contents | None) -> Any:
+def _wrap_text(text: str, texts: SeparateTexts | None) -> Any:
     if len(text) <= MAX_INLINE and text.isascii():
         return text
     form, raw = _text_bytes(text)
-    if contents is not None and len(raw) > MAX_INLINE:
-        number = contents.keep(raw)
+    if texts is not None and len(raw) > MAX_INLINE:
+        number = texts.keep(raw)
         if number is not None:
             kept: dict[str, Any] = {"$content": number, "size": len(raw)}
             return kept if form == "utf8" else {**kept, "as": form}
@@ -279,7 +278,7 @@ def _unwrap(value: Any, content: Callable[[int], bytes | None]) -> Any:
     raise ValueError(f"unknown wrapper {tag}")
 
 
-def _unfit(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
+def _unrecordable(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
     """Each place in the value that is not JSON, with what is there."""
     if value is None or isinstance(value, (str, int, float)):
         return
@@ -291,7 +290,7 @@ def _unfit(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             if not isinstance(key, str):
                 yield where, f"the key {key!r} is not text"
-            yield from _unfit(item, f"{where}.{key}", depth + 1)
+            yield from _unrecordable(item, f"{where}.{key}", depth + 1)
     else:
         for index, item in enumerate(value):
-            yield from _unfit(item, f"{where}[{index}]", depth + 1)
+            yield from _unrecordable(item, f"{where}[{index}]", depth + 1)

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loom_audit.model.files import BlobId, FileChange, Move, Tree, find_moves
-from loom_audit.model.lineage import Lineage, PathStep, follow
-from loom_audit.model.rebase import Contents, Survivor, Weaver, rebase
-from loom_audit.model.settle import Entry, Settled, Verdict, settle
+from loom_audit.model.lineage import Lineage, PathStep, trace_lineages
+from loom_audit.model.placement import Entry, EntryStatus, Placement, place_entries
+from loom_audit.model.rebase import BlobReader, KeptChange, StateMerger, rebase
 
 __all__ = [
+    "BlobReader",
     "Choice",
-    "Contents",
     "Note",
     "PathStep",
     "Plan",
     "Verb",
+    "is_equivalent",
     "plan_taking_back",
-    "same_outcome",
 ]
 
 Verb = Literal["undo", "redo", "revert", "rollback"]
@@ -91,7 +91,7 @@ def plan_taking_back(
     reverts: tuple[int, ...],
     steps: Iterable[PathStep],
     tree: Tree,
-    blobs: Contents,
+    blobs: BlobReader,
     moves: Mapping[int, Iterable[Move]] | None = None,
     choices: Mapping[str, Choice] | None = None,
     folds_case: bool = False,
@@ -109,24 +109,24 @@ def plan_taking_back(
     brings back what was before the first taken change (in a rollback: at the point) whatever
     came later, "merge" writes conflict markers where texts conflict.
     """
-    followed = follow(steps, moves or {}, tree, outside=verb == "rollback")
-    weaver = Weaver(blobs)
-    notes: dict[Lineage, tuple[Survivor, ...]] = {}
+    trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback")
+    merger = StateMerger(blobs)
+    notes: dict[Lineage, tuple[KeptChange, ...]] = {}
     entries = []
-    for lineage in followed.lineages:
-        entry, notes[lineage] = _entry(lineage, _choice(lineage, choices or {}), weaver)
+    for lineage in trace.lineages:
+        entry, notes[lineage] = _entry(lineage, _choice(lineage, choices or {}), merger)
         entries.append(entry)
-    settled = settle(entries, followed, tree, weaver, folds_case=folds_case)
+    placement = place_entries(entries, trace, tree, merger, folds_case=folds_case)
     changes = tuple(
         FileChange(path, tree.get(path), state)
-        for path, state in sorted(settled.wanted.items())
+        for path, state in sorted(placement.wanted.items())
         if tree.get(path) != state
     )
-    kept = [Note(folder.path, folder.reason, folder.calls) for folder in settled.folders]
-    for entry in settled.entries:
-        if entry.verdict == "wanted":
+    kept = [Note(folder.path, folder.reason, folder.calls) for folder in placement.folders]
+    for entry in placement.entries:
+        if entry.status == "wanted":
             kept += [Note(entry.result.path, s.reason, s.calls) for s in notes[entry.lineage]]
-    spared = _spared(settled.entries)
+    spared = _calls_kept_by_choice(placement.entries)
     needed = {change.after.blob for change in changes if change.after}
     return Plan(
         verb=verb,
@@ -134,16 +134,16 @@ def plan_taking_back(
         target=target,
         changes=changes,
         reverts=tuple(number for number in reverts if number not in spared),
-        moves=_moves(settled.entries, changes),
-        already=_already(settled, changes),
-        kept=tuple(sorted([*kept, *_notes(settled.entries, "kept")], key=_by_path)),
-        blocked=_notes(settled.entries, "blocked"),
-        irreversible=_notes(settled.entries, "irreversible"),
-        contents={blob: text for blob, text in weaver.made.items() if blob in needed},
+        moves=_moves(placement.entries, changes),
+        already=_paths_already_right(placement, changes),
+        kept=tuple(sorted([*kept, *_notes(placement.entries, "kept")], key=_by_path)),
+        blocked=_notes(placement.entries, "blocked"),
+        irreversible=_notes(placement.entries, "irreversible"),
+        contents={blob: text for blob, text in merger.merged.items() if blob in needed},
     )
 
 
-def _spared(entries: Iterable[Entry]) -> set[int]:
+def _calls_kept_by_choice(entries: Iterable[Entry]) -> set[int]:
     """The taken calls of which something stays by choice, so that they are not taken back."""
     kept = (entry.lineage for entry in entries if entry.reason == KEPT_BY_CHOICE)
     return {call for lineage in kept for call in lineage.calls(taken=True)}
@@ -154,56 +154,56 @@ def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
 
 
 def _entry(
-    lineage: Lineage, choice: Choice | None, weaver: Weaver
-) -> tuple[Entry, tuple[Survivor, ...]]:
+    lineage: Lineage, choice: Choice | None, merger: StateMerger
+) -> tuple[Entry, tuple[KeptChange, ...]]:
     """Where a lineage is to go, and the kept steps that show there."""
     if choice == "current":
-        return Entry(lineage, lineage.now, "kept", KEPT_BY_CHOICE), ()
+        return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
     if choice == "old":
         return Entry(lineage, lineage.start, forced=True), ()
-    rebased = rebase(lineage, weaver, markers=choice == "merge")
+    rebased = rebase(lineage, merger, markers=choice == "merge")
     entry = Entry(lineage, rebased.result)
-    if rebased.clash is None:
-        return entry, rebased.survivors
-    if rebased.clash.missing:
-        return entry.staying("irreversible", "a content to merge was not kept", rebased.calls), ()
-    return entry.staying("blocked", rebased.clash.reason, rebased.calls), ()
+    if rebased.conflict is None:
+        return entry, rebased.kept_changes
+    if rebased.conflict.missing:
+        return entry.left_in_place(
+            "irreversible", "a content to merge was not kept", rebased.calls
+        ), ()
+    return entry.left_in_place("blocked", rebased.conflict.reason, rebased.calls), ()
 
 
 def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
     """Renames among the changes: of files that were followed, then by equal content."""
     changed = {change.path for change in changes}
     moves = [
-        Move(entry.lineage.now.path, entry.result.path)
+        Move(entry.lineage.current.path, entry.result.path)
         for entry in entries
-        if entry.lineage.now.state
+        if entry.lineage.current.state
         and entry.result.state
-        and entry.result.path != entry.lineage.now.path
-        and changed.issuperset((entry.lineage.now.path, entry.result.path))
+        and entry.result.path != entry.lineage.current.path
+        and changed.issuperset((entry.lineage.current.path, entry.result.path))
     ]
     known = {path for move in moves for path in (move.source, move.target)}
     rest = [change for change in changes if change.path not in known]
     return tuple(sorted([*moves, *find_moves(rest)], key=lambda move: move.source))
 
 
-def _already(settled: Settled, changes: Iterable[FileChange]) -> tuple[str, ...]:
+def _paths_already_right(placement: Placement, changes: Iterable[FileChange]) -> tuple[str, ...]:
     """Paths that taken steps touched and that are as they should be."""
-    changed = {change.path for change in changes} | {folder.path for folder in settled.folders}
+    changed = {change.path for change in changes} | {folder.path for folder in placement.folders}
     return tuple(
         sorted(
             {
                 entry.path
-                for entry in settled.entries
-                if entry.verdict == "wanted"
-                and entry.lineage.is_taken
-                and entry.path not in changed
+                for entry in placement.entries
+                if entry.status == "wanted" and entry.lineage.is_taken and entry.path not in changed
             }
         )
     )
 
 
-def _notes(entries: Iterable[Entry], verdict: Verdict) -> tuple[Note, ...]:
-    notes = (Note(e.path, e.reason, e.calls) for e in entries if e.verdict == verdict)
+def _notes(entries: Iterable[Entry], status: EntryStatus) -> tuple[Note, ...]:
+    notes = (Note(e.path, e.reason, e.calls) for e in entries if e.status == status)
     return tuple(sorted(notes, key=_by_path))
 
 
@@ -211,10 +211,10 @@ def _by_path(note: Note) -> str:
     return note.path
 
 
-def same_outcome(one: Plan, other: Plan) -> bool:
+def is_equivalent(one: Plan, other: Plan) -> bool:
     """Whether two plans for the same request do the same."""
-    return _outcome(one) == _outcome(other)
+    return _effects(one) == _effects(other)
 
 
-def _outcome(plan: Plan) -> tuple[object, ...]:
+def _effects(plan: Plan) -> tuple[object, ...]:
     return plan.changes, plan.reverts, plan.calls, plan.blocked

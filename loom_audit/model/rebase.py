@@ -1,8 +1,8 @@
 """What a file becomes when some of its steps are taken back and the others kept.
 
-Kept steps are put on top of what is left below them by a three-way merge of path, kind, mode
-and content, each for itself. Kept steps in a row count as one, so that what they undo among
-themselves is no conflict.
+Kept steps are applied to what is left before them by a three-way merge of path, kind, mode and
+content, each on its own. Consecutive kept steps count as one, so that what they undo among
+themselves is not a conflict.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.lineage import Leg, Lineage, Place, by_calls, numbers
+from loom_audit.model.lineage import Lineage, LineageStep, PathState, by_calls_text, call_numbers
 from loom_audit.model.merge import MAX_BYTES, merge3
 
 T = TypeVar("T")
 
 
-class Contents(Protocol):
+class BlobReader(Protocol):
     """What a plan asks of the blob store."""
 
     def get(self, blob: BlobId) -> bytes: ...
@@ -29,60 +29,66 @@ class Contents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
-    """Why a kept step cannot be put on top; `missing` when a content is not there to merge."""
+class MergeConflict:
+    """Why a kept step cannot be applied; `missing` when a content to merge is not stored."""
 
     reason: str
     missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Survivor:
-    """Kept steps that show in the result; no calls means the outside."""
+class KeptChange:
+    """Kept steps that show in the result; without calls they came from outside."""
 
     reason: str
     calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Rebased:
-    """The place and state that are wanted, or why there is none, with the calls behind it."""
+class RebaseResult:
+    """The path and state that are wanted, or the conflict, with the calls that cause it."""
 
-    result: Place
-    survivors: tuple[Survivor, ...] = ()
-    clash: Clash | None = None
+    result: PathState
+    kept_changes: tuple[KeptChange, ...] = ()
+    conflict: MergeConflict | None = None
     calls: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class Weaver:
-    """Merges states; `made` holds the merged contents, which no store has yet.
+class StateMerger:
+    """Merges states; `merged` holds the merged contents, which are not stored yet.
 
     With `markers` conflicting texts are merged with conflict markers.
     """
 
-    blobs: Contents
-    made: dict[BlobId, bytes] = field(default_factory=dict)
+    blobs: BlobReader
+    merged: dict[BlobId, bytes] = field(default_factory=dict)
 
     def has(self, blob: BlobId | None) -> bool:
-        return blob is None or blob in self.made or blob in self.blobs
+        return blob is None or blob in self.merged or blob in self.blobs
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those that are neither made nor kept."""
-        return self.blobs.missing(blob for blob in blobs if blob not in self.made)
+        """Those that are neither merged here nor stored."""
+        return self.blobs.missing(blob for blob in blobs if blob not in self.merged)
 
-    def place(
-        self, base: Place, ours: Place, theirs: Place, *, who: str = "", markers: bool = False
-    ) -> Place | Clash:
-        """The kept change base → theirs put on top of ours."""
+    def merge(
+        self,
+        base: PathState,
+        ours: PathState,
+        theirs: PathState,
+        *,
+        who: str = "",
+        markers: bool = False,
+    ) -> PathState | MergeConflict:
+        """The kept change base → theirs applied to ours."""
         state = self._state(base.state, ours.state, theirs.state, who, markers)
-        if isinstance(state, Clash):
+        if isinstance(state, MergeConflict):
             return state
         path = _pick(base.path, ours.path, theirs.path)
         if path is None:
             # Where a file that is not there would be does not matter.
-            return Clash("moved again") if state is not None else Place(ours.path, None)
-        return Place(path, state)
+            return MergeConflict("moved again") if state is not None else PathState(ours.path, None)
+        return PathState(path, state)
 
     def _state(
         self,
@@ -91,7 +97,7 @@ class Weaver:
         theirs: FileState | None,
         who: str,
         markers: bool,
-    ) -> FileState | Clash | None:
+    ) -> FileState | MergeConflict | None:
         if theirs in (base, ours):
             return ours
         if ours == base:
@@ -100,11 +106,11 @@ class Weaver:
             # A folder is worth what is in it: that brings it back, or keeps it.
             return None
         if ours is None:
-            return Clash("made by what is taken back, changed")
+            return MergeConflict("made by what is taken back, changed")
         if theirs is None:
-            return Clash("deleted")
+            return MergeConflict("deleted")
         if ours.kind != theirs.kind or (base is not None and base.kind != ours.kind):
-            return Clash("replaced")
+            return MergeConflict("replaced")
         if ours.kind == "directory":
             mode = _pick(base.mode if base else None, ours.mode, theirs.mode)
             return FileState("directory", None, theirs.mode if mode is None else mode, 0)
@@ -112,94 +118,98 @@ class Weaver:
         if base is not None:
             mode = _pick(base.mode, ours.mode, theirs.mode)
         if mode is None and not markers:
-            return Clash("mode changed")
+            return MergeConflict("mode changed")
         content = self._content(base, ours, theirs, who, markers)
-        if isinstance(content, Clash):
+        if isinstance(content, MergeConflict):
             return content
         blob, size = content
         return FileState(ours.kind, blob, theirs.mode if mode is None else mode, size)
 
     def _content(
         self, base: FileState | None, ours: FileState, theirs: FileState, who: str, markers: bool
-    ) -> tuple[BlobId | None, int] | Clash:
+    ) -> tuple[BlobId | None, int] | MergeConflict:
         for side, other in ((ours, theirs), (theirs, ours)):
             if other.blob == side.blob or (base is not None and other.blob == base.blob):
                 return side.blob, side.size
         if ours.kind == "symlink":
-            return Clash("pointed elsewhere")
+            return MergeConflict("pointed elsewhere")
         sides = [state for state in (base, ours, theirs) if state is not None]
         if any(state.size > MAX_BYTES for state in sides):
-            return Clash("changed, too large to merge,")
+            return MergeConflict("changed, too large to merge,")
         if not all(self.has(state.blob) for state in sides):
-            return Clash("changed", missing=True)
+            return MergeConflict("changed", missing=True)
         texts = [self._get(state.blob) for state in sides]
         old = texts[0] if base is not None else None
         merged = merge3(old, texts[-2], texts[-1], labels=("taken back", who or "later"))
         if merged is None:
-            return Clash("changed, not text to merge,")
+            return MergeConflict("changed, not text to merge,")
         if merged.conflicts and not markers:
-            return Clash("same lines changed")
+            return MergeConflict("same lines changed")
         blob = BlobId(sha256(merged.content).hexdigest())
         if blob not in self.blobs:
-            self.made[blob] = merged.content
+            self.merged[blob] = merged.content
         return blob, len(merged.content)
 
     def _get(self, blob: BlobId | None) -> bytes:
         if blob is None:
             return b""
-        made = self.made.get(blob)
-        return self.blobs.get(blob) if made is None else made
+        merged = self.merged.get(blob)
+        return self.blobs.get(blob) if merged is None else merged
 
 
-def rebase(lineage: Lineage, weaver: Weaver, *, markers: bool = False) -> Rebased:
+def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> RebaseResult:
     """The lineage without its taken steps."""
     result = lineage.start
-    survivors: list[Survivor] = []
-    for taken, group in groupby(lineage.legs, key=lambda leg: leg.taken):
+    kept_changes: list[KeptChange] = []
+    for taken, group in groupby(lineage.steps, key=lambda step: step.taken):
         if taken:
             continue
         run = list(group)
         base, theirs = run[0].before, run[-1].after
-        merged = weaver.place(base, result, theirs, who=_who(run), markers=markers)
-        if isinstance(merged, Clash):
-            guilty = _guilty(run, result, weaver)
-            clash = Clash(f"{merged.reason} later {_by(guilty)}", merged.missing)
-            return Rebased(result, clash=clash, calls=numbers(guilty))
+        merged = merger.merge(base, result, theirs, who=_label_of(run), markers=markers)
+        if isinstance(merged, MergeConflict):
+            conflicting = _conflicting_steps(run, result, merger)
+            conflict = MergeConflict(
+                f"{merged.reason} later {_authors(conflicting)}", merged.missing
+            )
+            return RebaseResult(result, conflict=conflict, calls=call_numbers(conflicting))
         if merged != result:
-            survivors += _survivors(run, merged)
+            kept_changes += _kept_changes(run, merged)
         result = merged
-    return Rebased(result, tuple(survivors))
+    return RebaseResult(result, tuple(kept_changes))
 
 
-def _guilty(run: Sequence[Leg], result: Place, weaver: Weaver) -> Sequence[Leg]:
+def _conflicting_steps(
+    run: Sequence[LineageStep], result: PathState, merger: StateMerger
+) -> Sequence[LineageStep]:
     """The first kept step that does not fit by itself, or all when only their sum does not."""
-    for leg in run:
-        merged = weaver.place(leg.before, result, leg.after)
-        if isinstance(merged, Clash):
-            return [leg]
+    for step in run:
+        merged = merger.merge(step.before, result, step.after)
+        if isinstance(merged, MergeConflict):
+            return [step]
         result = merged
     return run
 
 
-def _survivors(run: Sequence[Leg], merged: Place) -> list[Survivor]:
+def _kept_changes(run: Sequence[LineageStep], merged: PathState) -> list[KeptChange]:
     verb = "changed" if merged.state else "deleted"
     found = []
-    if any(leg.call is None for leg in run):
-        found.append(Survivor(f"{verb} outside, kept"))
-    calls = numbers(run)
+    if any(step.call is None for step in run):
+        found.append(KeptChange(f"{verb} outside, kept"))
+    calls = call_numbers(run)
     if calls:
-        found.append(Survivor(f"{verb} later, kept", calls))
+        found.append(KeptChange(f"{verb} later, kept", calls))
     return found
 
 
-def _by(legs: Sequence[Leg]) -> str:
+def _authors(steps: Sequence[LineageStep]) -> str:
     """Who made the steps: `by call 7`, `from outside`, `by call 7 and from outside`."""
-    outside = "from outside" if any(leg.call is None for leg in legs) else ""
-    return " and ".join(filter(None, (by_calls(numbers(legs)), outside)))
+    outside = "from outside" if any(step.call is None for step in steps) else ""
+    return " and ".join(filter(None, (by_calls_text(call_numbers(steps)), outside)))
 
 
-def _who(legs: Sequence[Leg]) -> str:
-    return _by(legs).removeprefix("by ").removeprefix("from ")
+def _label_of(steps: Sequence[LineageStep]) -> str:
+    return _authors(steps).removeprefix("by ").removeprefix("from ")
 
 
 def _is_folder(*states: FileState | None) -> bool:

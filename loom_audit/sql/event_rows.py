@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from loom_audit.errors import Corrupt, NotFound
-from loom_audit.model.codec import MAX_LEAF, Encoded, decode, read_envelope
+from loom_audit.model.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
 from loom_audit.model.events import Event
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import leaf_hash
@@ -41,7 +41,7 @@ _SELECT_PAYLOADS = (
 
 
 def insert_events(
-    connection: Connection, log: int, rows: Sequence[tuple[int, str, Encoded, bytes]]
+    connection: Connection, log: int, rows: Sequence[tuple[int, str, EncodedEvent, bytes]]
 ) -> None:
     """Insert (seq, id, encoded event, leaf hash) rows."""
     _INSERT_EVENT.insert(

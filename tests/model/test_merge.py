@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_audit.model.merge import MAX_BYTES, Merged, merge3
+from loom_audit.model.merge import MAX_BYTES, MergeResult, merge3
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -75,9 +75,9 @@ def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs):
 
 @given(few_lines, few_lines)
 def test_one_side_alone_is_taken_whole(base, side):
-    assert merge3(base, side, base) == Merged(side, 0)
-    assert merge3(base, base, side) == Merged(side, 0)
-    assert merge3(base, side, side) == Merged(side, 0)
+    assert merge3(base, side, base) == MergeResult(side, 0)
+    assert merge3(base, base, side) == MergeResult(side, 0)
+    assert merge3(base, side, side) == MergeResult(side, 0)
 
 
 @given(st.data())
@@ -93,7 +93,7 @@ def test_edits_apart_from_each_other_are_both_there(data):
         ours += [*(new if side == "ours" else old), fence]
         theirs += [*(new if side == "theirs" else old), fence]
         both += [*(old if side == "none" else new), fence]
-    assert merge3(*map(b"".join, (base, ours, theirs))) == Merged(b"".join(both), 0)
+    assert merge3(*map(b"".join, (base, ours, theirs))) == MergeResult(b"".join(both), 0)
 
 
 @given(st.data())
@@ -104,7 +104,7 @@ def test_different_edits_of_one_line_are_always_a_conflict(data):
     ours[at], theirs[at] = b"mine\n", b"yours\n"
     merged = merge3(*map(b"".join, (base, ours, theirs)), labels=("taken back", "call 7"))
     marked = [b"<<<<<<< taken back\n", b"mine\n", b"=======\n", b"yours\n", b">>>>>>> call 7\n"]
-    assert merged == Merged(b"".join([*base[:at], *marked, *base[at + 1 :]]), 1)
+    assert merged == MergeResult(b"".join([*base[:at], *marked, *base[at + 1 :]]), 1)
 
 
 def test_touching_edits_are_a_conflict():
@@ -118,7 +118,7 @@ def test_lines_both_sides_share_stay_outside_the_markers():
 
 def test_files_both_created_conflict_where_they_differ():
     merged = merge3(None, b"same\nmine\n", b"same\nyours\n", labels=("l", "r"))
-    assert merged == Merged(b"same\n<<<<<<< l\nmine\n=======\nyours\n>>>>>>> r\n", 1)
+    assert merged == MergeResult(b"same\n<<<<<<< l\nmine\n=======\nyours\n>>>>>>> r\n", 1)
 
 
 def test_carriage_returns_stay_and_markers_have_them_too():
@@ -127,15 +127,15 @@ def test_carriage_returns_stay_and_markers_have_them_too():
 
 
 def test_a_missing_final_newline_stays_missing():
-    assert merge3(b"a\nb\nc", b"A\nb\nc", b"a\nb\nC") == Merged(b"A\nb\nC", 0)
+    assert merge3(b"a\nb\nc", b"A\nb\nc", b"a\nb\nC") == MergeResult(b"A\nb\nC", 0)
 
 
 def test_binary_and_huge_content_is_merged_only_where_trivial():
     assert merge3(b"\0a", b"\0b", b"\0c") is None
-    assert merge3(b"\0a", b"\0b", b"\0a") == Merged(b"\0b", 0)
+    assert merge3(b"\0a", b"\0b", b"\0a") == MergeResult(b"\0b", 0)
     huge = b"x" * (MAX_BYTES + 1)
     assert merge3(b"a", b"b", huge) is None
-    assert merge3(b"a", b"a", huge) == Merged(huge, 0)
+    assert merge3(b"a", b"a", huge) == MergeResult(huge, 0)
 
 
 @needs_git

@@ -251,7 +251,7 @@ async def _announce(tool: Tool, call: OpenCall | None) -> None:
     if call is None or not (tool.announced or tool.effect == "network"):
         return
     if tool.effect == "network":
-        call.coverage = call.coverage.without("outside the workspace: network")
+        call.coverage = call.coverage.lowered("outside the workspace: network")
     await in_thread(call.announce)
 
 

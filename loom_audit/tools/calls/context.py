@@ -377,7 +377,7 @@ class ToolContext:
         """Put the call on record before it changes what is not of the workspace."""
         call = self._open_call
         call.check_writable()
-        call.coverage = call.coverage.without("outside the workspace: scratch")
+        call.coverage = call.coverage.lowered("outside the workspace: scratch")
         call.announce()
 
     def _fits(self, path: str, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Wanted files fitted into one tree: parents, folders that are not empty, names in the way."""
+"""Wanted files placed in one tree: parents, folders that are not empty, paths that are taken."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_audit.model.files import BlobId, FileState, Tree, parents
-from loom_audit.model.lineage import Followed, Lineage, Place, by_calls
-from loom_audit.model.rebase import Weaver
+from loom_audit.model.lineage import Lineage, LineageTrace, PathState, by_calls_text
+from loom_audit.model.rebase import StateMerger
 
-Verdict = Literal["wanted", "kept", "blocked", "irreversible"]
+EntryStatus = Literal["wanted", "kept", "blocked", "irreversible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Entry:
     """
 
     lineage: Lineage
-    result: Place
-    verdict: Verdict = "wanted"
+    result: PathState
+    status: EntryStatus = "wanted"
     reason: str = ""
     calls: tuple[int, ...] = ()
     forced: bool = False
@@ -29,11 +29,13 @@ class Entry:
     @property
     def path(self) -> str:
         """The path to list it under: where it is, else where it would be."""
-        return self.lineage.now.path if self.lineage.now.state else self.result.path
+        return self.lineage.current.path if self.lineage.current.state else self.result.path
 
-    def staying(self, verdict: Verdict, reason: str, calls: Iterable[int | None] = ()) -> "Entry":
+    def left_in_place(
+        self, status: EntryStatus, reason: str, calls: Iterable[int | None] = ()
+    ) -> "Entry":
         known = tuple(sorted({call for call in calls if call is not None}))
-        return replace(self, result=self.lineage.now, verdict=verdict, reason=reason, calls=known)
+        return replace(self, result=self.lineage.current, status=status, reason=reason, calls=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class KeptFolder:
 
 
 @dataclass(slots=True)
-class Settled:
+class Placement:
     """The entries as they fit, the state wanted at each path, and the folders that stay."""
 
     entries: list[Entry]
@@ -52,40 +54,40 @@ class Settled:
     folders: list[KeptFolder] = field(default_factory=list)
 
 
-def settle(
+def place_entries(
     entries: Iterable[Entry],
-    followed: Followed,
+    trace: LineageTrace,
     tree: Tree,
-    weaver: Weaver,
+    merger: StateMerger,
     *,
     folds_case: bool = False,
-) -> Settled:
-    """Fit the entries into the tree; what cannot be placed stays and says why.
+) -> Placement:
+    """Place the entries in the tree; one that cannot be placed stays where it is, with a reason.
 
-    Each round stops what does not fit and starts again, as what stays can be in the way of
+    Each round leaves in place what does not fit and starts again, as that can be in the way of
     others, until all fit.
     """
-    fitting = _Fitting(list(entries), followed, tree, weaver, folds_case)
-    while fitting.round():
+    run = _PlacementRun(list(entries), trace, tree, merger, folds_case)
+    while run.round():
         pass
-    return Settled(fitting.entries, fitting.wanted, list(fitting.folders.values()))
+    return Placement(run.entries, run.wanted, list(run.folders.values()))
 
 
-class _Fitting:
-    """One run of `settle`: its inputs, and what each round computes."""
+class _PlacementRun:
+    """One run of `place_entries`: its inputs, and what each round computes."""
 
     def __init__(
         self,
         entries: list[Entry],
-        followed: Followed,
+        trace: LineageTrace,
         tree: Tree,
-        weaver: Weaver,
+        merger: StateMerger,
         folds_case: bool,
     ) -> None:
         self.entries = entries
-        self.followed = followed
+        self.trace = trace
         self.tree = tree
-        self.weaver = weaver
+        self.merger = merger
         self.folds_case = folds_case
         self.folders: dict[str, KeptFolder] = {}
         self.wanted: dict[str, FileState | None] = {}
@@ -94,20 +96,23 @@ class _Fitting:
         self.missing: set[BlobId] = set()
 
     def round(self) -> bool:
-        """Place everything; whether something had to be stopped."""
+        """Place everything; whether something had to be left in place."""
         stopped: dict[int, Entry] = {}
         self._place()
         below = self._below()
-        self.missing = self.weaver.missing(self._risked())
+        self.missing = self.merger.missing(self._contents_at_risk())
         for n, entry in enumerate(self.entries):
-            if entry.verdict == "wanted":
-                other = self._misfit(n, entry, below) or self._loss(entry)
+            if entry.status == "wanted":
+                other = self._obstacle(n, entry, below) or self._lost_content(entry)
                 if other is not None:
                     stopped[n] = other
         if self.folds_case:
             for n in self._colliding():
                 stopped.setdefault(
-                    n, self.entries[n].staying("blocked", "its name differs from another's by case")
+                    n,
+                    self.entries[n].left_in_place(
+                        "blocked", "its name differs from another's by case"
+                    ),
                 )
         found = len(self.folders)
         if not stopped:
@@ -118,7 +123,7 @@ class _Fitting:
 
     def _place(self) -> None:
         """Compute the tree as it would be: `wanted`, `after`, and who owns each path."""
-        self.wanted = dict.fromkeys(self.followed.holders)
+        self.wanted = dict.fromkeys(self.trace.by_path)
         self.owners = {}
         for n, entry in enumerate(self.entries):
             if entry.result.state is not None:
@@ -132,7 +137,7 @@ class _Fitting:
                     continue
                 # One that is there and should go is kept for what is in it, and says so.
                 if not self._is_folder(self.tree.get(above)):
-                    mode = self.followed.folders.get(above, 0o755)
+                    mode = self.trace.folder_modes.get(above, 0o755)
                     self.wanted[above] = FileState("directory", None, mode, 0)
         self.after = dict(self.tree)
         for path, state in self.wanted.items():
@@ -155,16 +160,16 @@ class _Fitting:
                         below[above].append(path)
         return below
 
-    def _misfit(self, n: int, entry: Entry, below: Mapping[str, list[str]]) -> Entry | None:
+    def _obstacle(self, n: int, entry: Entry, below: Mapping[str, list[str]]) -> Entry | None:
         path, state = entry.result.path, entry.result.state
         if state is None:
             return None
         for rival in (self.entries[m] for m in self.owners[path] if m != n):
             if rival.result.state != state:
-                calls = [leg.call for leg in rival.lineage.legs]
-                return entry.staying("blocked", f"another file is to be at {path}", calls)
+                calls = [step.call for step in rival.lineage.steps]
+                return entry.left_in_place("blocked", f"another file is to be at {path}", calls)
         occupant = self.tree.get(path)
-        if path not in self.followed.holders and occupant not in (None, state) and not entry.forced:
+        if path not in self.trace.by_path and occupant not in (None, state) and not entry.forced:
             return self._in_the_way(entry, path)
         for above in parents(path):
             if self._is_folder(self.after.get(above)):
@@ -173,35 +178,35 @@ class _Fitting:
                 return self._in_the_way(entry, above)
         inside = below.get(path)
         if inside and state.kind != "directory":
-            return entry.staying("blocked", *self._contents(inside))
+            return entry.left_in_place("blocked", *self._contents(inside))
         return None
 
     def _in_the_way(self, entry: Entry, path: str) -> Entry:
-        call = self.followed.writers.get(path)
+        call = self.trace.last_writers.get(path)
         by = f", put there by call {call}" if call is not None else ""
-        return entry.staying("blocked", f"{path} is in the way{by}", [call])
+        return entry.left_in_place("blocked", f"{path} is in the way{by}", [call])
 
-    def _risked(self) -> Iterator[BlobId]:
+    def _contents_at_risk(self) -> Iterator[BlobId]:
         """The contents that are to come or to go."""
         for entry in self.entries:
-            now, result = entry.lineage.now, entry.result
-            if entry.verdict == "wanted" and now != result:
-                states = result.state, self.tree.get(now.path), self.tree.get(result.path)
+            current, result = entry.lineage.current, entry.result
+            if entry.status == "wanted" and current != result:
+                states = result.state, self.tree.get(current.path), self.tree.get(result.path)
                 yield from (state.blob for state in states if state and state.blob)
 
-    def _loss(self, entry: Entry) -> Entry | None:
+    def _lost_content(self, entry: Entry) -> Entry | None:
         """Contents that are nowhere: one that is wanted, or one that would be overwritten."""
         calls = entry.lineage.calls(taken=True)
-        now, result = entry.lineage.now, entry.result
-        if now == result:
+        current, result = entry.lineage.current, entry.result
+        if current == result:
             return None
         if result.state is not None and result.state.blob in self.missing:
-            return entry.staying("irreversible", "its content was not kept", calls)
-        for path in dict.fromkeys((now.path, result.path)):
+            return entry.left_in_place("irreversible", "its content was not kept", calls)
+        for path in dict.fromkeys((current.path, result.path)):
             there, then = self.tree.get(path), self.wanted.get(path)
             if there is None or there == then or entry.forced or there.blob not in self.missing:
                 continue
-            return entry.staying(
+            return entry.left_in_place(
                 "irreversible", "what is there now was not kept and would be lost", calls
             )
         return None
@@ -216,10 +221,10 @@ class _Fitting:
 
     def _contents(self, inside: list[str]) -> tuple[str, tuple[int, ...]]:
         inside = sorted(inside)
-        writers = (self.followed.writers.get(path) for path in inside)
+        writers = (self.trace.last_writers.get(path) for path in inside)
         calls = tuple(sorted({call for call in writers if call is not None}))
         more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
-        by = f", {by_calls(calls)}" if calls else ""
+        by = f", {by_calls_text(calls)}" if calls else ""
         return f"not empty: holds {inside[0]}{more}{by}", calls
 
     def _colliding(self) -> Iterator[int]:
@@ -234,7 +239,7 @@ class _Fitting:
         for n, entry in enumerate(self.entries):
             path = entry.result.path
             if (
-                entry.verdict == "wanted"
+                entry.status == "wanted"
                 and entry.result.state is not None
                 and not taken.isdisjoint((path, *parents(path)))
             ):
