@@ -13,9 +13,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from typer.exceptions import TyperException
 
     from loom_audit.cli.application import app
-    from loom_audit.cli.ending import told_to_end
-    from loom_audit.cli.exits import BROKEN_PIPE, INTERRUPTED
-    from loom_audit.cli.options import PROGRAM, usage_error
+    from loom_audit.cli.shared.command import usage_error
+    from loom_audit.cli.shared.exits import BROKEN_PIPE, INTERRUPTED, told_to_end
+    from loom_audit.cli.shared.invocation import PROGRAM
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     with told_to_end() as signals:

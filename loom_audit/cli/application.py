@@ -1,6 +1,7 @@
 """The Typer application: every command with its place in the help."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -8,20 +9,77 @@ from typer.core import TyperGroup
 
 from loom_audit.cli import (
     approvals,
-    database,
-    files,
-    keeping,
-    looking,
-    proving,
-    proxying,
-    recording,
-    serving,
-    showing,
-    taking_back,
+    approve,
+    call,
+    cat,
+    checkpoint,
+    db,
+    demo,
+    deny,
+    diff,
+    doctor,
+    head,
+    history,
+    init,
+    log,
+    ls,
+    proxy,
+    recover,
+    redo,
+    replay,
+    revert,
+    rollback,
+    run,
+    salvage,
+    scope,
+    serve,
+    session,
+    show,
+    status,
+    undo,
+    verify,
+    workspaces,
 )
-from loom_audit.cli.options import PROGRAM, JsonOption, Shared, StoreOption, WorkspaceOption
+from loom_audit.cli.shared.invocation import PROGRAM, Shared
+from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 
-SECTIONS = ("Record", "Approve", "Look", "Take back", "Prove", "Store", "Reach")
+COMMANDS: Sequence[tuple[str, ModuleType, str]] = (
+    ("init", init, "Record"),
+    ("run", run, "Record"),
+    ("call", call, "Record"),
+    ("scope", scope, "Record"),
+    ("approvals", approvals, "Approve"),
+    ("approve", approve, "Approve"),
+    ("deny", deny, "Approve"),
+    ("log", log, "Look"),
+    ("show", show, "Look"),
+    ("session", session, "Look"),
+    ("diff", diff, "Look"),
+    ("cat", cat, "Look"),
+    ("ls", ls, "Look"),
+    ("history", history, "Look"),
+    ("status", status, "Look"),
+    ("undo", undo, "Take back"),
+    ("redo", redo, "Take back"),
+    ("revert", revert, "Take back"),
+    ("rollback", rollback, "Take back"),
+    ("recover", recover, "Take back"),
+    ("checkpoint", checkpoint, "Take back"),
+    ("replay", replay, "Take back"),
+    ("head", head, "Prove"),
+    ("verify", verify, "Prove"),
+    ("doctor", doctor, "Prove"),
+    ("salvage", salvage, "Prove"),
+    ("workspaces", workspaces, "Store"),
+    ("db", db, "Store"),
+    ("serve", serve, "Reach"),
+    ("demo", demo, "Reach"),
+    ("proxy", proxy, "Reach"),
+)
+"""Every command: its name, its module, its section of the help. The module holds the command by
+that name, a `Command` or a `Group` of them."""
+
+SECTIONS = tuple(dict.fromkeys(section for _, _, section in COMMANDS))
 
 
 class Sections(TyperGroup):
@@ -74,17 +132,5 @@ def root(
     ctx.obj = Shared(store, workspace, json)
 
 
-for _group in (
-    recording,
-    approvals,
-    looking,
-    showing,
-    files,
-    taking_back,
-    keeping,
-    proving,
-    database,
-    serving,
-    proxying,
-):
-    _group.add(app)
+for _name, _module, _section in COMMANDS:
+    getattr(_module, _name).add_to(app, _name, _section)

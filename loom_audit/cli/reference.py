@@ -9,7 +9,7 @@ from typing import Any
 import typer.main
 
 from loom_audit.cli.application import SECTIONS, app
-from loom_audit.cli.options import PROGRAM
+from loom_audit.cli.shared.invocation import PROGRAM
 from loom_audit.tools.bundled.reference import rewrite
 
 MARK = "<!-- made from the help texts by loom_audit.cli.reference; do not edit below -->"

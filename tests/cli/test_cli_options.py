@@ -10,18 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit import errors
-from loom_audit.cli import exits
-from loom_audit.cli.options import (
-    Invocation,
-    Shared,
-    carry_out,
-    is_point,
-    point_text,
-    read_choices,
-    read_time,
-    wants_json,
-    workspace_path,
-)
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import carry_out, wants_json
+from loom_audit.cli.shared.invocation import Invocation, Shared
+from loom_audit.cli.shared.options import read_choices, workspace_path
+from loom_audit.cli.shared.points import is_point, point_text, read_time
 from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -225,7 +218,7 @@ def test_options_after_the_command_win_over_those_before_it() -> None:
 def test_a_stream_that_is_not_utf8_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from loom_audit.cli.output import open_output
+    from loom_audit.cli.shared.output import open_output
 
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")

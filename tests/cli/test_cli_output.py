@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from loom_audit.cli import lines, records
-from loom_audit.cli.output import Output, to_json, wants_color
+from loom_audit.cli.history import history_line
+from loom_audit.cli.ls import entry_line
+from loom_audit.cli.shared import lines, records
+from loom_audit.cli.shared.output import Output, to_json, wants_color
+from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.model.events import Call, Coverage, Event, FilesChanged, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
@@ -109,10 +112,10 @@ def test_calls_plans_and_histories_with_hostile_names_print_clean(text: str) -> 
     event = Event("log", 1, text, AT, text, text, FilesChanged((change,), "tool"), b"\0" * 32)
     out.line(*lines.call_line(a_call(text), width=80))
     out.line(*lines.event_line(event))
-    out.lines(lines.plan_lines(a_plan(text), {text: [1, 2]}))
+    out.lines(plan_lines(a_plan(text), {text: [1, 2]}))
     recorded = RecordedChange(1, AT, text, text, "tool", text, (), change)
-    out.line(*lines.history_line(recorded, 7, path=True))
-    out.line(*lines.entry_line(text, state()))
+    out.line(*history_line(recorded, 7, path=True))
+    out.line(*entry_line(text, state()))
     assert not dangerous(printed(out))
 
 
@@ -219,7 +222,7 @@ def test_an_event_record_has_the_same_fields_and_the_whole_fact() -> None:
 
 def test_a_plan_says_what_changes_what_stays_and_what_stops_it() -> None:
     out = output()
-    out.lines(lines.plan_lines(a_plan("p"), {"session s": [3]}))
+    out.lines(plan_lines(a_plan("p"), {"session s": [3]}))
     text = printed(out)
     for part in (
         "revert p  (log at 9)",
@@ -238,7 +241,7 @@ def test_a_plan_says_what_changes_what_stays_and_what_stops_it() -> None:
 
 def test_a_plan_without_changes_says_so() -> None:
     out = output()
-    out.lines(lines.plan_lines(Plan("undo", 3, "call 2")))
+    out.lines(plan_lines(Plan("undo", 3, "call 2")))
     assert "nothing on disk will change" in printed(out)
 
 

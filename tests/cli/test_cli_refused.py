@@ -109,7 +109,7 @@ def test_standard_input_that_is_no_text_is_refused_on_record(audited: Shell) -> 
 def test_a_failed_call_exits_by_the_table_of_errors(
     audited: Shell, tool: str, arguments: object, code: int | None
 ) -> None:
-    from loom_audit.cli import exits
+    from loom_audit.cli.shared import exits
 
     ran = audited("call", tool, json.dumps(arguments), "--json", code=code)
     (result,) = ran.records

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_audit.cli.lines import result_lines
+from loom_audit.cli.show import result_lines
 from tests.cli.shells import Shell
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_audit.cli.lines import counted, mark
-from loom_audit.cli.output import Output, Piece, Style
-from loom_audit.cli.records import change_record
+from loom_audit.cli.shared.lines import counted, mark
+from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes, visible_path
 from loom_audit.model.files import FileChange, FileState
@@ -31,15 +31,15 @@ class Difference:
     omitted: str = ""
 
 
-def difference(at: "AuditedWorkspace", change: FileChange, *, disk: bool) -> Difference:
+def difference(workspace: "AuditedWorkspace", change: FileChange, *, disk: bool) -> Difference:
     """The diff of one path; with `disk` the content after is read from the workspace."""
     states = [state for state in (change.before, change.after) if state is not None]
     biggest = max((state.size for state in states), default=0)
     if biggest > MOST_BYTES:
         return Difference(change, b"", f"{size_text(biggest)}, too large to compare here")
     try:
-        old = _recorded(at, change.before)
-        new = _on_disk(at.root, change) if disk else _recorded(at, change.after)
+        old = _recorded(workspace, change.before)
+        new = _on_disk(workspace.root, change) if disk else _recorded(workspace, change.after)
     except AuditError as error:
         return Difference(change, b"", error.message)
     text = unified(
@@ -54,7 +54,7 @@ def difference(at: "AuditedWorkspace", change: FileChange, *, disk: bool) -> Dif
 
 
 def print_differences(
-    at: "AuditedWorkspace",
+    workspace: "AuditedWorkspace",
     output: Output,
     changes: Iterable[FileChange],
     *,
@@ -63,7 +63,7 @@ def print_differences(
 ) -> None:
     """Print diffs: JSON objects, a patch as it is with `raw`, else escaped and coloured."""
     for change in changes:
-        shown = difference(at, change, disk=disk)
+        shown = difference(workspace, change, disk=disk)
         if output.json:
             text = shown.text.decode("utf-8", "surrogateescape")
             record = change_record(change) | {"diff": text, "omitted": shown.omitted or None}
@@ -75,13 +75,13 @@ def print_differences(
 
 
 def print_stat(
-    at: "AuditedWorkspace", output: Output, changes: Sequence[FileChange], *, disk: bool
+    workspace: "AuditedWorkspace", output: Output, changes: Sequence[FileChange], *, disk: bool
 ) -> None:
     """Print for each path how many lines were added and removed, and the sum."""
     total = [0, 0]
     width = min(max((len(visible_path(change.path)) for change in changes), default=0), 60)
     for change in changes:
-        shown = difference(at, change, disk=disk)
+        shown = difference(workspace, change, disk=disk)
         added, removed = _counts(shown.text)
         total = [total[0] + added, total[1] + removed]
         if output.json:
@@ -131,10 +131,10 @@ def below(changes: Sequence[FileChange], paths: Sequence[str]) -> list[FileChang
     return [c for c in changes if c.path in exact or c.path.startswith(prefixes)]
 
 
-def _recorded(at: "AuditedWorkspace", state: FileState | None) -> bytes | None:
+def _recorded(workspace: "AuditedWorkspace", state: FileState | None) -> bytes | None:
     if state is None or state.kind == "directory":
         return None
-    return at.timeline.content(state)
+    return workspace.timeline.content(state)
 
 
 def _on_disk(root: str, change: FileChange) -> bytes | None:

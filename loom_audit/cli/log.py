@@ -1,54 +1,44 @@
-"""The list of what is on record: log."""
+"""`loom-audit log`: the calls on record, or the facts under them."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from loom_audit.cli.lines import call_line, event_line
-from loom_audit.cli.names import named_point, session_id
-from loom_audit.cli.options import Invocation, command, read_time, workspace_path
-from loom_audit.cli.records import call_record, event_record
-from loom_audit.cli.waiting import question_about, questions
-from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.display import one_line
-from loom_audit.model.events import (
-    BaselineFinished,
-    Call,
-    Event,
-    Fact,
-    FilesChanged,
-    PathsUntracked,
-    Status,
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import call_line, event_line
+from loom_audit.cli.shared.lookup import (
+    calls_of,
+    event_id,
+    note_baseline,
+    question_about,
+    questions,
 )
+from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.points import named_point, read_time, session_id
+from loom_audit.cli.shared.records import call_record, event_record
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.display import one_line
+from loom_audit.model.events import Call, Event, Fact, FilesChanged, PathsUntracked, Status
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace
-
-PAGE = 500
 
 KINDS = tuple(
     kind for fact in get_args(Fact) if isinstance(kind := getattr(fact, "kind", None), str)
 )
 
 
-def add(app: typer.Typer) -> None:
-    """Put these commands on the application."""
-    section = "Look"
-    command(
-        app,
-        "log",
-        section=section,
-        examples=(
-            "loom-audit log --tool shell_execute --since 2h",
-            "loom-audit log --path src/ --json | jq .seq",
-        ),
-    )(log)
-
-
+@command(
+    examples=(
+        "loom-audit log --tool shell_execute --since 2h",
+        "loom-audit log --path src/ --json | jq .seq",
+    )
+)
 def log(
-    at: Invocation,
+    invocation: Invocation,
     session: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Only of this session; the start of its id is enough."),
@@ -101,9 +91,9 @@ def log(
     for one in kind or ():
         if one not in KINDS:
             raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
-    with at.workspace() as workspace:
+    with invocation.workspace() as workspace:
         timeline = workspace.timeline
-        note_baseline(at, workspace)
+        note_baseline(invocation, workspace)
         query = CallFilter(
             after=timeline.point(named_point(workspace, after)) if after is not None else 0,
             before=timeline.point(named_point(workspace, upto)) + 1 if upto is not None else None,
@@ -118,68 +108,35 @@ def log(
             limit=limit or None,
         )
         if events or kind:
-            _print_events(at, _facts(workspace, query, tuple(kind or ())))
+            _print_events(invocation, _facts(workspace, query, tuple(kind or ())))
         else:
-            _print_calls(at, workspace, calls_of(workspace, query))
+            _print_calls(invocation, workspace, calls_of(workspace, query))
 
 
-def note_baseline(at: Invocation, workspace: "AuditedWorkspace") -> None:
-    """Say so when the first recording of the workspace was interrupted."""
-    done = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
-    if not any(True for _ in workspace.timeline.events(done)):
-        at.output.note("the baseline is not finished; `loom-audit init` goes on with it")
-
-
-def calls_of(at: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
-    """The calls that match, read page by page."""
-    from dataclasses import replace
-
-    left = query.limit
-    while left is None or left > 0:
-        page = at.timeline.calls(replace(query, limit=PAGE))
-        for call in page:
-            if query.before is not None and (call.seq is None or call.seq >= query.before):
-                continue
-            yield call
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    return
-        if len(page) < PAGE:
-            return
-        last = page[-1].requested
-        query = replace(query, before=last) if query.newest_first else replace(query, after=last)
-
-
-def _print_calls(at: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]) -> None:
+def _print_calls(
+    invocation: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]
+) -> None:
     shown = None
     asked = questions(workspace)
     for call in calls:
-        if at.output.json:
-            at.output.record(call_record(call, event_id(workspace, call.seq or call.requested)))
+        if invocation.output.json:
+            invocation.output.record(
+                call_record(call, event_id(workspace, call.seq or call.requested))
+            )
             continue
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
-            at.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
+            invocation.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         question = question_about(asked, call)
-        at.output.line(*call_line(call, width=at.output.width, question=question))
+        invocation.output.line(*call_line(call, width=invocation.output.width, question=question))
     if shown is None:
-        at.output.note("no calls match")
+        invocation.output.note("no calls match")
 
 
-def event_id(at: "AuditedWorkspace", seq: int) -> str:
-    """The id of the event at a seq."""
-    return event_at(at, seq).id
-
-
-def event_at(at: "AuditedWorkspace", seq: int) -> Event:
-    for event in at.timeline.events(EventFilter(after=seq - 1, before=seq + 1)):
-        return event
-    raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
-
-
-def _facts(at: "AuditedWorkspace", query: CallFilter, kinds: tuple[str, ...]) -> Iterator[Event]:
+def _facts(
+    workspace: "AuditedWorkspace", query: CallFilter, kinds: tuple[str, ...]
+) -> Iterator[Event]:
     """The events that match what a call filter asks for."""
     wanted = EventFilter(
         after=query.after,
@@ -189,7 +146,7 @@ def _facts(at: "AuditedWorkspace", query: CallFilter, kinds: tuple[str, ...]) ->
         newest_first=query.newest_first,
     )
     left = query.limit
-    for event in at.timeline.events(wanted):
+    for event in workspace.timeline.events(wanted):
         if not _matches(event, query):
             continue
         yield event
@@ -221,13 +178,13 @@ def _touches(event: Event, path: str) -> bool:
     return any(one == path or one.startswith(path + "/") for one in paths)
 
 
-def _print_events(at: Invocation, events: Iterator[Event]) -> None:
+def _print_events(invocation: Invocation, events: Iterator[Event]) -> None:
     any_printed = False
     for event in events:
         any_printed = True
-        if at.output.json:
-            at.output.record(event_record(event))
+        if invocation.output.json:
+            invocation.output.record(event_record(event))
         else:
-            at.output.line(*event_line(event))
+            invocation.output.line(*event_line(event))
     if not any_printed:
-        at.output.note("no events match")
+        invocation.output.note("no events match")

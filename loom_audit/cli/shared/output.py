@@ -8,15 +8,18 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from loom_audit.errors import AuditError
-from loom_audit.model.display import visible
+from loom_audit.model.display import size_text, visible
+
+if TYPE_CHECKING:
+    from loom_audit.ports import Progress, Report
 
 Style = Literal["", "bold", "dim", "red", "green", "yellow", "cyan"]
-
 _SGR: Mapping[str, str] = {
     "bold": "1",
     "dim": "2",
@@ -25,7 +28,6 @@ _SGR: Mapping[str, str] = {
     "yellow": "33",
     "cyan": "36",
 }
-
 Piece = str | tuple[str, Style]
 """A text, with the style it is shown in where colour is wanted."""
 
@@ -138,3 +140,39 @@ def _paint(piece: Piece, color: bool) -> str:
     text, style = piece if isinstance(piece, tuple) else (piece, "")
     shown = visible(text)
     return f"\x1b[{_SGR[style]}m{shown}\x1b[0m" if color and style else shown
+
+
+@contextmanager
+def progress(output: Output) -> Iterator["Report | None"]:
+    """A function to report progress to, shown as a bar per stage; None where nobody looks."""
+    if output.json or not output.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(file=output.stderr, highlight=False, markup=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[count]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(now: "Progress") -> None:
+            stage = visible(now.stage)
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=now.total, count="")
+            count = _amount(now.done, now.unit)
+            if now.total is not None:
+                count += f" of {_amount(now.total, now.unit)}"
+            bars.update(tasks[stage], completed=now.done, total=now.total, count=count)
+
+        yield report
+
+
+def _amount(n: int, unit: str) -> str:
+    return size_text(n) if unit == "bytes" else f"{n:,} {unit}"

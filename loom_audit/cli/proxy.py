@@ -1,21 +1,18 @@
-"""The server proxy for web search and the oracle: proxy."""
+"""`loom-audit proxy`: web search and the oracle for tools that hold no keys."""
 
 from typing import Annotated
 
 import typer
 
-from loom_audit.cli.options import Invocation, command
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
 
 PORT = 8643
 
 
-def add(app: typer.Typer) -> None:
-    """Put this command on the application."""
-    command(app, "proxy", section="Reach", examples=("loom-audit proxy",))(proxy)
-
-
+@command(examples=("loom-audit proxy",))
 def proxy(
-    at: Invocation,
+    invocation: Invocation,
     port: Annotated[
         int, typer.Option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
     ] = PORT,
@@ -37,13 +34,13 @@ def proxy(
     }
 
     def listening(url: str) -> None:
-        if at.output.json:
-            at.output.record({"url": url, **ready})
+        if invocation.output.json:
+            invocation.output.record({"url": url, **ready})
         else:
             configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
-            at.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
+            invocation.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
             if not any(ready.values()):
-                at.output.note("no keys are set; `loom-audit proxy --help` names them")
-        at.output.stdout.flush()
+                invocation.output.note("no keys are set; `loom-audit proxy --help` names them")
+        invocation.output.stdout.flush()
 
     serve_proxy(keys, port, listening=listening)

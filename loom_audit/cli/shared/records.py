@@ -7,7 +7,7 @@ that is not UTF-8 carries surrogates. A field may be added, none is renamed or r
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loom_audit.model.events import (
     Call,
@@ -21,6 +21,9 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.planning import Note, Plan
+
+if TYPE_CHECKING:
+    from loom_audit.history.approvals import ApprovalRequest
 
 Record = dict[str, Any]
 
@@ -187,4 +190,18 @@ def plan_record(plan: Plan) -> Record:
         "kept": [note_record(note) for note in plan.kept],
         "blocked": [note_record(note) for note in plan.blocked],
         "irreversible": [note_record(note) for note in plan.irreversible],
+    }
+
+
+def question_record(request: "ApprovalRequest") -> dict[str, Any]:
+    """A question as a line of JSON."""
+    return {
+        "seq": request.seq,
+        "requested": request.requested,
+        "at": time_text(request.at),
+        "session": request.session,
+        "actor": request.actor,
+        "effect": request.effect,
+        "alive": request.alive,
+        **plain(request.fact),
     }

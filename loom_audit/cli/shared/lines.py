@@ -1,13 +1,11 @@
 """What is printed for people: lines of pieces, made from the model's types."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from loom_audit.cli.output import Piece, Style
-from loom_audit.cli.waiting import how_to_answer
+from loom_audit.cli.shared.output import Piece, Style
 from loom_audit.model.display import duration_text, one_line, size_text, visible_path
 from loom_audit.model.events import (
     ApprovalRequested,
@@ -21,24 +19,19 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
     PathsUntracked,
-    RecordedChange,
     SessionEnded,
     SessionStarted,
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, Move
-from loom_audit.model.planning import Note, Plan
 
 if TYPE_CHECKING:
     from loom_audit.history.approvals import ApprovalRequest
 
 Line = tuple[Piece, ...]
-
-LONG = 2_000
-"""Characters of one value of a result's data, above which it is counted and not shown."""
-
 NARROW = 90
 """Columns below which a list leaves out the year, the seconds and its own columns."""
+
 
 _STATUS: Mapping[str, Style] = {"ok": "green", "open": "yellow", "interrupted": "yellow"}
 
@@ -150,6 +143,19 @@ def numbers(seqs: Sequence[int], limit: int = 8) -> str:
     return shown if len(seqs) <= limit else f"{shown} and {len(seqs) - limit} more"
 
 
+def answer_number(request: "ApprovalRequest") -> int:
+    """What answers it: the call's number, and the question's own when it was asked again."""
+    return request.seq if request.fact.number > 1 else request.requested
+
+
+def how_to_answer(request: "ApprovalRequest") -> str:
+    """The commands that answer it; the one that closes the call when nobody waits any more."""
+    if not request.alive:
+        return "its process is gone: `loom-audit recover` closes it"
+    name = answer_number(request)
+    return f"`loom-audit approve {name}` or `loom-audit deny {name}`"
+
+
 def event_line(event: Event) -> Line:
     """One fact on one line."""
     return (
@@ -196,128 +202,9 @@ def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
     return (f"{origin}: " if origin and origin != "tool" else "") + shown + more
 
 
-def history_line(recorded: RecordedChange, call: int | None, *, path: bool) -> Line:
-    """One change of a path's history: its event's number, who did it, in which call."""
-    letter, style = mark(recorded.change)
-    who = recorded.actor if recorded.origin != "outside" else "outside"
-    how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
-    how += [] if call is None else [f"call {call}"]
-    return (
-        (f"{recorded.seq:>6}", "bold"),
-        f"  {local_time(recorded.at)}  ",
-        (letter, style),
-        f" {visible_path(recorded.change.path)}" if path else "",
-        (_about(recorded.change), "dim"),
-        f"  {one_line(who, 40)}",
-        (f"  {', '.join(how)}" if how else "", "dim"),
-    )
-
-
-def plan_lines(
-    plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None, *, most: int | None = None
-) -> Iterator[Line]:
-    """A plan: what will change, what is left alone, what stops it, each with its reason.
-
-    `sessions` are the calls taken back by the session they belong to; `most` bounds the lines
-    of what will change and what is there already.
-    """
-    yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
-    for session, taken in (sessions or {}).items():
-        yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
-    if plan.changes:
-        yield ("will change:",)
-        yield from _bounded(list(change_lines(plan.changes, plan.moves)), most)
-    if holds := marked(plan):
-        yield (("will hold conflict markers:", "red"),)
-        yield from ((f"  {visible_path(path)}",) for path in holds)
-    if plan.already:
-        yield ("already there:",)
-        yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
-    for title, notes, style in (
-        ("kept because it came from outside or later:", plan.kept, "cyan"),
-        ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
-        ("cannot be undone:", plan.irreversible, "yellow"),
-    ):
-        if notes:
-            yield ((title, style),)  # type: ignore[misc]
-            yield from (note_line(note) for note in notes)
-    if not (plan.changes or plan.blocked):
-        yield ("nothing on disk will change",)
-
-
-def marked(plan: Plan) -> list[str]:
-    """The paths that a plan writes with conflict markers in them, as was chosen."""
-    if plan.request is None or "merge" not in plan.request.choices.values():
-        return []
-    texts = {b: text for b, text in plan.contents.items() if b"\n<<<<<<< " in b"\n" + text}
-    return [c.path for c in plan.changes if c.after is not None and c.after.blob in texts]
-
-
-def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
-    yield from lines[:most]
-    if most is not None and len(lines) > most:
-        yield ((f"  and {len(lines) - most} more; --dry-run lists them all", "dim"),)
-
-
 def counted(n: int, what: str) -> str:
     """A number with its noun: `1 call`, `2 calls`."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def note_line(note: Note) -> Line:
-    told = all(re.search(rf"\b{seq}\b", note.reason) for seq in note.calls)
-    word = "call" if len(note.calls) == 1 else "calls"
-    calls = "" if told else f" ({word} {numbers(note.calls)})"
-    name = visible_path(note.path)
-    return (f"  {name}: " if name else "  ", one_line(note.reason, 300), (calls, "dim"))
-
-
-def entry_line(path: str, state: FileState) -> Line:
-    """One path of a listing: kind and mode, size, name."""
-    kind = {"file": "-", "symlink": "l", "directory": "d"}[state.kind]
-    size = "" if state.kind == "directory" else str(state.size)
-    tail = "/" if state.kind == "directory" else ""
-    style: Style = "cyan" if state.kind != "file" else ""
-    return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))
-
-
-def result_lines(result: Any) -> list[str]:
-    """A tool's result without what is said elsewhere: the paths, the success, empty fields.
-
-    Of its data, texts that the output holds are left out, and long ones are counted.
-    """
-    if not isinstance(result, dict):
-        return value_lines(result)
-    told = {"files_changed", "success", "data"}
-    shown = {k: v for k, v in result.items() if k not in told and v not in (None, "")}
-    found = result.get("data")
-    if not isinstance(found, dict):
-        return value_lines(shown if found in (None, "") else shown | {"data": found})
-    output = str(result.get("output") or "")
-    kept = {k: _counted(v) for k, v in found.items() if not _said(v, output)}
-    said = value_lines(shown) if shown else []
-    return said + (["  data:", *value_lines(kept, "    ")] if kept else [])
-
-
-def _said(value: Any, output: str) -> bool:
-    """Whether a value is empty, or a text that is in the output anyway."""
-    if isinstance(value, str):
-        return value.strip() in output
-    return value is None or value == []
-
-
-def _counted(value: Any) -> Any:
-    """A value to be shown; a long text or list as how much of it there is."""
-    if isinstance(value, str) and len(value) > LONG:
-        lines = value.count("\n") + (not value.endswith("\n"))
-        return (
-            f"({counted(lines, 'line')}, {size_text(len(value.encode(errors='replace')))}; "
-            "--json has it)"
-        )
-    if isinstance(value, list | dict) and len(json.dumps(value, default=str)) > LONG:
-        n = len(value)
-        return f"({n} {'entry' if n == 1 else 'entries'}; --json has {'it' if n == 1 else 'them'})"
-    return value
 
 
 def value_lines(value: Any, indent: str = "  ") -> list[str]:

@@ -1,6 +1,9 @@
-"""Exit codes: every error code is translated here, once."""
+"""How a command ends: every error code has its exit code here, and signals to end."""
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 OK = 0
 FAILED = 1
@@ -53,3 +56,32 @@ def table(codes: Mapping[int, str]) -> str:
     """
     lines = [f"  {code:>3}  {codes[code] or MEANINGS[code]}" for code in sorted(codes)]
     return "\b\nExit codes:\n" + "\n".join(lines)
+
+
+@contextmanager
+def told_to_end() -> Iterator[list[int]]:
+    """Take both for an interrupt within the block; the list holds the signal that came first.
+
+    Those after it change nothing, as we are ending. What was ignored (`nohup`) stays ignored.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            return
+        answer = signal.getsignal(signal.SIGINT)  # of an event loop, where one is running
+        if not callable(answer):
+            raise KeyboardInterrupt
+        answer(signal.SIGINT, frame)
+
+    previous = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(ValueError):  # not the main thread
+                previous[number] = signal.signal(number, interrupt)
+    try:
+        yield came
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

@@ -1,4 +1,4 @@
-"""Commands that reach further: serve, demo."""
+"""`loom-audit demo`: a real agent session, and what can be done with it."""
 
 import shlex
 import shutil
@@ -10,63 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_audit.cli import exits
-from loom_audit.cli.options import PROGRAM, Invocation, command
-from loom_audit.cli.output import Output
-from loom_audit.cli.progress import progress
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.dashboard import PORT, serve_dashboard
+from loom_audit.cli.shared.invocation import PROGRAM, Invocation
+from loom_audit.cli.shared.output import Output, progress
 from loom_audit.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditStore
     from loom_audit.demo import Demo, Proof
 
-PORT = 8642
 
-
-def add(app: typer.Typer) -> None:
-    """Put these commands on the application."""
-    command(
-        app,
-        "serve",
-        section="Reach",
-        examples=("loom-audit serve", "loom-audit serve --port 9000 --open"),
-    )(serve)
-    command(
-        app,
-        "demo",
-        section="Reach",
-        examples=("loom-audit demo", "loom-audit demo --no-serve --json"),
-        codes={exits.FAILED: "the rebuilt workspace was not equal byte for byte"},
-    )(demo)
-
-
-def serve(
-    at: Invocation,
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
-    ] = PORT,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-) -> None:
-    """Serve the dashboard, on 127.0.0.1 only."""
-    with at.store() as store:
-        _serve(at.output, store, port, show)
-
-
-def _serve(output: Output, store: "AuditStore", port: int, show: bool = False) -> None:
-    from loom_audit.web.app import serve as serve_web
-
-    def listening(url: str) -> None:
-        if output.json:
-            output.record({"url": url, "store": store.url})
-        else:
-            output.line(f"dashboard on {url}  (Ctrl-C ends it)")
-        output.stdout.flush()
-
-    serve_web(store, port, show, listening=listening)
-
-
+@command(
+    examples=("loom-audit demo", "loom-audit demo --no-serve --json"),
+    codes={exits.FAILED: "the rebuilt workspace was not equal byte for byte"},
+)
 def demo(
-    at: Invocation,
+    invocation: Invocation,
     serving: Annotated[
         bool, typer.Option("--serve/--no-serve", help="Serve the dashboard on it at the end.")
     ] = True,
@@ -92,25 +52,29 @@ def demo(
     chosen = _usable(port) if serving else 0
     folder = make_folder()
     try:
-        with demo_store(folder, at.shared.store) as store:
-            with progress(at.output) as report:
+        with demo_store(folder, invocation.shared.store) as store:
+            with progress(invocation.output) as report:
                 made = run_demo(store, folder, report=report)
-            if not at.output.json:
-                _introduce(at.output, made)
+            if not invocation.output.json:
+                _introduce(invocation.output, made)
             if serving:
-                if at.output.json:
-                    at.output.record(asdict(made))
-                _serve(at.output, store, chosen)
+                if invocation.output.json:
+                    invocation.output.record(asdict(made))
+                serve_dashboard(invocation.output, store, chosen)
                 return exits.OK
             proof = prove(store.workspace(made.root), made)
-        if at.output.json:
-            at.output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
+        if invocation.output.json:
+            invocation.output.record(
+                {**asdict(made), "proven": proof.holds, "proof": asdict(proof)}
+            )
         else:
-            _conclude(at.output, proof)
+            _conclude(invocation.output, proof)
         return exits.OK if proof.holds else exits.FAILED
     finally:
         # what somebody tried in it meanwhile is theirs: it is not deleted unasked
-        at.output.note(f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it")
+        invocation.output.note(
+            f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it"
+        )
 
 
 def _usable(port: int | None) -> int:

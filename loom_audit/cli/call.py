@@ -1,0 +1,148 @@
+"""`loom-audit call`: one bundled tool; a person at the terminal is asked."""
+
+import asyncio
+import json
+import os
+import sys
+import termios
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import how_to_answer
+from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_named
+from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_style, question_lines
+from loom_audit.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.tools.approvals.asking_gate import Asked
+    from loom_audit.tools.calls.gate import Decision
+    from loom_audit.tools.calls.result import ToolResult
+
+
+@command(
+    examples=(
+        """loom-audit call write_file '{"path": "a.txt", "content": "hello"}'""",
+        'echo \'{"command": "ls"}\' | loom-audit call shell_execute -',
+    ),
+    codes={
+        exits.FAILED: "the tool failed or was denied",
+        exits.UNAVAILABLE: "",
+        exits.CONFLICT: "",
+        exits.CORRUPT: "",
+    },
+)
+def call(
+    invocation: Invocation,
+    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    arguments: Annotated[
+        str, typer.Argument(metavar="JSON|-", help="The arguments, or - for standard input.")
+    ] = "{}",
+    agent: AgentOption = COMMAND_LINE,
+) -> int:
+    """Call one bundled tool and print its result.
+
+    Arguments that are not JSON are refused by the tool, and on record as the text they are.
+    """
+    if arguments == "-":
+        arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        values = arguments  # which the tool refuses, and says where
+    with invocation.workspace() as workspace:
+        gate = workspace.default_gate(ask=prompt(invocation))
+        with workspace.session(agent, actor=actor_named(agent), gate=gate) as session:
+            result = asyncio.run(session.call(tool, values))
+    if invocation.output.json:
+        invocation.output.record(result.to_dict())
+    else:
+        _print_result(invocation, result)
+    if result.success:
+        return exits.OK
+    return exits.FAILED if result.error is None else exits.exit_code(result.error.code)
+
+
+def _print_result(invocation: Invocation, result: "ToolResult") -> None:
+    """The output on standard output; an error, which the output begins with, on the other."""
+    text = result.output.removesuffix("\n")
+    error = result.error
+    if error is not None:
+        for said in (f"Error: {error.message}", error.hint):
+            if said and text.startswith(said):
+                text = text.removeprefix(said).removeprefix("\n")
+    if text:
+        invocation.output.text(text)
+    if error is not None:
+        invocation.output.note(("error: ", "red"), error.message)
+        if error.hint:
+            invocation.output.note(("hint: ", "yellow"), error.hint)
+
+
+def prompt(invocation: Invocation) -> "Asked":
+    """Asks at the terminal; where there is none, says how to answer from another one."""
+
+    async def ask(request: "ApprovalRequest") -> "Decision | None":
+        if not invocation.output.interactive:
+            invocation.output.note(
+                ("waits: ", "yellow"), f"{request.reason}; {how_to_answer(request)} answers"
+            )
+            return None
+        # what was typed before is no answer to what is shown now
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        for line in question_lines(request):
+            invocation.output.note(*line)
+        for text in request.preview.removesuffix("\n").split("\n"):
+            invocation.output.note((text.replace("\t", "    "), preview_style(text)))
+        return await _typed(invocation.output)
+
+    return ask
+
+
+async def _typed(output: Output) -> "Decision | None":
+    """What the person types, read without holding a thread so that others may answer first."""
+    import anyio
+
+    from loom_audit.api import person
+    from loom_audit.api.approvals import read_arguments
+    from loom_audit.tools.calls.gate import Decision
+
+    while True:
+        output.stderr.write("Allow? [y]es, [n]o, for this [s]ession, or other arguments as JSON: ")
+        output.stderr.flush()
+        try:
+            await anyio.wait_readable(sys.stdin.fileno())
+        except anyio.get_cancelled_exc_class():
+            output.stderr.write("\n")
+            raise
+        raw = os.read(sys.stdin.fileno(), 65_536)
+        if not raw:
+            output.note("no answer here; it may come from elsewhere")
+            return None
+        text = raw.decode("utf-8", "surrogateescape").strip()
+        word, _, reason = text.partition(" ")
+        match word.lower():
+            case "y" | "yes":
+                return Decision("allowed", person(), reason)
+            case "s" | "session":
+                return Decision("allowed", person(), reason, lasting=True)
+            case "n" | "no":
+                return Decision("denied", person(), reason)
+        if text.startswith("{"):
+            try:
+                return Decision(
+                    "allowed", person(), arguments=read_arguments(text, hint=WHOLE_ARGUMENTS)
+                )
+            except InvalidArguments as error:
+                output.note(("error: ", "red"), error.message)
+        else:
+            output.note(
+                "y allows this call, n refuses it, s allows what is asked for the same reason "
+                "in this session too; words after the letter are the reason. A JSON object is "
+                "run as the arguments instead."
+            )

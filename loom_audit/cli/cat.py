@@ -1,0 +1,69 @@
+"""`loom-audit cat`: a recorded file as it was at a point."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lookup import not_there
+from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.records import state_record
+from loom_audit.errors import InvalidArguments, TooLarge
+from loom_audit.model.display import visible_bytes, visible_path
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+    from loom_audit.model.files import FileState
+
+PIECE = 1024 * 1024
+
+
+@command(examples=("loom-audit cat src/app.py --at head~3 > old.py",))
+def cat(
+    invocation: Invocation,
+    path: Annotated[str, typer.Argument(metavar="PATH")],
+    point: AtOption = "head",
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Bytes as they are, on a terminal too.")
+    ] = False,
+) -> None:
+    """Print a recorded file as it was at a point.
+
+    Also one deleted since. The bytes are written as they are to a pipe or a file, and escaped
+    to a terminal. A symlink gives its target.
+    """
+    with invocation.workspace() as workspace:
+        name = workspace_path(workspace.root, path)
+        seq = workspace.timeline.point(named_point(workspace, point))
+        state = workspace.timeline.state(name, seq)
+        if state is None and name:
+            raise not_there(workspace, name, path, seq)
+        if state is None or state.blob is None:
+            shown = visible_path(name) or "the workspace"
+            hint = f"`loom-audit ls {shlex.quote(path)}` lists it." if name else "`loom-audit ls`"
+            raise InvalidArguments(f"{shown} is a directory", hint=hint)
+        if invocation.output.json:
+            text = workspace.timeline.content(state).decode("utf-8", "surrogateescape")
+            invocation.output.record(
+                {"path": name, "at": seq, "state": state_record(state), "text": text}
+            )
+        elif raw or not invocation.output.stdout.isatty():
+            _write_out(invocation, workspace, state)
+        else:
+            text = visible_bytes(workspace.timeline.content(state), multiline=True)
+            invocation.output.text(text.removesuffix("\n"))
+
+
+def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
+    assert state.blob is not None
+    if state.blob not in workspace.blobs:
+        raise TooLarge(
+            "the content was over the limit and recorded by hash only",
+            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
+        )
+    with workspace.blobs.open(state.blob) as stream:
+        while piece := stream.read(PIECE):
+            invocation.output.raw(piece)

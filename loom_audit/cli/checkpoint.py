@@ -1,0 +1,50 @@
+"""`loom-audit checkpoint`: names for points."""
+
+from typing import Annotated
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import local_time
+from loom_audit.cli.shared.options import AtOption
+from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.records import checkpoint_record
+from loom_audit.model.display import one_line
+
+
+@command(
+    examples=("loom-audit checkpoint before-merge", "loom-audit checkpoint"),
+    codes={exits.UNAVAILABLE: ""},
+)
+def checkpoint(
+    invocation: Invocation,
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
+    point: AtOption = "head",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="A text kept with it.")] = "",
+) -> None:
+    """Give a point a name, or list the names.
+
+    The name is then a point, written @NAME. A name used before moves to the new point.
+    """
+    with invocation.workspace() as workspace:
+        if name is not None:
+            before = {one.name: one.point for one in workspace.timeline.checkpoints()}
+            made = workspace.checkpoint(name.removeprefix("@"), named_point(workspace, point), note)
+            found = [made]
+            if made.name in before:
+                invocation.output.note(f"it was at {before[made.name]} and has moved")
+        else:
+            found = list(workspace.timeline.checkpoints())
+        for one in found:
+            if invocation.output.json:
+                invocation.output.record(checkpoint_record(one))
+            else:
+                invocation.output.line(
+                    (f"@{one.name}", "bold"),
+                    f"  {one.point}  {local_time(one.at)}  ",
+                    one_line(one.note, 100),
+                )
+        if not found:
+            invocation.output.note("no checkpoints; `loom-audit checkpoint NAME` makes one")

@@ -1,0 +1,91 @@
+"""`loom-audit diff`: two points compared, or the log with the disk."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.diffs import below, print_differences, print_stat
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import change_lines
+from loom_audit.cli.shared.lookup import ever_recorded
+from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.points import is_point, named_point
+from loom_audit.cli.shared.records import change_record
+from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.model.display import visible_path
+
+if TYPE_CHECKING:
+    from loom_audit.model.files import FileChange
+
+
+@command(
+    examples=(
+        "loom-audit diff                      # the log against the disk",
+        "loom-audit diff 40 head src/",
+        "loom-audit diff --call 42 --raw | git apply -R",
+    )
+)
+def diff(
+    invocation: Invocation,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="POINT|PATH", help="Up to two points, then paths."),
+    ] = None,
+    call: Annotated[
+        int | None, typer.Option("--call", metavar="SEQ", help="What this call changed.")
+    ] = None,
+    name_only: Annotated[bool, typer.Option("--name-only", help="Only the paths.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Lines added and removed.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="A patch for `git apply`, contents not escaped.")
+    ] = False,
+) -> None:
+    """Compare two points, or the log with the disk.
+
+    Without points the log with the disk; with one point, what happened from it until now.
+    Contents are shown escaped except with --raw.
+    """
+    points, paths = _points_and_paths(arguments or [])
+    if call is not None and points:
+        raise InvalidArguments(
+            "--call and points cannot be given together", hint="Give one of them."
+        )
+    with invocation.workspace() as workspace:
+        timeline = workspace.timeline
+        disk = call is None and not points
+        changes: tuple[FileChange, ...]
+        if call is not None:
+            changes = timeline.call(call).changes
+        elif disk:
+            changes = workspace.status().drift
+        else:
+            old = timeline.point(named_point(workspace, points[0]))
+            new = timeline.point(named_point(workspace, points[1] if len(points) > 1 else "head"))
+            changes = timeline.diff(old, new)
+        named = [workspace_path(workspace.root, path) for path in paths]
+        shown = below(changes, named)
+        for path in named:
+            if path and not below(shown, [path]) and not ever_recorded(workspace, path):
+                raise FileNotFound(
+                    f"nothing is on record for {visible_path(path)}",
+                    hint="Name a path that was recorded, or a point: 42, head~3, @name.",
+                )
+        if not shown:
+            invocation.output.note("no differences")
+        if stat:
+            print_stat(workspace, invocation.output, shown, disk=disk)
+        elif not name_only:
+            print_differences(workspace, invocation.output, shown, disk=disk, raw=raw)
+        elif invocation.output.json:
+            for change in shown:
+                invocation.output.record(change_record(change))
+        else:
+            invocation.output.lines(change_lines(shown, indent=""))
+
+
+def _points_and_paths(arguments: list[str]) -> tuple[list[str], list[str]]:
+    count = 0
+    while count < min(2, len(arguments)) and is_point(arguments[count]):
+        count += 1
+    return arguments[:count], arguments[count:]

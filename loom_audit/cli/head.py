@@ -1,0 +1,21 @@
+"""`loom-audit head`: the Merkle root over all events."""
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.records import tree_head_record
+
+
+@command(examples=("loom-audit head >> /elsewhere/heads.txt",))
+def head(invocation: Invocation) -> None:
+    """Print the Merkle root over all events.
+
+    Kept elsewhere, `verify --against` finds everything that was changed since.
+    """
+    from loom_audit.disk.heads import head_line
+
+    with invocation.workspace() as workspace:
+        found = workspace.head()
+        if invocation.output.json:
+            invocation.output.record(tree_head_record(found))
+        else:
+            invocation.output.line(head_line(found))

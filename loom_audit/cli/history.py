@@ -1,0 +1,70 @@
+"""`loom-audit history`: every change of one path."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import Line, _about, local_time, mark
+from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.records import history_record
+from loom_audit.errors import FileNotFound
+from loom_audit.model.display import one_line, visible_path
+from loom_audit.model.events import RecordedChange
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+
+
+@command(examples=("loom-audit history src/app.py",))
+def history(
+    invocation: Invocation,
+    path: Annotated[str, typer.Argument(metavar="PATH")],
+    below: Annotated[
+        bool, typer.Option("--below", help="Of everything in this folder, too.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="0 means all.")
+    ] = 50,
+) -> None:
+    """List every change of one path, newest first."""
+    with invocation.workspace() as workspace:
+        name = workspace_path(workspace.root, path)
+        inside = below or not name
+        found = workspace.timeline.history(name, below=inside, limit=limit or 2**31)
+        if not found:
+            raise FileNotFound(
+                f"nothing is on record for {visible_path(name) or 'the workspace'}",
+                hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
+            )
+        for recorded in found:
+            call = _call(workspace, recorded)
+            if invocation.output.json:
+                invocation.output.record(history_record(recorded, call))
+            else:
+                invocation.output.line(*history_line(recorded, call, path=inside))
+
+
+def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:
+    """The number of the call that made a change; None while it is open, and where there is none."""
+    if recorded.call_id is None:
+        return None
+    return workspace.timeline.call_of(recorded).seq
+
+
+def history_line(recorded: RecordedChange, call: int | None, *, path: bool) -> Line:
+    """One change of a path's history: its event's number, who did it, in which call."""
+    letter, style = mark(recorded.change)
+    who = recorded.actor if recorded.origin != "outside" else "outside"
+    how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
+    how += [] if call is None else [f"call {call}"]
+    return (
+        (f"{recorded.seq:>6}", "bold"),
+        f"  {local_time(recorded.at)}  ",
+        (letter, style),
+        f" {visible_path(recorded.change.path)}" if path else "",
+        (_about(recorded.change), "dim"),
+        f"  {one_line(who, 40)}",
+        (f"  {', '.join(how)}" if how else "", "dim"),
+    )

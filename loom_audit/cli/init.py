@@ -1,0 +1,73 @@
+"""`loom-audit init`: put a folder under audit."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import counted
+from loom_audit.cli.shared.options import folder
+from loom_audit.cli.shared.output import progress
+from loom_audit.model.display import size_text
+
+
+@command(
+    examples=("loom-audit init", "loom-audit init ~/project --max-file-bytes 1073741824"),
+    codes={exits.FAILED: "", exits.UNAVAILABLE: ""},
+)
+def init(
+    invocation: Invocation,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder.")] = ".",
+    max_file_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Larger files are recorded by hash only; 0 is 256 MiB."
+        ),
+    ] = None,
+    ignore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Rules in gitignore syntax, by default the folder's .loomignore."
+        ),
+    ] = None,
+) -> None:
+    """Put a folder under audit.
+
+    Records what is in it now; doing it again changes nothing, but for another --max-file-bytes,
+    which holds from then on. An interrupted first recording goes on where it stopped.
+    """
+    from loom_audit.config import read_settings
+    from loom_audit.disk.roots import check_root
+
+    rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
+    # Before a store is made, which would else stand in the folder that is then refused.
+    check_root(folder(path), store_dir=read_settings(invocation.shared.store).home, others=())
+    with invocation.store(create=True) as store:
+        with progress(invocation.output) as report:
+            workspace = store.attach(
+                folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes
+            )
+        head = workspace.log.head()
+        tree = workspace.timeline.tree()
+        files = sum(1 for state in tree.values() if state.kind != "directory")
+        size = sum(state.size for state in tree.values())
+        if invocation.output.json:
+            invocation.output.record(
+                {
+                    "workspace": workspace.id,
+                    "root": workspace.root,
+                    "store": store.url,
+                    "head": head,
+                    "files": files,
+                    "size": size,
+                }
+            )
+            return
+        invocation.output.line((f"{workspace.root} is under audit", "green"))
+        invocation.output.line(
+            f"{counted(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
+        )
+        invocation.output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")

@@ -1,0 +1,65 @@
+"""`loom-audit ls`: what a folder held at a point."""
+
+from typing import Annotated, Any
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import Line
+from loom_audit.cli.shared.lookup import not_there
+from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.output import Style
+from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.records import state_record
+from loom_audit.model.display import visible_path
+from loom_audit.model.files import FileState
+
+
+@command(examples=("loom-audit ls src --at @before-merge",))
+def ls(
+    invocation: Invocation,
+    path: Annotated[str, typer.Argument(metavar="PATH")] = ".",
+    point: AtOption = "head",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Everything below, too.")
+    ] = False,
+) -> None:
+    """List what a folder of the workspace held at a point."""
+    with invocation.workspace() as workspace:
+        name = workspace_path(workspace.root, path)
+        seq = workspace.timeline.point(named_point(workspace, point))
+        tree = workspace.timeline.tree(seq)
+        prefix = f"{name}/" if name else ""
+        if name and name not in tree:
+            raise not_there(workspace, name, path, seq)
+        listed = (
+            [name]
+            if name and tree[name].kind != "directory"
+            else sorted(
+                p
+                for p in tree
+                if p.startswith(prefix) and (recursive or "/" not in p[len(prefix) :])
+            )
+        )
+        for one in listed:
+            if invocation.output.json:
+                invocation.output.record({"path": one, **_state(tree[one])})
+            else:
+                shown = one if one == name else one[len(prefix) :]
+                invocation.output.line(*entry_line(shown, tree[one]))
+        if not listed:
+            invocation.output.note(f"nothing was there at {seq}")
+
+
+def _state(state: "FileState") -> dict[str, Any]:
+    return state_record(state) or {}
+
+
+def entry_line(path: str, state: FileState) -> Line:
+    """One path of a listing: kind and mode, size, name."""
+    kind = {"file": "-", "symlink": "l", "directory": "d"}[state.kind]
+    size = "" if state.kind == "directory" else str(state.size)
+    tail = "/" if state.kind == "directory" else ""
+    style: Style = "cyan" if state.kind != "file" else ""
+    return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))

@@ -1,0 +1,61 @@
+"""`loom-audit recover`: close the calls of processes that are gone."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import call_line
+from loom_audit.cli.shared.lookup import event_id
+from loom_audit.cli.shared.plans import CODES
+from loom_audit.cli.shared.records import call_record
+from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.model.display import visible_path
+
+
+@command(examples=("loom-audit recover", "loom-audit recover --continue"), codes=CODES)
+def recover(
+    invocation: Invocation,
+    go_on: Annotated[
+        bool, typer.Option("--continue", help="Finish an interrupted undo or rollback.")
+    ] = False,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="Leave an interrupted undo or rollback as it is.")
+    ] = False,
+) -> None:
+    """Close the calls of processes that are gone.
+
+    Records what is on disk now. Never writes the workspace, except to finish an interrupted
+    undo with --continue.
+    """
+    if go_on and abandon:
+        raise InvalidArguments(
+            "--continue and --abandon cannot be given together", hint="Give one of them."
+        )
+    mode: Literal["auto", "continue", "abandon"] = (
+        "continue" if go_on else "abandon" if abandon else "auto"
+    )
+    with invocation.workspace() as workspace:
+        recovered = workspace.recover(mode)
+        for one in recovered:
+            number = one.call.seq or one.call.requested
+            if invocation.output.json:
+                invocation.output.record(
+                    {
+                        "call": call_record(one.call, event_id(workspace, number)),
+                        "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
+                        "waiting": one.waiting,
+                    }
+                )
+                continue
+            invocation.output.line(*call_line(one.call, width=invocation.output.width))
+            for path, outcome in one.outcomes:
+                invocation.output.line(f"  {visible_path(path)}: {outcome}")
+        if not recovered:
+            invocation.output.note("nothing to recover")
+        if any(one.waiting for one in recovered):
+            raise Conflict(
+                "an interrupted change waits for a decision",
+                hint="`loom-audit recover --continue` finishes it, `--abandon` leaves it as it is.",
+            )

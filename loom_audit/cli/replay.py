@@ -1,0 +1,36 @@
+"""`loom-audit replay`: a point rebuilt in another folder."""
+
+from typing import Annotated
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import counted
+from loom_audit.cli.shared.options import folder
+from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.points import named_point
+
+
+@command(
+    examples=("loom-audit replay head~3 --to /tmp/then",),
+    codes={exits.CONFLICT: "the folder is not empty", exits.CORRUPT: ""},
+)
+def replay(
+    invocation: Invocation,
+    point: Annotated[
+        str, typer.Argument(metavar="POINT", help="42, head~3, a time, @name or session:ID.")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Absent or empty.")],
+) -> None:
+    """Rebuild a point in another, empty folder."""
+    with invocation.workspace() as workspace:
+        target = folder(to)
+        seq = workspace.timeline.point(named_point(workspace, point))
+        with progress(invocation.output) as report:
+            files = workspace.replay(seq, target, report=report)
+        if invocation.output.json:
+            invocation.output.record({"point": seq, "to": str(target), "files": files})
+        else:
+            invocation.output.line(f"{counted(files, 'path')} as of {seq} in {target}")

@@ -1,0 +1,54 @@
+"""`loom-audit revert`: take back named calls, keep the later ones."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
+from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.points import SESSION, named_point
+from loom_audit.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+
+
+@command(
+    examples=(
+        "loom-audit revert 42 45",
+        "loom-audit revert session:ID --choose src/app.py=merge",
+    ),
+    codes=CODES,
+)
+def revert(
+    invocation: Invocation,
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="TARGET", help="Numbers of calls or events, or session:ID."),
+    ],
+    choose: ChooseOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> int:
+    """Take back the named calls, keep the later ones.
+
+    Where a later call changed the same text, both are merged.
+    """
+    with invocation.workspace() as workspace:
+        close_interrupted(workspace, dry_run=dry_run)
+        choices = read_choices(workspace.root, choose)
+        named = [_target(workspace, text) for text in targets]
+        plan = workspace.plan_revert(named, choices=choices)
+        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+
+
+def _target(workspace: "AuditedWorkspace", text: str) -> int | str:
+    if text.isdecimal() and text.isascii():
+        return int(text)
+    if text.startswith(SESSION):
+        return named_point(workspace, text)
+    raise InvalidArguments(
+        f"not a call: {text}", hint="Name it by the number in `loom-audit log`, or session:ID."
+    )

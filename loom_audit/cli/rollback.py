@@ -1,0 +1,56 @@
+"""`loom-audit rollback`: bring the workspace back to a point."""
+
+from typing import Annotated
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.options import (
+    ChooseOption,
+    DryRunOption,
+    YesOption,
+    read_choices,
+    workspace_path,
+)
+from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.points import named_point
+
+
+@command(
+    examples=(
+        "loom-audit rollback head~3 --dry-run",
+        "loom-audit rollback @before-merge src/ --outside",
+    ),
+    codes=CODES,
+)
+def rollback(
+    invocation: Invocation,
+    point: Annotated[
+        str, typer.Argument(metavar="POINT", help="42, head~3, a time, @name or session:ID.")
+    ],
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="Only these, and below.")
+    ] = None,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="Take back what came from outside, too.")
+    ] = False,
+    choose: ChooseOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> int:
+    """Bring the workspace, or the paths, back to a point.
+
+    Takes back the recorded calls of all sessions after it. What came from outside (your editor,
+    another program) after the point is kept and listed, unless --outside is given or the path
+    is chosen.
+    """
+    with invocation.workspace() as workspace:
+        close_interrupted(workspace, dry_run=dry_run)
+        plan = workspace.plan_rollback(
+            named_point(workspace, point),
+            paths=[workspace_path(workspace.root, path) for path in paths or ()],
+            choices=read_choices(workspace.root, choose),
+            outside=outside,
+        )
+        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)

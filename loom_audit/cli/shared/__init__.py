@@ -1,0 +1,1 @@
+"""What the commands share: their options, what they look up, and how they print and end."""

@@ -1,0 +1,210 @@
+"""What makes a command of a function: its help, its shared options, how it is carried out."""
+
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.invocation import PROGRAM, Invocation, Shared
+from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
+from loom_audit.cli.shared.output import Output, open_output
+from loom_audit.errors import (
+    AuditError,
+    FileNotFound,
+    InvalidArguments,
+    PermissionDenied,
+    StorageFailed,
+)
+
+Body = Callable[..., int | None]
+
+_SHARED: Mapping[str, Any] = {
+    "store": StoreOption,
+    "workspace": WorkspaceOption,
+    "json": JsonOption,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command's body `(Invocation, own options…) -> exit code or None`, and its help.
+
+    `failure` replaces every exit code of an error of ours; `passes_on` leaves options after the
+    first argument to the command that is named there.
+    """
+
+    body: Body
+    examples: Sequence[str]
+    codes: Mapping[int, str]
+    failure: int | None = None
+    passes_on: bool = False
+
+    def add_to(self, app: typer.Typer, name: str, section: str = "") -> None:
+        """Register it with the shared options, the examples and the exit codes in its help."""
+        always = exits.ALWAYS if self.failure is None else (exits.OK,)
+        settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+        app.command(
+            name,
+            help=_help(self.body, self.examples),
+            epilog=exits.table(dict.fromkeys(always, "") | dict(self.codes)),
+            rich_help_panel=section or None,
+            context_settings=settings if self.passes_on else None,
+        )(_entry(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands under one name: `db path`, `db upgrade`."""
+
+    help: str
+    commands: Mapping[str, Command]
+
+    def add_to(self, app: typer.Typer, name: str, section: str = "") -> None:
+        """Register it with its commands."""
+        group = typer.Typer(help=self.help, no_args_is_help=True)
+        for inner, one in self.commands.items():
+            one.add_to(group, inner)
+        app.add_typer(group, name=name, rich_help_panel=section or None)
+
+
+def command(
+    *,
+    examples: Sequence[str],
+    codes: Mapping[int, str] | None = None,
+    failure: int | None = None,
+    passes_on: bool = False,
+) -> Callable[[Body], Command]:
+    """Make a command of a body; the docstring is its help. See `Command`."""
+
+    def made(body: Body) -> Command:
+        return Command(body, examples, codes or {}, failure, passes_on)
+
+    return made
+
+
+def _entry(command: Command) -> Callable[..., None]:
+    """What Typer calls: the body with its own options and the shared ones."""
+
+    def entry(**values: Any) -> None:
+        before = values.pop("ctx").obj or Shared()
+        shared = before.with_values(values)
+        raise typer.Exit(carry_out(shared, command.body, values, failure=command.failure))
+
+    own = list(inspect.signature(command.body, eval_str=True).parameters.values())[1:]
+    parameters = [
+        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *(
+            inspect.Parameter(
+                option,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=annotation,
+                default=False if option == "json" else None,
+            )
+            for option, annotation in _SHARED.items()
+        ),
+    ]
+    entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    entry.__annotations__ = {p.name: p.annotation for p in parameters}
+    return entry
+
+
+def _help(body: Body, examples: Sequence[str]) -> str:
+    text = inspect.getdoc(body) or ""
+    if examples:
+        label = "Example:" if len(examples) == 1 else "Examples:"
+        text += f"\n\n\b\n{label}\n" + "\n".join(f"  {example}" for example in examples)
+    return text
+
+
+def carry_out(
+    shared: Shared, body: Body, values: Mapping[str, Any], *, failure: int | None = None
+) -> int:
+    """Run a command's body and give its exit code; errors are printed, never raised."""
+    output = open_output(json=shared.json)
+    try:
+        shared.check()
+        code = body(Invocation(shared, output), **values) or exits.OK
+        output.stdout.flush()
+    except (typer.Exit, typer.Abort):
+        raise
+    except AuditError as error:
+        code = exits.exit_code(error.code) if failure is None else failure
+        _report(output, error)
+    except BrokenPipeError:
+        code = _leave_quietly(output)
+    except KeyboardInterrupt:
+        output.note("interrupted")
+        code = exits.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost edge: nobody above could tell it
+        shown = _unexpected(error)
+        code = exits.exit_code(shown.code) if failure is None else failure
+        _report(output, shown)
+    return code
+
+
+def _report(output: Output, error: AuditError) -> None:
+    if os.environ.get("LOOM_AUDIT_DEBUG") == "1":
+        output.stderr.write(traceback.format_exc())
+    output.error(error)
+
+
+def _unexpected(error: Exception) -> AuditError:
+    if isinstance(error, OSError) and error.strerror:
+        name = f": {os.fsdecode(error.filename)}" if error.filename else ""
+        hint = "Name another, or change what is there."
+        if isinstance(error, FileNotFoundError):
+            return FileNotFound(f"{error.strerror}{name}", hint="See that it is spelled right.")
+        if isinstance(error, PermissionError):
+            return PermissionDenied(f"{error.strerror}{name}", hint=hint)
+        return StorageFailed(f"{error.strerror}{name}", hint=hint)
+    return AuditError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="Run it again with LOOM_AUDIT_DEBUG=1 and report what it prints.",
+    )
+
+
+def _leave_quietly(output: Output) -> int:
+    """The reader has gone (`| head`): say nothing, also not when Python flushes at its end."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, output.stdout.fileno())
+    os.close(silence)
+    return exits.BROKEN_PIPE
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the arguments ask for JSON, told before they are parsed: for usage errors."""
+    ours = list(arguments)
+    return "--json" in (ours[: ours.index("--")] if "--" in ours else ours)
+
+
+def usage_error(error: Exception, arguments: Sequence[str]) -> int:
+    """Print what Typer found wrong with the arguments, and give the exit code."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else _command_in(arguments)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    output = replace(open_output(json=wants_json(arguments)), stdout=sys.stdout)
+    if message.startswith("Usage: "):  # a group of commands named alone says its whole help
+        if not output.json:
+            output.text(message + "\n")
+        message = f"{path} needs a command"
+    output.error(InvalidArguments(message, hint=f"See `{path} --help`."))
+    is_run = path.split()[-1:] == ["run"]
+    return exits.OUR_FAILURE if is_run else exits.USAGE
+
+
+def _command_in(arguments: Sequence[str]) -> str:
+    """The program with the command that the arguments name, where Typer did not get so far."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("--store", "--workspace"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return f"{PROGRAM} {word}"
+    return PROGRAM

@@ -1,0 +1,103 @@
+"""One command being carried out: its shared options, and the store it looks at."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loom_audit.cli.shared.output import Output
+from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace, AuditStore
+
+PROGRAM = "loom-audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The shared options as given so far: before the command, then after it."""
+
+    store: str | None = None
+    workspace: str | None = None
+    json: bool = False
+
+    def with_values(self, values: dict[str, Any]) -> "Shared":
+        """These options with those given after the command, which win; takes them out."""
+        store, workspace = values.pop("store"), values.pop("workspace")
+        return Shared(
+            store if store is not None else self.store,
+            workspace if workspace is not None else self.workspace,
+            bool(values.pop("json")) or self.json,
+        )
+
+    def check(self) -> None:
+        """InvalidArguments for an empty text, which a script's unset variable leaves."""
+        for option, given in (("--store", self.store), ("--workspace", self.workspace)):
+            if given == "":
+                raise InvalidArguments(f"{option} is empty", hint="Name one, or leave it out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One command being carried out: where it looks, and where it prints."""
+
+    shared: Shared
+    output: Output
+
+    @contextmanager
+    def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
+        """The store asked for, open to the end of the block. NoWorkspace when there is none."""
+        from loom_audit.api import open_store
+        from loom_audit.config import read_settings
+
+        file = store_file(read_settings(self.shared.store).url)
+        if file is not None and not create and not file.exists():
+            raise NoWorkspace(
+                f"there is no store at {file}",
+                hint="Run `loom-audit init` in the directory you want to put under audit.",
+            )
+        if file is not None and not create and not file.stat().st_size:
+            # to be opened it would be made a new store, which hides that one was cut off
+            raise NoWorkspace(
+                f"the store {file} is empty",
+                hint="Restore it from a backup, or begin a new one with `loom-audit init`.",
+            )
+        with open_store(self.shared.store) as store:
+            if store.notice:
+                self.output.note(("note: ", "yellow"), store.notice)
+            yield store
+
+    @contextmanager
+    def workspace(self) -> Iterator["AuditedWorkspace"]:
+        """The workspace asked for, or the one that holds the current directory. NoWorkspace."""
+        with self.store() as store:
+            try:
+                found = store.workspace(self.shared.workspace or Path.cwd())
+            except NoWorkspace as error:
+                raise NoWorkspace(
+                    error.message,
+                    hint="`loom-audit workspaces` lists those there are, to be named with "
+                    "--workspace; `loom-audit init` makes one of a folder.",
+                    details=error.details,
+                ) from None
+            yield found
+
+
+def store_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for any other database."""
+    prefix = "sqlite:///"
+    return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
+
+
+def existing_store(url: str, *, hint: str) -> Path:
+    """The file of a SQLite store. InvalidArguments for another database; NotFound, which hints."""
+    file = store_file(url)
+    if file is None:
+        raise InvalidArguments(
+            f"{url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
+        )
+    if not file.exists():
+        raise NotFound(f"there is no store at {file}", hint=hint)
+    return file

@@ -1,0 +1,88 @@
+"""What several commands look up in the log: calls, events, questions, lost paths."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.errors import FileNotFound, NotFound
+from loom_audit.model.display import visible_path
+from loom_audit.model.events import BaselineFinished, Call, Event
+from loom_audit.ports import CallFilter, EventFilter
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+    from loom_audit.history.approvals import ApprovalRequest
+
+PAGE = 500
+
+
+def note_baseline(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
+    """Say so when the first recording of the workspace was interrupted."""
+    done = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
+    if not any(True for _ in workspace.timeline.events(done)):
+        invocation.output.note("the baseline is not finished; `loom-audit init` goes on with it")
+
+
+def calls_of(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
+    """The calls that match, read page by page."""
+    from dataclasses import replace
+
+    left = query.limit
+    while left is None or left > 0:
+        page = workspace.timeline.calls(replace(query, limit=PAGE))
+        for call in page:
+            if query.before is not None and (call.seq is None or call.seq >= query.before):
+                continue
+            yield call
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+        if len(page) < PAGE:
+            return
+        last = page[-1].requested
+        query = replace(query, before=last) if query.newest_first else replace(query, after=last)
+
+
+def event_id(workspace: "AuditedWorkspace", seq: int) -> str:
+    """The id of the event at a seq."""
+    return event_at(workspace, seq).id
+
+
+def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
+    for event in workspace.timeline.events(EventFilter(after=seq - 1, before=seq + 1)):
+        return event
+    raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
+
+
+def questions(workspace: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalRequest"]:
+    """The questions that nobody has answered yet, by session and call id."""
+    from loom_audit.history.approvals import pending
+
+    return {(one.session, one.call_id): one for one in pending(workspace.attachment)}
+
+
+def question_about(
+    asked: Mapping[tuple[str, str], "ApprovalRequest"], call: Call
+) -> "ApprovalRequest | None":
+    """The question that a call waits for, if it does."""
+    return asked.get((call.session, call.call_id)) if call.seq is None else None
+
+
+def ever_recorded(workspace: "AuditedWorkspace", path: str) -> bool:
+    """Whether anything is on record for a path or below it."""
+    return bool(workspace.timeline.history(path, below=True, limit=1))
+
+
+def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) -> FileNotFound:
+    """The error about a path that is not there at a point, or never was."""
+    if not ever_recorded(workspace, name):
+        return FileNotFound(
+            f"nothing is on record for {visible_path(name)}",
+            hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
+        )
+    return FileNotFound(
+        f"{visible_path(name)} did not exist at {seq}",
+        hint=f"`loom-audit history {shlex.quote(typed)}` says when it did.",
+    )

@@ -1,0 +1,102 @@
+"""Options that several commands have, and how what was typed is read."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from loom_audit.errors import InvalidArguments, InvalidPath
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="The store: a database URL or a file. [LOOM_AUDIT_STORE]"
+    ),
+]
+WorkspaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace",
+        metavar="PATH",
+        help="The workspace, by its folder or its id; by default the one you are in.",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON object per line instead of text.")
+]
+ChooseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--choose",
+        metavar="PATH=current|old|merge",
+        help="What to do with a path in conflict; repeatable.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")]
+SessionOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="In this session; by default the newest one.")
+]
+AtOption = Annotated[
+    str, typer.Option("--at", metavar="POINT", help="42, head, head~3, a time, @name, session:ID.")
+]
+COMMAND_LINE = "command-line"
+AgentOption = Annotated[
+    str, typer.Option("--agent", metavar="NAME", help="The agent that acts, by name; else you.")
+]
+
+
+def actor_named(agent: str) -> str:
+    """Who acts: the agent that was named, else the person at the command line."""
+    from loom_audit.api import person
+
+    return person() if agent == COMMAND_LINE else f"agent:{agent}"
+
+
+def workspace_path(root: str, text: str) -> str:
+    """A path as typed, relative to the current directory when that is inside the workspace.
+
+    Outside of it, relative to the workspace. "" is the root. InvalidPath when it leads out.
+    """
+    typed = os.fsencode(text)
+    real_root = os.path.realpath(os.fsencode(root))
+    here = os.path.realpath(os.fsencode(Path.cwd()))
+    inside = here == real_root or here.startswith(real_root + b"/")
+    full = os.path.normpath(os.path.join(here if inside else real_root, typed))
+    for base in (real_root, os.path.normpath(os.fsencode(root))):
+        if full == base:
+            return ""
+        if full.startswith(base.rstrip(b"/") + b"/"):
+            return full[len(base.rstrip(b"/")) + 1 :].decode("utf-8", "surrogateescape")
+    raise InvalidPath(
+        f"{text} is outside the workspace {root}",
+        hint="Name a path inside it, or another workspace with --workspace.",
+    )
+
+
+def read_choices(root: str, texts: Sequence[str] | None) -> dict[str, Any]:
+    """`PATH=current|old|merge`, several, as a mapping from workspace path to choice."""
+    choices = {}
+    for text in texts or ():
+        path, sign, choice = text.rpartition("=")
+        if not sign or choice not in ("current", "old", "merge"):
+            raise InvalidArguments(
+                f"--choose {text}: expected PATH=current, PATH=old or PATH=merge",
+                hint="current keeps what is there, old takes what was, merge writes both.",
+            )
+        named = workspace_path(root, path) if path else ""
+        if not named:
+            raise InvalidArguments(
+                f"--choose {text}: no path is named", hint="Name a path of the plan's conflicts."
+            )
+        choices[named] = choice
+    return choices
+
+
+def folder(path: str) -> Path:
+    """A folder as typed, absolute, with ~ expanded. InvalidArguments for an empty text."""
+    if not path:
+        raise InvalidArguments("no folder is named", hint="Write . for the one you are in.")
+    return Path(path).expanduser().absolute()

@@ -1,0 +1,222 @@
+"""A plan that takes back: shown, asked about, carried out."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import Line, change_lines, counted, how_to_answer, numbers
+from loom_audit.cli.shared.lookup import questions
+from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.records import plan_record
+from loom_audit.errors import Conflict, NotFound
+from loom_audit.model.display import one_line, visible_path
+from loom_audit.model.planning import Note, Plan
+from loom_audit.ports import CallFilter
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+
+CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: "", exits.CORRUPT: ""}
+
+MOST_LINES = 50
+"""Of what a plan changes when it is carried out; a dry run lists everything."""
+
+
+def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
+    """Record what killed processes left first, so that the plan shown is the one carried out."""
+    if not dry_run:
+        workspace.recover()
+
+
+def settle(
+    invocation: Invocation, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, yes: bool
+) -> int:
+    """Show the plan, then carry it out unless it is blocked or somebody says no."""
+    out = invocation.output
+    _refuse_unknown(plan)
+    record = plan_record(plan) | {
+        "marked": marked(plan),
+        "carried_out": False,
+        "call": None,
+        "changed": [],
+    }
+    if not out.json:
+        most = None if dry_run else MOST_LINES
+        out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    if plan.kept and not out.json and plan.verb == "rollback":
+        out.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
+    elif any("other commands" in note.reason for note in plan.kept) and not out.json:
+        out.note("`--choose PATH=old` takes it back all the same")
+    if dry_run:
+        if out.json:
+            out.record(record)
+        return exits.CONFLICT if plan.blocked else exits.OK
+    if plan.blocked:
+        if out.json:
+            out.record(record)
+        raise _blocked(plan)
+    if not plan.changes and not plan.reverts:
+        if out.json:
+            out.record(record)
+        out.note("nothing was changed, and nothing is recorded")
+        return exits.OK
+    if not yes and out.interactive and not _confirmed(invocation, plan):
+        out.note("nothing was changed")
+        return exits.FAILED
+    with progress(out):
+        try:
+            result = workspace.carry_out(plan)
+        except Conflict as error:
+            raise _or_waiting(workspace, error) from None
+    record |= {"carried_out": True, "call": result.call.seq, "changed": list(result.changed)}
+    if out.json:
+        out.record(record)
+    else:
+        count = len(result.changed)
+        out.line(
+            (f"{plan.verb} is call {result.call.seq}", "green"),
+            f": {counted(count, 'path')} changed",
+        )
+        if not plan.changes:
+            return exits.OK
+        if plan.verb == "undo":
+            out.note("`loom-audit redo` brings it back")
+        elif plan.verb != "redo":
+            out.note("`loom-audit undo` takes it back")
+    return exits.OK
+
+
+def _refuse_unknown(plan: Plan) -> None:
+    """NOT_FOUND for a choice about a path that the plan has nothing to do with."""
+    notes = (*plan.kept, *plan.blocked, *plan.irreversible)
+    known = {change.path for change in plan.changes} | {note.path for note in notes}
+    known |= set(plan.already)
+    chosen = set(plan.request.choices if plan.request else ())
+    for path in sorted(chosen - known):
+        raise NotFound(
+            f"the plan says nothing of {path}, so there is nothing to choose",
+            hint="Look at the plan with --dry-run.",
+        )
+
+
+def _confirmed(invocation: Invocation, plan: Plan) -> bool:
+    invocation.output.stdout.flush()
+    try:
+        return typer.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
+    except typer.Abort:
+        invocation.output.note("")
+        invocation.output.note("nothing was changed")
+        raise
+
+
+def _or_waiting(workspace: "AuditedWorkspace", error: Conflict) -> Conflict:
+    """The conflict; with a call that waits for an answer, how to answer it."""
+    for question in questions(workspace).values():
+        if question.requested in (error.details.get("calls") or ()):
+            return Conflict(
+                f"{question.tool} waits for approval: {question.reason}",
+                hint=f"Answer it first: {how_to_answer(question)}.",
+                details=error.details,
+            )
+    return error
+
+
+def _blocked(plan: Plan) -> Conflict:
+    from loom_audit.model.left_out import is_left_out_block
+
+    shown = ", ".join(visible_path(note.path) for note in plan.blocked[:5])
+    more = f" and {len(plan.blocked) - 5} more" if len(plan.blocked) > 5 else ""
+    if any(is_left_out_block(note) for note in plan.blocked):
+        what = "cannot be taken back safely"
+        hint = (
+            "Where the reason names what is not on record, put that back yourself, or keep what "
+            "is there: --choose PATH=current. Elsewhere PATH=old and PATH=merge do as well."
+        )
+    else:
+        what = "would lose later changes"
+        hint = (
+            "Choose for each: --choose PATH=current keeps it, PATH=old takes what was, "
+            "PATH=merge writes both with markers."
+        )
+    return Conflict(
+        f"nothing was written: {shown}{more} {what}",
+        hint=hint,
+        details={"paths": [note.path for note in plan.blocked]},
+    )
+
+
+def _sessions(workspace: "AuditedWorkspace", plan: Plan) -> Mapping[str, Sequence[int]]:
+    """The numbers that a plan takes back, by the session they belong to."""
+    missing = set(plan.reverts)
+    found: dict[str, list[int]] = {}
+    before: int | None = None
+    while missing:
+        page = workspace.timeline.calls(CallFilter(before=before, limit=500))
+        for call in page:
+            if call.seq in missing:
+                found.setdefault(f"session {call.session} ({call.actor})", []).append(call.seq)
+                missing.discard(call.seq)
+        if len(page) < 500 or page[-1].requested < min(missing, default=0):
+            break
+        before = page[-1].requested
+    if missing:
+        found["outside"] = list(missing)
+    return {session: sorted(taken) for session, taken in found.items()}
+
+
+def plan_lines(
+    plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None, *, most: int | None = None
+) -> Iterator[Line]:
+    """A plan: what will change, what is left alone, what stops it, each with its reason.
+
+    `sessions` are the calls taken back by the session they belong to; `most` bounds the lines
+    of what will change and what is there already.
+    """
+    yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
+    for session, taken in (sessions or {}).items():
+        yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
+    if plan.changes:
+        yield ("will change:",)
+        yield from _bounded(list(change_lines(plan.changes, plan.moves)), most)
+    if holds := marked(plan):
+        yield (("will hold conflict markers:", "red"),)
+        yield from ((f"  {visible_path(path)}",) for path in holds)
+    if plan.already:
+        yield ("already there:",)
+        yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
+    for title, notes, style in (
+        ("kept because it came from outside or later:", plan.kept, "cyan"),
+        ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
+        ("cannot be undone:", plan.irreversible, "yellow"),
+    ):
+        if notes:
+            yield ((title, style),)  # type: ignore[misc]
+            yield from (note_line(note) for note in notes)
+    if not (plan.changes or plan.blocked):
+        yield ("nothing on disk will change",)
+
+
+def marked(plan: Plan) -> list[str]:
+    """The paths that a plan writes with conflict markers in them, as was chosen."""
+    if plan.request is None or "merge" not in plan.request.choices.values():
+        return []
+    texts = {b: text for b, text in plan.contents.items() if b"\n<<<<<<< " in b"\n" + text}
+    return [c.path for c in plan.changes if c.after is not None and c.after.blob in texts]
+
+
+def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
+    yield from lines[:most]
+    if most is not None and len(lines) > most:
+        yield ((f"  and {len(lines) - most} more; --dry-run lists them all", "dim"),)
+
+
+def note_line(note: Note) -> Line:
+    told = all(re.search(rf"\b{seq}\b", note.reason) for seq in note.calls)
+    word = "call" if len(note.calls) == 1 else "calls"
+    calls = "" if told else f" ({word} {numbers(note.calls)})"
+    name = visible_path(note.path)
+    return (f"  {name}: " if name else "  ", one_line(note.reason, 300), (calls, "dim"))

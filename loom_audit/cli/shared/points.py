@@ -1,0 +1,87 @@
+"""Points, times and sessions as they are typed; a session by the start of its id."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.model.display import one_line
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+
+_AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def read_time(text: str, now: datetime | None = None) -> datetime:
+    """An RFC 3339 time, a local date or time without a zone, or an age such as `2h`; in UTC."""
+    if match := _AGO.fullmatch(text.strip()):
+        age = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        return (now or datetime.now(UTC)) - age
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except ValueError:
+        raise InvalidArguments(
+            f"not a time: {text}",
+            hint="Write 2026-01-31, 2026-01-31T14:05:00Z, or an age: 30m, 2h, 3d.",
+        ) from None
+
+
+_POINT = re.compile(r"\d+|head(~\d*)?|@.+|session:.+|\d{4}-\d{2}-\d{2}([T ].*)?")
+
+
+def is_point(text: str) -> bool:
+    """Whether a text has the form of a point: 42, head~3, a time, @name, session:ID."""
+    return _POINT.fullmatch(text) is not None
+
+
+def point_text(text: str) -> str:
+    """A point as the log reads it: a date or a time without a zone is taken as local time."""
+    if re.match(r"\d{4}-\d{2}-\d{2}", text):
+        return read_time(text).isoformat()
+    return text
+
+
+SESSION = "session:"
+_LIST = "`loom-audit session` lists them."
+_PAGE = 500
+_SHOWN = 5
+
+
+def session_id(workspace: "AuditedWorkspace", text: str) -> str:
+    """The id that a text is, or begins as no other does. InvalidArguments, NotFound."""
+    if not text:
+        raise InvalidArguments("a session is named by its id, or by the start of it", hint=_LIST)
+    try:
+        return workspace.timeline.session(text).id
+    except NotFound:
+        found = _beginning_with(workspace, text)
+    if len(found) == 1:
+        return found[0]
+    shown = one_line(text, 80)
+    if not found:
+        raise NotFound(f"there is no session {shown}", hint=_LIST)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    raise InvalidArguments(
+        f"{len(found)} sessions begin with {shown}: {', '.join(found[:_SHOWN])}{more}",
+        hint="Type more of the id.",
+        details={"sessions": found[:100]},
+    )
+
+
+def _beginning_with(workspace: "AuditedWorkspace", start: str) -> list[str]:
+    """The ids that begin so, newest first."""
+    found = []
+    before: int | None = None
+    while page := workspace.timeline.sessions(before=before, limit=_PAGE):
+        found += [one.id for one in page if one.id.startswith(start)]
+        before = page[-1].started
+    return found
+
+
+def named_point(workspace: "AuditedWorkspace", text: str) -> str:
+    """A point as the log reads it: local times with their zone, sessions with their whole id."""
+    if text.startswith(SESSION):
+        return SESSION + session_id(workspace, text.removeprefix(SESSION))
+    return point_text(text)

@@ -1,0 +1,192 @@
+"""`loom-audit show`: one call whole, or any other event."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.diffs import difference, print_difference
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import (
+    change_lines,
+    counted,
+    event_line,
+    how_to_answer,
+    local_time,
+    numbers,
+    value_lines,
+)
+from loom_audit.cli.shared.lookup import event_at, event_id, question_about, questions
+from loom_audit.cli.shared.records import (
+    call_record,
+    change_record,
+    event_record,
+    plain,
+    question_record,
+)
+from loom_audit.errors import NotFound
+from loom_audit.model.display import duration_text, size_text
+from loom_audit.model.events import Call, Event, FilesChanged
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.history.timeline import CallDetail
+
+LONG = 2_000
+"""Characters of one value of a result's data, above which it is counted and not shown."""
+
+
+@command(examples=("loom-audit show 42", "loom-audit show 42 --json"))
+def show(
+    invocation: Invocation,
+    seq: Annotated[
+        int, typer.Argument(min=1, metavar="SEQ", help="The number of any event of the call.")
+    ],
+    no_diff: Annotated[bool, typer.Option("--no-diff", help="Only name what changed.")] = False,
+) -> None:
+    """Show one call whole, or any other event.
+
+    A call with its arguments, decision, result and its own diff. Long texts of a result are
+    counted only; --json gives them.
+    """
+    with invocation.workspace() as workspace:
+        try:
+            detail = workspace.timeline.call(seq)
+        except NotFound:
+            _show_event(invocation, workspace, event_at(workspace, seq), diff=not no_diff)
+            return
+        call = detail.call
+        question = question_about(questions(workspace), call) if call.seq is None else None
+        if invocation.output.json:
+            invocation.output.record(_detail_record(workspace, detail, question))
+            return
+        _print_header(
+            invocation,
+            call,
+            question,
+            alive=call.seq is not None or workspace.attachment.is_alive(call),
+        )
+        if detail.decision is not None:
+            decided = detail.decision
+            why = f": {decided.reason}" if decided.reason else ""
+            invocation.output.line("decided    ", f"{decided.decision} by {decided.by}{why}")
+        shown = [("arguments", value_lines(detail.arguments))]
+        if call.seq is not None:
+            shown.append(("result", result_lines(detail.result)))
+        for title, lines in shown:
+            invocation.output.line((f"{title}:", "bold"))
+            for line in lines:
+                invocation.output.marked(line, "")
+        if detail.changes:
+            invocation.output.line(("changes:", "bold"))
+            invocation.output.lines(change_lines(detail.changes, detail.moves))
+            if not no_diff:
+                for change in detail.changes:
+                    print_difference(invocation.output, difference(workspace, change, disk=False))
+
+
+def _detail_record(
+    workspace: "AuditedWorkspace", detail: "CallDetail", question: "ApprovalRequest | None"
+) -> dict[str, Any]:
+    call = detail.call
+    return call_record(call, event_id(workspace, call.seq or call.requested)) | {
+        "arguments": detail.arguments,
+        "question": question_record(question) if question else None,
+        "decision": plain(detail.decision),
+        "result": detail.result,
+        "changes": [change_record(change) for change in detail.changes],
+        "moves": plain(detail.moves),
+        "events": [event.seq for event in detail.events],
+    }
+
+
+def _print_header(
+    invocation: Invocation, call: Call, question: "ApprovalRequest | None", *, alive: bool
+) -> None:
+    status = "waits for approval" if question else call.status
+    invocation.output.line(
+        (f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}"
+    )
+    took = f"  {duration_text(call.duration)}" if call.duration else ""
+    invocation.output.line("at         ", local_time(call.at), took)
+    invocation.output.line("session    ", call.session, f"  {call.actor}")
+    invocation.output.line(
+        "call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip()
+    )
+    if call.seq is not None:
+        invocation.output.line(
+            "coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons))
+        )
+    if question:
+        invocation.output.line("because    ", question.reason)
+        invocation.output.line("answer     ", (how_to_answer(question), "yellow"))
+    elif not alive:
+        gone = "its process is gone: `loom-audit recover` closes it"
+        invocation.output.line("open       ", (gone, "yellow"))
+    if call.error:
+        invocation.output.line("error      ", (call.error, "red"))
+    if call.reverts:
+        invocation.output.line("takes back ", numbers(call.reverts))
+    if call.undone_by is not None:
+        invocation.output.line("taken back by ", str(call.undone_by))
+
+
+def _show_event(
+    invocation: Invocation, workspace: "AuditedWorkspace", event: Event, *, diff: bool
+) -> None:
+    if invocation.output.json:
+        invocation.output.record(event_record(event))
+        return
+    invocation.output.line(*event_line(event))
+    record = event_record(event)["fact"]
+    fact = event.fact
+    if isinstance(fact, FilesChanged):
+        record.pop("changes")
+    for line in value_lines(record):
+        invocation.output.marked(line, "")
+    if isinstance(fact, FilesChanged):
+        shown = fact.changes if fact.origin != "baseline" else ()
+        invocation.output.lines(change_lines(fact.changes, fact.moves))
+        for change in shown if diff else ():
+            print_difference(invocation.output, difference(workspace, change, disk=False))
+
+
+def result_lines(result: Any) -> list[str]:
+    """A tool's result without what is said elsewhere: the paths, the success, empty fields.
+
+    Of its data, texts that the output holds are left out, and long ones are counted.
+    """
+    if not isinstance(result, dict):
+        return value_lines(result)
+    told = {"files_changed", "success", "data"}
+    shown = {k: v for k, v in result.items() if k not in told and v not in (None, "")}
+    found = result.get("data")
+    if not isinstance(found, dict):
+        return value_lines(shown if found in (None, "") else shown | {"data": found})
+    output = str(result.get("output") or "")
+    kept = {k: _counted(v) for k, v in found.items() if not _said(v, output)}
+    said = value_lines(shown) if shown else []
+    return said + (["  data:", *value_lines(kept, "    ")] if kept else [])
+
+
+def _said(value: Any, output: str) -> bool:
+    """Whether a value is empty, or a text that is in the output anyway."""
+    if isinstance(value, str):
+        return value.strip() in output
+    return value is None or value == []
+
+
+def _counted(value: Any) -> Any:
+    """A value to be shown; a long text or list as how much of it there is."""
+    if isinstance(value, str) and len(value) > LONG:
+        lines = value.count("\n") + (not value.endswith("\n"))
+        return (
+            f"({counted(lines, 'line')}, {size_text(len(value.encode(errors='replace')))}; "
+            "--json has it)"
+        )
+    if isinstance(value, list | dict) and len(json.dumps(value, default=str)) > LONG:
+        n = len(value)
+        return f"({n} {'entry' if n == 1 else 'entries'}; --json has {'it' if n == 1 else 'them'})"
+    return value

@@ -1,0 +1,78 @@
+"""`loom-audit status`: the disk compared with the log."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import call_line, change_lines
+from loom_audit.cli.shared.lookup import event_id, note_baseline, question_about, questions
+from loom_audit.cli.shared.records import call_record, change_record, plain
+from loom_audit.model.display import visible_path
+from loom_audit.model.events import Call
+
+if TYPE_CHECKING:
+    from loom_audit.api import AuditedWorkspace
+
+
+@command(
+    examples=("loom-audit status", "loom-audit status --exit-code"),
+    codes={1: "with --exit-code: disk and log differ, or something was interrupted"},
+)
+def status(
+    invocation: Invocation,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 when there is anything to see.")
+    ] = False,
+) -> int:
+    """Compare the disk with the log, naming every drift.
+
+    Names open calls and interrupted changes, too. Nothing is recorded by looking.
+    """
+    with invocation.workspace() as workspace:
+        note_baseline(invocation, workspace)
+        found = workspace.status()
+        anything = bool(found.drift or found.untracked or found.interrupted)
+        if invocation.output.json:
+            invocation.output.record(
+                {
+                    "workspace": workspace.id,
+                    "root": workspace.root,
+                    "head": found.head,
+                    "drift": [change_record(change) for change in found.drift],
+                    "untracked": plain(found.untracked),
+                    "open_calls": _calls(workspace, found.open_calls),
+                    "interrupted": _calls(workspace, found.interrupted),
+                }
+            )
+        else:
+            _print_status(invocation, workspace, found)
+        return 1 if exit_code and anything else 0
+
+
+def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [call_record(call, event_id(workspace, call.seq or call.requested)) for call in calls]
+
+
+def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:
+    out = invocation.output
+    out.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
+    if found.drift:
+        out.line("changed on disk and not on record yet:")
+        out.lines(change_lines(found.drift))
+    if found.untracked:
+        out.line("on record, but cannot be looked at now:")
+        out.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
+    gone = {call.requested for call in found.interrupted}
+    if still_open := [call for call in found.open_calls if call.requested not in gone]:
+        out.line("open calls:")
+        asked = questions(workspace)
+        for call in still_open:
+            out.line(*call_line(call, width=out.width, question=question_about(asked, call)))
+    if found.interrupted:
+        out.line(("interrupted; see `loom-audit recover`:", "yellow"))
+        out.lines(call_line(call, width=out.width) for call in found.interrupted)
+    if not (found.drift or found.untracked or found.interrupted):
+        out.line("the disk is as the log says")

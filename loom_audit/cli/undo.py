@@ -1,0 +1,33 @@
+"""`loom-audit undo`: take back the newest call."""
+
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.options import (
+    ChooseOption,
+    DryRunOption,
+    SessionOption,
+    YesOption,
+    read_choices,
+)
+from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.points import session_id
+
+
+@command(examples=("loom-audit undo --dry-run", "loom-audit undo --session ID"), codes=CODES)
+def undo(
+    invocation: Invocation,
+    session: SessionOption = None,
+    choose: ChooseOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> int:
+    """Take back the newest call not yet taken back.
+
+    It stays on record, and redo brings it back.
+    """
+    with invocation.workspace() as workspace:
+        close_interrupted(workspace, dry_run=dry_run)
+        choices = read_choices(workspace.root, choose)
+        chosen = None if session is None else session_id(workspace, session)
+        plan = workspace.plan_undo(session=chosen, choices=choices)
+        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)
