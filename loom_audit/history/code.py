@@ -1,5 +1,7 @@
 """The code index brought up to what is on record."""
 
+from collections.abc import Iterable
+
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.code import MAX_BYTES, chunks, definitions, text_of
@@ -15,15 +17,15 @@ def list_code(attachment: Attachment, index: CodeIndex) -> None:
     known = index.head()
     if known == head:
         return
-    if known == 0 or known > head:
-        tree = attachment.projections.tree(head)
-        files = {path: blob for path, state in tree.items() if (blob := _content(state))}
-        index.list_anew(files, head=head)
-        return
-    changed: dict[str, BlobId | None] = {}
-    for recorded in attachment.projections.changes(after=known, until=head):
-        changed[recorded.change.path] = _content(recorded.change.after)
-    index.relist(changed, after=known, head=head)
+    states: Iterable[tuple[str, FileState | None]]
+    if 0 < known < head:
+        changes = (
+            found.change for found in attachment.projections.changes(after=known, until=head)
+        )
+        states = ((change.path, change.after) for change in changes)
+    else:
+        known, states = 0, attachment.projections.tree(head).items()
+    index.relist({path: _content(state) for path, state in states}, after=known, head=head)
 
 
 def read_code(attachment: Attachment, index: CodeIndex) -> int:

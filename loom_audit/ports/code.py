@@ -41,12 +41,8 @@ class CodeIndex(Protocol):
         """The seq that the listing is of; 0 when there is none."""
         ...
 
-    def list_anew(self, files: Mapping[str, BlobId], *, head: int) -> None:
-        """Take this for the listing."""
-        ...
-
     def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
-        """Change the listing where it is of `after`; None takes a path away."""
+        """Change the listing where it is of `after`, an empty one for 0; None takes a path away."""
         ...
 
     def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:

@@ -72,17 +72,13 @@ class SqlCodeIndex:
     def head(self) -> int:
         return self._do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
 
-    def list_anew(self, files: Mapping[str, BlobId], *, head: int) -> None:
-        def step(db: Any) -> None:
-            db.execute("DELETE FROM file")
-            self._put(db, files, head)
-
-        self._do(step)
-
     def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
         def step(db: Any) -> None:
-            if db.execute("SELECT seq FROM head").fetchone()[0] == after:
-                self._put(db, changes, head)
+            if after == 0:
+                db.execute("DELETE FROM file")
+            elif db.execute("SELECT seq FROM head").fetchone()[0] != after:
+                return
+            self._put(db, changes, head)
 
         self._do(step)
 
@@ -168,12 +164,10 @@ class SqlCodeIndex:
         try:
             db.execute("PRAGMA synchronous=OFF")
             db.execute("BEGIN IMMEDIATE")
-            if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                for name, kind in db.execute(
-                    "SELECT name, type FROM sqlite_schema WHERE type = 'table'"
-                    " AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'words_%'"
-                ).fetchall():
-                    db.execute(f'DROP {kind} "{name}"')
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                raise driver().DatabaseError("another version made it")
+            if version == 0:
                 for statement in _TABLES.split(";"):
                     db.execute(statement)
                 db.execute("INSERT INTO head VALUES (0)")

@@ -13,7 +13,6 @@ from contextlib import closing
 from hashlib import sha256
 from itertools import groupby
 from shutil import copyfile
-from types import ModuleType
 from typing import Any
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, NotFound, StorageFailed
@@ -48,13 +47,6 @@ CREATE TABLE blob_content (blob, content);
 Failed = Callable[[str], None]
 
 
-def sqlite_error() -> type[Exception]:
-    """What the driver raises."""
-    module: ModuleType = driver()
-    error: type[Exception] = module.Error
-    return error
-
-
 def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
     """A connection that reads the store, and a notice when it reads something in `private`.
 
@@ -63,7 +55,7 @@ def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
     try:
         try:
             return _sound(path), ""
-        except (sqlite_error(), AuditUnavailable) as error:
+        except (driver().Error, AuditUnavailable) as error:
             reason = str(error)
         copy = os.path.join(private, os.path.basename(path))
         copyfile(path, copy)
@@ -71,7 +63,7 @@ def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
             copyfile(path + "-wal", copy + "-wal")
         try:
             return _sound(copy), f"the store cannot be read in place ({reason}): a copy was read"
-        except (sqlite_error(), AuditUnavailable):
+        except (driver().Error, AuditUnavailable):
             recovered = os.path.join(private, "recovered.db")
             _recover(copy, recovered, failed)
     except OSError as error:
@@ -99,10 +91,10 @@ def _sound(path: str) -> Any:
         raw.execute("BEGIN")
         tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_master")}
         if not {"log", "event", "payload", "blob"} <= tables:
-            raise sqlite_error()("it has no tables of ours")
+            raise driver().Error("it has no tables of ours")
         (found,) = raw.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
-            raise sqlite_error()(" ".join(found.split()))
+            raise driver().Error(" ".join(found.split()))
     except BaseException:
         raw.close()
         raise
@@ -155,7 +147,7 @@ class Contents:
             row = self._raw.execute(
                 "SELECT sha256, size, encoding, base, large FROM blob WHERE number = ?", (number,)
             ).fetchone()
-        except sqlite_error() as error:
+        except driver().Error as error:
             raise Corrupt(str(error)) from error
         if row is None:
             raise NotFound(f"there is no content number {number}")
@@ -211,6 +203,6 @@ class Contents:
                 if sha256(content).digest() == digest:
                     return content
                 problem = Corrupt("it does not match its hash")
-        except sqlite_error() as error:
+        except driver().Error as error:
             raise Corrupt(str(error)) from error
         raise problem

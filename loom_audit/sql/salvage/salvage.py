@@ -30,9 +30,10 @@ from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
+from loom_audit.sql.engine import driver
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import unpack, unpack_id
-from loom_audit.sql.salvage.rescue import Contents, open_source, sqlite_error
+from loom_audit.sql.salvage.rescue import Contents, open_source
 
 _EVENTS = (
     "SELECT seq, id, kind, leaf, leaf_hash FROM event "
@@ -43,6 +44,7 @@ _LOGS = (
     "SELECT number, id FROM log UNION SELECT DISTINCT log, NULL FROM event "
     "WHERE log NOT IN (SELECT number FROM log) ORDER BY 1"
 )
+_ORDER = {"directory": 0, "file": 1, "symlink": 2}
 _BLOBS = "SELECT number, sha256 FROM blob WHERE typeof(sha256) = 'blob' ORDER BY number"
 
 
@@ -78,7 +80,7 @@ def salvage(path: str, to: str, *, report: Report | None = None) -> Salvaged:
         finally:
             rmtree(private, ignore_errors=True)
         run.finish(notice)
-    except (OSError, sqlite_error()) as error:
+    except (OSError, driver().Error) as error:
         raise StorageFailed(
             f"Salvage cannot go on: {error}", hint="Name a folder with room that you may write."
         ) from error
@@ -307,7 +309,7 @@ def _create(path: str) -> BinaryIO:
     return open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb")
 
 
-_ORDER = {"directory": 0, "file": 1, "symlink": 2}
+# --- the tree -----------------------------------------------------------------------------
 
 
 def write_tree(
@@ -333,7 +335,7 @@ def write_tree(
                 target.mkdir(0o700, exist_ok=True)
                 modes.append((target, state.mode))
             else:
-                _write(target, state, Path(blobs, str(state.blob)))
+                _write_entry(target, state, Path(blobs, str(state.blob)))
             done += 1
         except OSError as error:
             failed(f"the {state.kind} {path!a}: {error.strerror or error}")
@@ -349,7 +351,7 @@ def _is_inside(path: bytes) -> bool:
     return b"\0" not in path and not any(part in (b"", b".", b"..") for part in parts)
 
 
-def _write(target: Path, state: FileState, blob: Path) -> None:
+def _write_entry(target: Path, state: FileState, blob: Path) -> None:
     if state.kind == "symlink":
         target.symlink_to(os.fsdecode(blob.read_bytes()))
         return

@@ -10,6 +10,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.code import list_code, read_code
 from loom_audit.model.code import chunks, definitions, language_of
 from loom_audit.sql.code_index import SqlCodeIndex
+from loom_audit.sql.engine import connect
 
 
 def find(bench, query, **arguments):
@@ -145,6 +146,17 @@ def test_an_index_that_is_gone_or_damaged_is_built_anew(bench, damage):
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
     path.write_bytes(damage)
+    assert find(bench, "findable", kind="symbol") == [("a.py", 1, "function", "findable")]
+
+
+def test_an_index_that_another_version_made_is_built_anew(bench):
+    put(bench, "a.py", "def findable(): pass\n")
+    assert find(bench, "findable", kind="symbol")
+    [path] = bench.workspace._parts.settings.home.glob(f"index/{bench.workspace.id}.code.db")
+    raw = connect(str(path), "rw")
+    raw.execute("DROP TABLE head")
+    raw.execute("PRAGMA user_version=99")
+    raw.close()
     assert find(bench, "findable", kind="symbol") == [("a.py", 1, "function", "findable")]
 
 
