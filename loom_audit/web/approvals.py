@@ -20,7 +20,7 @@ from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArgum
 from loom_audit.model.display import visible
 from loom_audit.tools.approvals.policy import named_in
 from loom_audit.web.calls import Value, as_text
-from loom_audit.web.dependencies import Form, Here, Query, Render, Visitor
+from loom_audit.web.dependencies import Form, Query, Render, Visitor, Workspace
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
 from loom_audit.web.urls import address, first
 
@@ -40,44 +40,49 @@ class Line:
 
 
 @router.get("/w/{workspace}/approvals")
-def waiting(request: Request, here: Here, pages: Render) -> Response:
+def waiting(request: Request, workspace: Workspace, pages: Render) -> Response:
     """All calls that wait for an answer."""
-    values: dict[str, Any] = {"workspace": here, "listed": listed(here)}
+    values: dict[str, Any] = {"listed": listed(workspace)}
     if wants_fragment(request):
         return pages.fragment(request, "approvals.html", "waiting", **values)
-    return pages.page(request, "approvals.html", **values, here="approvals")
+    return pages.page(request, "approvals.html", **values, section="approvals")
 
 
 @router.get("/w/{workspace}/approvals/{number}")
 def one(
-    request: Request, here: Here, number: int, query: Query, pages: Render, visitor: Visitor
+    request: Request,
+    workspace: Workspace,
+    number: int,
+    query: Query,
+    pages: Render,
+    visitor: Visitor,
 ) -> Response:
     """One call that waits: tool, arguments, reason, what would change."""
-    return _show(request, here, pages, visitor, find(here, str(number)))
+    return _show(request, workspace, pages, visitor, find(workspace, str(number)))
 
 
 @router.post("/w/{workspace}/approvals/{number}")
 def decide(
-    request: Request, here: Here, number: int, form: Form, pages: Render, visitor: Visitor
+    request: Request, workspace: Workspace, number: int, form: Form, pages: Render, visitor: Visitor
 ) -> Response:
     """Answer the question that was shown; another one is shown again instead."""
-    found = find(here, str(number))
+    found = find(workspace, str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
     if first(form, "question") != str(found.seq):
         problem: AuditError = Conflict(
             "Nothing was answered: it has been asked again since this was shown.",
             hint="This is the question as it is now.",
         )
-        return _show(request, here, pages, visitor, found, problem=problem)
+        return _show(request, workspace, pages, visitor, found, problem=problem)
     decision = first(form, "decision")
     try:
         if decision not in ("allowed", "denied"):
             raise InvalidArguments(f"{decision!r} is not allowed or denied")
         arguments = changed(found, typed) if decision == "allowed" else None
         if arguments is not None:
-            check_arguments(here, found, arguments)
+            check_arguments(workspace, found, arguments)
         answered = answer(
-            here,
+            workspace,
             found,
             "allowed" if decision == "allowed" else "denied",
             actor=visitor,
@@ -86,20 +91,20 @@ def decide(
             lasting=bool(first(form, "lasting")),
         )
     except (InvalidArguments, ApprovalDenied) as problem:
-        return _show(request, here, pages, visitor, found, typed=typed, problem=problem)
-    where = address("w", here.id, "c", found.requested)
-    if decision == "allowed" and isinstance(outcome(here, found, answered), ApprovalRequest):
-        where = address("w", here.id, "approvals", found.requested)
+        return _show(request, workspace, pages, visitor, found, typed=typed, problem=problem)
+    where = address("w", workspace.id, "c", found.requested)
+    if decision == "allowed" and isinstance(outcome(workspace, found, answered), ApprovalRequest):
+        where = address("w", workspace.id, "approvals", found.requested)
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})
     return RedirectResponse(where, 303)
 
 
-def listed(here: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
+def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
     """What waits, with its command or paths, else its arguments, on one line."""
     return [
         (found, (named_in(found.arguments) or json.dumps(found.arguments))[:2000])
-        for found in pending(here)
+        for found in pending(workspace)
     ]
 
 
@@ -136,7 +141,7 @@ def lines_of(preview: str) -> list[Line]:
 
 def _show(
     request: Request,
-    here: AuditedWorkspace,
+    workspace: AuditedWorkspace,
     pages: Pages,
     visitor: str,
     found: ApprovalRequest,
@@ -149,12 +154,11 @@ def _show(
         request,
         "approval.html",
         STATUS.get(problem.code, 500) if problem else 200,
-        workspace=here,
         found=found,
         arguments=shown,
         typed=typed if typed is not None else to_type(found.arguments),
         lines=lines_of(found.preview),
         person=visitor,
         problem=problem,
-        here="approvals",
+        section="approvals",
     )

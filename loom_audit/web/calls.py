@@ -11,7 +11,7 @@ from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.events import Call
 from loom_audit.ports import CallFilter
-from loom_audit.web.dependencies import Here, Query, Render, number
+from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.listing import FILTERS, list_calls
 from loom_audit.web.pages import Pages, wants_fragment
@@ -31,21 +31,23 @@ class Value:
 
 
 @router.get("/w/{workspace}/calls")
-def timeline(request: Request, here: Here, query: Query, pages: Render) -> Response:
+def timeline(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
     """All calls of the workspace."""
-    return _listing(request, here, query, pages, None)
+    return _listing(request, workspace, query, pages, None)
 
 
 @router.get("/w/{workspace}/s/{session}")
-def session(request: Request, here: Here, session: str, query: Query, pages: Render) -> Response:
+def session(
+    request: Request, workspace: Workspace, session: str, query: Query, pages: Render
+) -> Response:
     """The calls of one session."""
-    return _listing(request, here, query, pages, unquoted(session))
+    return _listing(request, workspace, query, pages, unquoted(session))
 
 
 @router.get("/w/{workspace}/c/{seq}")
-def call(request: Request, here: Here, seq: int, query: Query, pages: Render) -> Response:
+def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: Render) -> Response:
     """One call: what was asked and answered, its own diff, and taking it back."""
-    detail = here.timeline.call(seq)
+    detail = workspace.timeline.call(seq)
     wanted = first(query, "diff") or None
     start = number(query, "from") or 0
     shown = joined(detail.changes, detail.moves)
@@ -53,10 +55,10 @@ def call(request: Request, here: Here, seq: int, query: Query, pages: Render) ->
     if wanted is not None and not any(change.path == wanted for change, _ in shown):
         raise InvalidArguments(f"call {seq} did not change {wanted}")
     views = view_changes(
-        detail.changes, here.timeline.content, moves=detail.moves, wanted=wanted, start=start
+        detail.changes, workspace.timeline.content, moves=detail.moves, wanted=wanted, start=start
     )
-    base = address("w", here.id, "c", detail.call.seq or detail.call.requested)
-    values: dict[str, Any] = {"workspace": here, "views": views, "part": part, "base": base}
+    base = address("w", workspace.id, "c", detail.call.seq or detail.call.requested)
+    values: dict[str, Any] = {"views": views, "part": part, "base": base}
     if wants_fragment(request) and wanted is not None:
         view = next(view for view in views if view.path == wanted)
         return pages.fragment(
@@ -68,7 +70,7 @@ def call(request: Request, here: Here, seq: int, query: Query, pages: Render) ->
             old=detail.call.requested,
             new=detail.call.seq or "head",
         )
-    older, newer = neighbours(here.timeline, detail.call)
+    older, newer = neighbours(workspace.timeline, detail.call)
     return pages.page(
         request,
         "call.html",
@@ -80,24 +82,23 @@ def call(request: Request, here: Here, seq: int, query: Query, pages: Render) ->
         output=output_of(detail),
         older=older,
         newer=newer,
-        here="calls",
+        section="calls",
     )
 
 
 def _listing(
-    request: Request, here: AuditedWorkspace, query: Fields, pages: Pages, session: str | None
+    request: Request, workspace: AuditedWorkspace, query: Fields, pages: Pages, session: str | None
 ) -> Response:
     status = first(query, "status")
     if status and status not in STATUSES:
         raise InvalidArguments(
             f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUSES) + "."
         )
-    shown = here.timeline.session(session) if session else None
+    shown = workspace.timeline.session(session) if session else None
     filters = {name: first(query, name) for name in FILTERS}
-    listing = list_calls(here.timeline, query, session)
-    base = address("w", here.id, *(("s", session) if session else ("calls",)))
+    listing = list_calls(workspace.timeline, query, session)
+    base = address("w", workspace.id, *(("s", session) if session else ("calls",)))
     values: dict[str, Any] = {
-        "workspace": here,
         "listing": listing,
         "filters": filters,
         "base": base,
@@ -112,7 +113,7 @@ def _listing(
         **values,
         session=shown,
         statuses=STATUSES,
-        here="calls",
+        section="calls",
     )
 
 

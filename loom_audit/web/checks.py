@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from loom_audit.web.dependencies import Form, Here, Render
+from loom_audit.web.dependencies import Form, Render, Workspace
 from loom_audit.web.diffs import FILES_PER_PAGE
 from loom_audit.web.urls import first
 
@@ -11,37 +11,33 @@ router = APIRouter()
 
 
 @router.get("/w/{workspace}/status")
-def status(request: Request, here: Here, pages: Render) -> Response:
+def status(request: Request, workspace: Workspace, pages: Render) -> Response:
     """Disk against log, looked at now."""
-    found = here.status()
+    found = workspace.status()
     return pages.page(
         request,
         "status.html",
-        workspace=here,
-        here="status",
+        section="status",
         found=found,
         drift=found.drift[:FILES_PER_PAGE],
     )
 
 
 @router.get("/w/{workspace}/verify")
-def ask(request: Request, here: Here, pages: Render) -> Response:
+def ask(request: Request, workspace: Workspace, pages: Render) -> Response:
     """What verifying does, and the button."""
-    return pages.page(
-        request, "verify.html", workspace=here, here="verify", head=here.head(), result=None
-    )
+    return pages.page(request, "verify.html", section="verify", head=workspace.head(), result=None)
 
 
 @router.post("/w/{workspace}/verify")
-def verify(request: Request, here: Here, form: Form, pages: Render) -> Response:
+def verify(request: Request, workspace: Workspace, form: Form, pages: Render) -> Response:
     """Recompute everything and show what was found."""
     quick = first(form, "mode") == "quick"
     return pages.page(
         request,
         "verify.html",
-        workspace=here,
-        here="verify",
-        head=here.head(),
-        result=here.verify(quick=quick),
+        section="verify",
+        head=workspace.head(),
+        result=workspace.verify(quick=quick),
         quick=quick,
     )

@@ -64,7 +64,7 @@ async def visitor_of(request: Request) -> str:
 
 Store = Annotated[AuditStore, Depends(store_of)]
 Render = Annotated[Pages, Depends(pages_of)]
-Here = Annotated[AuditedWorkspace, Depends(workspace_of)]
+Workspace = Annotated[AuditedWorkspace, Depends(workspace_of)]
 Query = Annotated[Fields, Depends(query_of)]
 Form = Annotated[Fields, Depends(form_of)]
 Visitor = Annotated[str, Depends(visitor_of)]

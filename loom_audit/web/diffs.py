@@ -77,7 +77,7 @@ class FileView:
         return self.change.path
 
     @property
-    def waits(self) -> str:
+    def why_later(self) -> str:
         """Why the difference is not on the page yet."""
         if self.added is None or self.removed is None:
             size = _size(self.change.before) + _size(self.change.after)
@@ -230,13 +230,13 @@ def _pieces(line: Line) -> tuple[tuple[str, bool], ...]:
         content = content.removesuffix(b"\r")
     left = LINE_CHARACTERS
     pieces: list[tuple[str, bool]] = []
-    at = 0
+    end_before = 0
     for start, end in (*line.spans, (len(content), len(content))):
-        for piece, changed in ((content[at:start], False), (content[start:end], True)):
+        for piece, changed in ((content[end_before:start], False), (content[start:end], True)):
             if piece and left > 0:
                 pieces.append((visible_bytes(piece[: left * 4])[:left], changed))
                 left -= len(pieces[-1][0])
-        at = end
+        end_before = end
     return tuple(pieces)
 
 

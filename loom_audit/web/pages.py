@@ -105,13 +105,13 @@ class Pages:
         details: Mapping[str, Any] | None = None,
         links: tuple[tuple[str, str], ...] = (),
     ) -> Response:
-        here = getattr(request.state, "workspace", None)
+        workspace = workspace_in(request)
         values = {
             "number": status,
             "phrase": HTTPStatus(status).phrase,
             # its navigation asks the store, which may be what fails
-            "workspace": here if status < 500 else None,
-            "left": here,
+            "workspace": workspace if status < 500 else None,
+            "left": workspace,
             "code": code,
             "message": message,
             "hint": hint,
@@ -132,8 +132,19 @@ def wants_fragment(request: Request) -> bool:
     return headers.get("hx-request") == "true" and "hx-history-restore-request" not in headers
 
 
+def workspace_in(request: Request) -> AuditedWorkspace | None:
+    """The workspace of the address, once the route has found it."""
+    found: AuditedWorkspace | None = getattr(request.state, "workspace", None)
+    return found
+
+
 def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {"nonce": request.state.nonce, "workspace": None, "here": "", **values}
+    return {
+        "nonce": request.state.nonce,
+        "workspace": workspace_in(request),
+        "section": "",
+        **values,
+    }
 
 
 def _harmless(value: Any) -> Any:

@@ -14,7 +14,7 @@ from loom_audit.model.display import visible_bytes
 from loom_audit.model.events import BaselineFinished
 from loom_audit.model.files import FileState, Tree
 from loom_audit.ports import EventFilter
-from loom_audit.web.dependencies import Here, Query, Render, number
+from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import address, first, quoted, unquoted
@@ -51,40 +51,39 @@ class FileText:
 
 
 @router.get("/w/{workspace}/at")
-def choose(here: Here, query: Query) -> Response:
+def choose(workspace: Workspace, query: Query) -> Response:
     """Where the form that asks for a point leads."""
     point = first(query, "point").strip() or "head"
-    here.timeline.point(point)
-    return RedirectResponse(address("w", here.id, "at", point, path=first(query, "path")), 303)
+    workspace.timeline.point(point)
+    return RedirectResponse(address("w", workspace.id, "at", point, path=first(query, "path")), 303)
 
 
 @router.get("/w/{workspace}/at/{point}")
-def slash(here: Here, point: str) -> Response:
-    return RedirectResponse(address("w", here.id, "at", unquoted(point), path=""), 308)
+def slash(workspace: Workspace, point: str) -> Response:
+    return RedirectResponse(address("w", workspace.id, "at", unquoted(point), path=""), 308)
 
 
 @router.get("/w/{workspace}/at/{point}/{path:path}")
-def at(
-    request: Request, here: Here, point: str, path: str, query: Query, pages: Render
+def at_point(
+    request: Request, workspace: Workspace, point: str, path: str, query: Query, pages: Render
 ) -> Response:
     """A folder or a file as it was."""
     name, path = unquoted(point), unquoted(path).strip("/")
-    seq = here.timeline.point(name)
+    seq = workspace.timeline.point(name)
     values: dict[str, Any] = {
-        "workspace": here,
-        "here": "files",
+        "section": "files",
         "point": name,
         "seq": seq,
         "path": path,
         "crumbs": crumbs(path),
-        "head": here.timeline.point("head"),
-        "reachable": seq >= first_point(here),
+        "head": workspace.timeline.point("head"),
+        "reachable": seq >= first_point(workspace),
     }
-    state = here.timeline.state(path, seq) if path else None
+    state = workspace.timeline.state(path, seq) if path else None
     if path and state is None:
-        return _absent(request, here, pages, path, name, seq)
+        return _absent(request, workspace, pages, path, name, seq)
     if state is None or state.kind == "directory":
-        entries = folder(here.timeline.tree(seq), path)
+        entries = folder(workspace.timeline.tree(seq), path)
         start = number(query, "from") or 0
         return pages.page(
             request,
@@ -95,51 +94,53 @@ def at(
             start=start,
             next_start=start + ENTRIES if start + ENTRIES < len(entries) else None,
         )
-    return pages.page(request, "file.html", **values, state=state, text=read_text(here, state))
+    return pages.page(request, "file.html", **values, state=state, text=read_text(workspace, state))
 
 
 @router.get("/w/{workspace}/raw/{point}/{path:path}")
-def raw(here: Here, point: str, path: str) -> Response:
+def raw(workspace: Workspace, point: str, path: str) -> Response:
     """The bytes as they were, for saving: never shown, never sniffed, never run."""
     path = unquoted(path)
-    state = here.timeline.state(path, here.timeline.point(unquoted(point)))
+    state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
     if state is None or state.blob is None:
         raise FileNotFound(f"no file {path} at {unquoted(point)}")
-    if state.blob not in here.blobs:
-        here.timeline.content(state)
+    if state.blob not in workspace.blobs:
+        workspace.timeline.content(state)
     name = quoted(path.rsplit("/", 1)[-1])
     return StreamingResponse(
-        _stream(here, state),
+        _stream(workspace, state),
         media_type="application/octet-stream",
         headers={
             "content-disposition": f"attachment; filename*=UTF-8''{name}",
-            "content-length": str(here.blobs.size(state.blob)),
+            "content-length": str(workspace.blobs.size(state.blob)),
             "content-security-policy": "sandbox; default-src 'none'",
         },
     )
 
 
 @router.get("/w/{workspace}/compare")
-def choose_two(here: Here, query: Query) -> Response:
+def choose_two(workspace: Workspace, query: Query) -> Response:
     """Where the form that asks for two points leads; by default what the last session changed."""
-    sessions = here.timeline.sessions(limit=1)
+    sessions = workspace.timeline.sessions(limit=1)
     start = str(sessions[0].started) if sessions else "0"
     old, new = first(query, "a").strip() or start, first(query, "b").strip() or "head"
-    return RedirectResponse(address("w", here.id, "compare", f"{old}..{new}"), 303)
+    return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
 
 
 @router.get("/w/{workspace}/compare/{points}")
-def compare(request: Request, here: Here, points: str, query: Query, pages: Render) -> Response:
+def compare(
+    request: Request, workspace: Workspace, points: str, query: Query, pages: Render
+) -> Response:
     """What differs between two points."""
     old_name, dots, new_name = unquoted(points).partition("..")
     if not (dots and old_name and new_name):
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
-    old, new = here.timeline.point(old_name), here.timeline.point(new_name)
-    changes = here.timeline.diff(old, new)
+    old, new = workspace.timeline.point(old_name), workspace.timeline.point(new_name)
+    changes = workspace.timeline.diff(old, new)
     start, wanted = number(query, "from") or 0, first(query, "diff") or None
-    views = view_changes(changes, here.timeline.content, wanted=wanted, start=start)
-    base = address("w", here.id, "compare", f"{old_name}..{new_name}")
-    values: dict[str, Any] = {"workspace": here, "base": base, "old": old, "new": new}
+    views = view_changes(changes, workspace.timeline.content, wanted=wanted, start=start)
+    base = address("w", workspace.id, "compare", f"{old_name}..{new_name}")
+    values: dict[str, Any] = {"base": base, "old": old, "new": new}
     if wants_fragment(request) and wanted is not None:
         view = next((view for view in views if view.path == wanted), None)
         if view is None:
@@ -153,16 +154,18 @@ def compare(request: Request, here: Here, points: str, query: Query, pages: Rend
         new_name=new_name,
         views=views,
         part=Slice(len(changes), len(joined(changes, ())), start),
-        here="compare",
+        section="compare",
     )
 
 
 @router.get("/w/{workspace}/history/{path:path}")
-def history(request: Request, here: Here, path: str, query: Query, pages: Render) -> Response:
+def history(
+    request: Request, workspace: Workspace, path: str, query: Query, pages: Render
+) -> Response:
     """Every recorded change of a path, and below it when it is a folder; newest first."""
     path = unquoted(path).strip("/")
     before = number(query, "before")
-    rows = here.timeline.history(path, below=True, before=before, limit=HISTORY_ROWS + 1)
+    rows = workspace.timeline.history(path, below=True, before=before, limit=HISTORY_ROWS + 1)
     if not rows and before is None:
         raise FileNotFound(
             f"nothing on record about {path}",
@@ -172,13 +175,12 @@ def history(request: Request, here: Here, path: str, query: Query, pages: Render
     return pages.page(
         request,
         "history.html",
-        workspace=here,
         path=path,
         crumbs=crumbs(path),
         rows=rows[:HISTORY_ROWS],
         before=before,
         older=rows[HISTORY_ROWS - 1].seq if more else None,
-        here="files",
+        section="files",
     )
 
 
@@ -199,10 +201,11 @@ def folder(tree: Tree, path: str) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.state.kind != "directory", entry.name))
 
 
-def first_point(here: AuditedWorkspace) -> int:
+def first_point(workspace: AuditedWorkspace) -> int:
     """The earliest point that a rollback can go to: the end of the baseline."""
     wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
-    return next((event.seq for event in here.timeline.events(wanted)), here.log.head() + 1)
+    finished = next(iter(workspace.timeline.events(wanted)), None)
+    return finished.seq if finished else workspace.log.head() + 1
 
 
 def crumbs(path: str) -> tuple[tuple[str, str], ...]:
@@ -211,14 +214,14 @@ def crumbs(path: str) -> tuple[tuple[str, str], ...]:
     return tuple((part, "/".join(parts[: n + 1])) for n, part in enumerate(parts))
 
 
-def read_text(here: AuditedWorkspace, state: FileState) -> FileText:
+def read_text(workspace: AuditedWorkspace, state: FileState) -> FileText:
     """The beginning of a file as lines, or its first bytes as a dump when it is binary."""
     if state.blob is None:
         return FileText()
     try:
-        if state.blob not in here.blobs:
-            here.timeline.content(state)
-        with here.blobs.open(state.blob) as stream:
+        if state.blob not in workspace.blobs:
+            workspace.timeline.content(state)
+        with workspace.blobs.open(state.blob) as stream:
             content = stream.read(SHOWN_BYTES + 1)
     except AuditError as error:
         return FileText(problem=error.message, hint=error.hint)
@@ -233,10 +236,10 @@ def read_text(here: AuditedWorkspace, state: FileState) -> FileText:
 
 def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
     """Rows of offset, hexadecimal bytes and printable characters, 16 bytes each."""
-    for at in range(0, len(content), 16):
-        row = content[at : at + 16]
+    for offset in range(0, len(content), 16):
+        row = content[offset : offset + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
-        yield f"{at:08x}", row.hex(" "), text
+        yield f"{offset:08x}", row.hex(" "), text
 
 
 def _line(line: bytes) -> str:
@@ -244,25 +247,25 @@ def _line(line: bytes) -> str:
     return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
 
 
-def _stream(here: AuditedWorkspace, state: FileState) -> Iterator[bytes]:
+def _stream(workspace: AuditedWorkspace, state: FileState) -> Iterator[bytes]:
     if state.blob is None:
         return
-    with here.blobs.open(state.blob) as stream:
+    with workspace.blobs.open(state.blob) as stream:
         while piece := stream.read(PIECE):
             yield piece
 
 
 def _absent(
-    request: Request, here: AuditedWorkspace, pages: Pages, path: str, point: str, seq: int
+    request: Request, workspace: AuditedWorkspace, pages: Pages, path: str, point: str, seq: int
 ) -> Response:
     """The page for a path that was not there, with where it was."""
-    links = [("The workspace at this point", address("w", here.id, "at", point, path=""))]
-    past = here.timeline.history(path, below=True, limit=1000)
+    links = [("The workspace at this point", address("w", workspace.id, "at", point, path=""))]
+    past = workspace.timeline.history(path, below=True, limit=1000)
     own = [one for one in past if one.change.path == path and one.change.after is not None]
     if past:
-        links.append(("Its history", address("w", here.id, "history", path=path)))
+        links.append(("Its history", address("w", workspace.id, "history", path=path)))
     if nearest := min(own, key=lambda one: abs(one.seq - seq), default=None):
-        there = address("w", here.id, "at", nearest.seq, path=path)
+        there = address("w", workspace.id, "at", nearest.seq, path=path)
         links.append((f"As it was at #{nearest.seq}", there))
     return pages.refusal(
         request,

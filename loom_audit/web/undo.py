@@ -12,7 +12,7 @@ from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
-from loom_audit.web.dependencies import Form, Here, Query, Render, Visitor, number
+from loom_audit.web.dependencies import Form, Query, Render, Visitor, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
@@ -45,39 +45,41 @@ class Wish:
 
 
 @router.get("/w/{workspace}/plan")
-def plan(request: Request, here: Here, query: Query, pages: Render, visitor: Visitor) -> Response:
+def plan(
+    request: Request, workspace: Workspace, query: Query, pages: Render, visitor: Visitor
+) -> Response:
     """What would happen; nothing does."""
     wish = read_wish(query)
-    return _show(request, here, pages, visitor, wish, make_plan(here, wish), query)
+    return _show(request, workspace, pages, visitor, wish, make_plan(workspace, wish), query)
 
 
 @router.post("/w/{workspace}/carry-out")
 def carry_out(
-    request: Request, here: Here, form: Form, pages: Render, visitor: Visitor
+    request: Request, workspace: Workspace, form: Form, pages: Render, visitor: Visitor
 ) -> Response:
     """Carry out the plan that was shown, or at once a clean one (`quick`)."""
     wish = read_wish(form)
-    plan = make_plan(here, wish)
+    plan = make_plan(workspace, wish)
     if first(form, "quick"):
         if not is_clean(plan):
-            return _go(request, address("w", here.id, "plan", query=wish.fields))
+            return _go(request, address("w", workspace.id, "plan", query=wish.fields))
     elif first(form, "plan") != identity(plan):
         problem = Conflict(
             "Nothing was changed: the workspace has moved on since the plan was shown.",
             hint="This is the new plan. Look through it and carry it out if it is right.",
         )
-        return _show(request, here, pages, visitor, wish, plan, form, problem)
+        return _show(request, workspace, pages, visitor, wish, plan, form, problem)
     try:
-        done = here.carry_out(plan, actor=visitor)
+        done = workspace.carry_out(plan, actor=visitor)
     except Conflict as problem:
-        return _show(request, here, pages, visitor, wish, make_plan(here, wish), form, problem)
+        return _show(
+            request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem
+        )
     new = done.call.seq or done.call.requested
     if wants_fragment(request) and first(form, "row"):
-        undone = here.timeline.call(number(form, "row") or new).call
-        return pages.page(
-            request, "undone.html", workspace=here, call=undone, done=done.call, number=new
-        )
-    return _go(request, address("w", here.id, "c", new))
+        undone = workspace.timeline.call(number(form, "row") or new).call
+        return pages.page(request, "undone.html", call=undone, done=done.call, number=new)
+    return _go(request, address("w", workspace.id, "c", new))
 
 
 def read_wish(fields: Fields) -> Wish:
@@ -100,17 +102,17 @@ def read_wish(fields: Fields) -> Wish:
     return Wish(cast(Verb, verb), targets, paths, choices, bool(first(fields, "outside")))
 
 
-def make_plan(here: AuditedWorkspace, wish: Wish) -> Plan:
+def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
     match wish.verb:
         case "undo":
-            return here.plan_undo(session=next(iter(wish.targets), None), choices=wish.choices)
+            return workspace.plan_undo(session=next(iter(wish.targets), None), choices=wish.choices)
         case "redo":
-            return here.plan_redo(session=next(iter(wish.targets), None), choices=wish.choices)
+            return workspace.plan_redo(session=next(iter(wish.targets), None), choices=wish.choices)
         case "revert":
             targets = [int(t) if t.isdecimal() else t for t in wish.targets]
-            return here.plan_revert(targets, choices=wish.choices)
+            return workspace.plan_revert(targets, choices=wish.choices)
         case "rollback":
-            return here.plan_rollback(
+            return workspace.plan_rollback(
                 wish.targets[0], paths=wish.paths, choices=wish.choices, outside=wish.outside
             )
 
@@ -142,7 +144,7 @@ def is_clean(plan: Plan) -> bool:
 
 def _show(
     request: Request,
-    here: AuditedWorkspace,
+    workspace: AuditedWorkspace,
     pages: Pages,
     visitor: str,
     wish: Wish,
@@ -152,14 +154,14 @@ def _show(
 ) -> Response:
     def content(state: FileState) -> bytes:
         merged = plan.contents.get(state.blob) if state.blob else None
-        return here.timeline.content(state) if merged is None else merged
+        return workspace.timeline.content(state) if merged is None else merged
 
     start, wanted = number(fields, "from") or 0, first(fields, "diff") or None
     views = view_changes(plan.changes, content, moves=plan.moves, wanted=wanted, start=start)
     part = Slice(len(plan.changes), len(joined(plan.changes, plan.moves)), start)
     status = 409 if problem else 200
-    base = address("w", here.id, "plan", query=wish.fields)
-    values: dict[str, Any] = {"workspace": here, "base": base, "wish": wish, "plan": plan}
+    base = address("w", workspace.id, "plan", query=wish.fields)
+    values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan}
     if wants_fragment(request) and wanted is not None:
         view = next((view for view in views if view.path == wanted), None)
         if view is None:
@@ -175,7 +177,7 @@ def _show(
         identity=identity(plan),
         person=visitor,
         problem=problem,
-        here="undo",
+        section="undo",
     )
 
 
