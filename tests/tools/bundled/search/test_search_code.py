@@ -152,7 +152,7 @@ def test_an_index_that_is_gone_or_damaged_is_built_anew(bench, damage):
 def test_an_index_that_another_version_made_is_built_anew(bench):
     put(bench, "a.py", "def findable(): pass\n")
     assert find(bench, "findable", kind="symbol")
-    [path] = bench.workspace._parts.settings.home.glob(f"index/{bench.workspace.id}.code.db")
+    [path] = bench.workspace.adapters.settings.home.glob(f"index/{bench.workspace.id}.code.db")
     raw = connect(str(path), "rw")
     raw.execute("DROP TABLE head")
     raw.execute("PRAGMA user_version=99")
