@@ -21,7 +21,7 @@ from loom_audit.errors import (
 )
 from loom_audit.history.recorder import OpenCall
 from loom_audit.model.events import Coverage, Event
-from loom_audit.ports import Command, Completed, Confinement, Limits
+from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
@@ -42,7 +42,7 @@ class CommandRun:
     """A command that has ended: the event of its finish, how it ended, and what it changed."""
 
     event: Event
-    completed: Completed
+    completed: CommandResult
     files_changed: tuple[str, ...]
     coverage: Coverage
 
@@ -257,7 +257,7 @@ class Session:
 
 
 def _run_result(
-    call: OpenCall, completed: Completed | None = None, *, error: AuditError | None = None
+    call: OpenCall, completed: CommandResult | None = None, *, error: AuditError | None = None
 ) -> dict[str, Any]:
     code = completed.exit_code if completed else None
     if error is None and code != 0:

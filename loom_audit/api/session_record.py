@@ -35,7 +35,7 @@ class SessionRecord:
             for one in recover(self._attachment):
                 if one.waiting:
                     raise decision_needed(one.call)
-        self._closing.callback(self._attachment.lock.keep(session_lock(self.recorder.session)))
+        self._closing.callback(self._attachment.lock.acquire(session_lock(self.recorder.session)))
         try:
             self.recorder.scratch = self._closing.enter_context(self._adapters.scratch())
             self.recorder.record(SessionStarted(self.agent, self.title))

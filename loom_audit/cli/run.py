@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, ExecutionFailed, Inv
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace, Session
     from loom_audit.history.recorder import OpenCall
-    from loom_audit.ports import Completed, Confinement
+    from loom_audit.ports import CommandResult, Confinement
 
 
 @command(
@@ -122,7 +122,7 @@ def _run(
 
 
 def _result(
-    opened: "OpenCall", completed: "Completed | None" = None, *, error: AuditError | None = None
+    opened: "OpenCall", completed: "CommandResult | None" = None, *, error: AuditError | None = None
 ) -> dict[str, Any]:
     code = completed.exit_code if completed else None
     failed = code != 0

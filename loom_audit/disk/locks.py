@@ -54,7 +54,7 @@ class DiskLock:
         finally:
             self._release(token)
 
-    def keep(self, name: str) -> Callable[[], None]:
+    def acquire(self, name: str) -> Callable[[], None]:
         token = self._take(name, None)
         return lambda: self._release(token)
 

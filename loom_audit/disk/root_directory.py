@@ -101,7 +101,7 @@ class RootDirectory:
         finally:
             os.close(here)
 
-    def mounted(self, folder: str) -> bool:
+    def is_mounted(self, folder: str) -> bool:
         """Whether a folder is, or lies in, what is mounted inside the root."""
         if self.calls.openat2:
             for _ in range(_RETRIES):

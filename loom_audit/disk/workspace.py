@@ -133,9 +133,9 @@ class DiskWorkspace:
         finally:
             os.close(folder)
 
-    def mounted(self, folder: str) -> bool:
+    def is_mounted(self, folder: str) -> bool:
         with audit_errors(folder):
-            return self._beneath.mounted(normalize(folder))
+            return self._beneath.is_mounted(normalize(folder))
 
     def mtime(self, path: str) -> datetime:
         with audit_errors(path):
@@ -190,7 +190,7 @@ class DiskWorkspace:
             os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
         descriptor, _ = self._open(path)
         try:
             with audit_errors(path):

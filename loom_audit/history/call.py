@@ -26,7 +26,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, FileState, Move, find_moves
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
-from loom_audit.ports import Command, Completed, Runner
+from loom_audit.ports import Command, CommandResult, Runner
 
 if TYPE_CHECKING:
     from loom_audit.history.recorder import Recorder
@@ -245,7 +245,7 @@ class OpenCall:
         *,
         cancelled: Callable[[], bool] | None = None,
         final: bool = False,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command and put on record exactly which files it changed."""
         with ExitStack() as capture:
             completed = runner.run(

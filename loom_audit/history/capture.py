@@ -125,7 +125,7 @@ def _read_state(
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
     if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
-        content, after = attachment.workspace.read_at_once(path, stamp.size)
+        content, after = attachment.workspace.read_and_stamp(path, stamp.size)
         return FileState(
             "file", _blob_of(attachment, content, similar, keep), mode, len(content)
         ), after

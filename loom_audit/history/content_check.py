@@ -25,14 +25,14 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId
 from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
 from loom_audit.model.payloads import StoredPayload, check_payloads, commit, from_json
-from loom_audit.ports import BlobStore, Evidence, NotedBlob, StoredEvent, StoredPart
-from loom_audit.ports.evidence import Told
+from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
+from loom_audit.ports.evidence import CheckedEvent
 
 _READ_WHOLE = 1024 * 1024
 _KEYS = ("keys", 0)
 _T = TypeVar("_T")
 
-_EventParts = tuple[StoredEvent, Mapping[str, Any], Sequence[StoredPart]]
+_EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
 """An event's row, its envelope and its payloads."""
 
 _HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
@@ -58,13 +58,13 @@ class ContentChecker:
     max_file_bytes: int | None = None
     _open_calls: set[tuple[str, str]] = field(default_factory=set)
     _closed_calls: set[int] = field(default_factory=set)
-    _next_part: StoredPart | None = None
-    _noted: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    _next_part: PayloadRow | None = None
+    _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     # --- events ---------------------------------------------------------------------------
 
     def check(
-        self, rows: Sequence[StoredEvent], parts: Iterator[StoredPart], *, calls: bool = True
+        self, rows: Sequence[EventRow], parts: Iterator[PayloadRow], *, calls: bool = True
     ) -> None:
         """Check the events against their payloads, of which `parts` gives the next.
 
@@ -77,10 +77,10 @@ class ContentChecker:
         if calls:
             self._apply_step(self._check_call, read)
         decoded = self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
-        self.evidence.note(self._noted)
-        self._noted.clear()
+        self.evidence.add_references(self._references)
+        self._references.clear()
         if calls:
-            self.evidence.follow(decoded)
+            self.evidence.add_checked(decoded)
 
     def _apply_step(
         self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
@@ -98,15 +98,15 @@ class ContentChecker:
                     made.append(result)
         return made
 
-    def finish(self, parts: Iterator[StoredPart]) -> None:
+    def finish(self, parts: Iterator[PayloadRow]) -> None:
         """Report payloads after the last event."""
         rest = ([self._next_part] if self._next_part else []) + list(parts)
         for part in rest:
             self._report_orphan(part)
 
-    def _parts_of(self, seq: int, parts: Iterator[StoredPart]) -> list[StoredPart]:
+    def _parts_of(self, seq: int, parts: Iterator[PayloadRow]) -> list[PayloadRow]:
         """The payloads of one event; those before it belong to an event that is not there."""
-        found: list[StoredPart] = []
+        found: list[PayloadRow] = []
         part = self._next_part or next(parts, None)
         while part is not None and part.seq <= seq:
             if part.seq == seq:
@@ -117,14 +117,14 @@ class ContentChecker:
         self._next_part = part
         return found
 
-    def _report_orphan(self, part: StoredPart) -> None:
+    def _report_orphan(self, part: PayloadRow) -> None:
         self.findings.add(
             part.seq,
             "payload.extra",
             f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
         )
 
-    def _check_envelope(self, row: StoredEvent, parts: Sequence[StoredPart]) -> _EventParts:
+    def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts:
         """The envelope, and whether its kind is one that can be checked whole."""
         envelope = read_envelope(row.leaf or b"")
         if envelope["kind"] not in _KNOWN:
@@ -136,7 +136,7 @@ class ContentChecker:
             )
         return row, envelope, parts
 
-    def _check_call(self, row: StoredEvent, envelope: Mapping[str, Any], _: object) -> None:
+    def _check_call(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
         seq, kind = row.seq, envelope["kind"]
         if kind not in (CallRequested.kind, CallFinished.kind):
             return
@@ -154,7 +154,7 @@ class ContentChecker:
             self.findings.add(seq, "call.twice", f"the call {key[1]!a} {again}")
 
     def _check_payloads(
-        self, row: StoredEvent, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
+        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
     ) -> _EventParts | None:
         """The same again, if all payloads are there and are those on record."""
         missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
@@ -165,7 +165,7 @@ class ContentChecker:
             elif digest is None:
                 digest = _NO_DIGEST
             elif role != "manifest" and role != "keys":
-                self._noted.setdefault(digest, (row.seq, size or 0))
+                self._references.setdefault(digest, (row.seq, size or 0))
             if role != "keys":
                 item = missing.pop((role, n), None)
                 good = (
@@ -181,7 +181,7 @@ class ContentChecker:
         return row, envelope, parts
 
     def _report_payloads(
-        self, seq: int, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
+        self, seq: int, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
     ) -> None:
         stored = []
         for part in parts:
@@ -193,8 +193,8 @@ class ContentChecker:
             self.findings.add(seq, code, f"event {seq}: {message}")
 
     def _decode(
-        self, row: StoredEvent, envelope: Mapping[str, Any], parts: Sequence[StoredPart]
-    ) -> Told | None:
+        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+    ) -> CheckedEvent | None:
         """Check what payloads that are on record say; the event, when that can be read."""
         seq, kind = row.seq, envelope["kind"]
         if kind in _HASH_ONLY:
@@ -221,13 +221,13 @@ class ContentChecker:
 
     def _check_manifest(self, seq: int, stored: bytes, keys: bytes | None) -> Manifest | None:
         """The manifest, its contents checked; None when it does not hold."""
-        noted = self._noted
+        references = self._references
         try:
             manifest = decode_manifest(stored, keys)
             for path, side, size, digest, proven in contents_of(manifest, keys):
                 self.files_checked += 1
                 if proven and digest is not None:
-                    noted.setdefault(digest, (seq, size))
+                    references.setdefault(digest, (seq, size))
                     continue
                 shown = f"event {seq}: the content of {path!a} {side} the change"
                 if digest is None:
@@ -243,7 +243,7 @@ class ContentChecker:
         message = f"event {seq}: its manifest does not hold: {error}"
         self.findings.add(seq, "keys.length", message)
 
-    def _bytes_of(self, part: StoredPart) -> bytes:
+    def _bytes_of(self, part: PayloadRow) -> bytes:
         if part.content is not None:
             return part.content
         content = self.blobs.get(BlobId((part.digest or b"").hex()))
@@ -253,12 +253,12 @@ class ContentChecker:
 
     # --- blobs ----------------------------------------------------------------------------
 
-    def check_blob(self, blob: NotedBlob) -> None:
+    def check_blob(self, blob: ReferencedBlob) -> None:
         """Read a content that events name and compare it with its hash and size."""
         shown = f"the content {blob.digest.hex()[:16]}…, first named by event {blob.seq},"
-        if not blob.kept:
+        if not blob.has_bytes:
             limit = self.max_file_bytes
-            if blob.here and limit is not None and blob.size > limit:
+            if blob.has_row and limit is not None and blob.size > limit:
                 self.hash_only += 1
             else:
                 self.findings.add(blob.seq, "blob.missing", f"{shown} is missing")

@@ -14,7 +14,7 @@ from loom_audit.errors import Corrupt
 from loom_audit.model.codec import read_envelope
 from loom_audit.model.events import TreeHead
 from loom_audit.model.merkle import Frontier, Node, subtree_root
-from loom_audit.ports import StoredEvent
+from loom_audit.ports import EventRow
 
 Grade = Literal["tampered", "incomplete", "unreadable"]
 
@@ -93,7 +93,7 @@ class LogChecker:
 
     # --- leaves ---------------------------------------------------------------------------
 
-    def add(self, rows: Sequence[StoredEvent]) -> None:
+    def add(self, rows: Sequence[EventRow]) -> None:
         """Check the next rows: each leaf's hash, place and predecessor, whole tree nodes."""
         log = f'"log":"{self._log}"'
         name = log.encode()

@@ -56,7 +56,7 @@ class Prefetch:
         content = self._read.get(blob)
         if content is None and blob in self._wanted:
             some = self._next_batch()
-            self._read = self._blobs.several(some) if len(some) > 1 else {}
+            self._read = self._blobs.get_many(some) if len(some) > 1 else {}
             content = self._read.get(blob)
         return BytesIO(self._blobs.get(blob) if content is None else content)
 

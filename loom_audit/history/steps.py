@@ -89,7 +89,7 @@ class Preconditions:
             return False
         above = path.rpartition("/")[0]
         if above not in self._mounted:
-            self._mounted[above] = self.attachment.workspace.mounted(above)
+            self._mounted[above] = self.attachment.workspace.is_mounted(above)
         return not self._mounted[above]
 
 

@@ -49,7 +49,7 @@ class Undo:
             raise Conflict("this plan was not made from a request")
         if plan.blocked:
             raise blocked_error(plan)
-        release = self.attachment.lock.keep(self.attachment.undo_lock)
+        release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
             self._refuse_while_busy()
             with self.attachment.exclusive():
@@ -110,7 +110,7 @@ class Undo:
         """Close interrupted calls; continue or abandon an interrupted undo when told to."""
         if mode != "continue":
             return recover(self.attachment, abandon=mode == "abandon")
-        release = self.attachment.lock.keep(self.attachment.undo_lock)
+        release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
             done = [self._continue(call, actor) for call in self._open_undos()]
         finally:

@@ -14,7 +14,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.content_check import ContentChecker
 from loom_audit.history.log_check import Finding, Findings, LogChecker
 from loom_audit.model.events import TreeHead
-from loom_audit.ports import Evidence, Progress, Report, StoredEvent, StoredPart
+from loom_audit.ports import EventRow, Evidence, PayloadRow, Progress, Report
 
 OK, TAMPERED, INCOMPLETE, UNREADABLE = 0, 1, 3, 4
 _ATTEMPTS = 16
@@ -87,7 +87,7 @@ def verify(
             checked["sampled"] = _check_sample(contents, evidence, sample, checker.size)
     if not quick:
         with _report_unreadable(findings, "blob.unreadable", "the list of contents"):
-            for count, blob in enumerate(evidence.noted(), 1):
+            for count, blob in enumerate(evidence.references(), 1):
                 contents.check_blob(blob)
                 if not count % 1000:
                     tell(Progress("contents", count, unit="contents"))
@@ -119,7 +119,7 @@ def _check_events(
     """Give every event to both checkers, past what cannot be read."""
     for after in _restart_points(checker):
         try:
-            parts = evidence.parts(after)
+            parts = evidence.payloads(after)
             for rows in evidence.events(after):
                 checker.add(rows)
                 if contents is not None and not _check_contents(contents, rows, parts, findings):
@@ -147,8 +147,8 @@ def _restart_points(checker: LogChecker) -> Iterator[int]:
 
 def _check_contents(
     contents: ContentChecker,
-    rows: Sequence[StoredEvent],
-    parts: Iterator[StoredPart],
+    rows: Sequence[EventRow],
+    parts: Iterator[PayloadRow],
     findings: Findings,
 ) -> bool:
     try:
@@ -168,7 +168,7 @@ def _check_sample(contents: ContentChecker, evidence: Evidence, wanted: int, siz
     """Check so many events at random, and the first, which says what is recorded by hash."""
     chosen = random.SystemRandom().sample(range(1, size + 1), min(wanted, size))
     for seq in sorted({1, *chosen} if size else ()):
-        parts = evidence.parts(seq - 1, seq)
+        parts = evidence.payloads(seq - 1, seq)
         for rows in evidence.events(seq - 1, seq):
             contents.check(rows, parts, calls=False)
     return len(chosen)

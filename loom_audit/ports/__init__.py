@@ -6,11 +6,11 @@ after `kill -9` and after power loss. Doubles in `testing.py` pass the same cont
 
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
-from loom_audit.ports.evidence import Evidence, NotedBlob, StoredEvent, StoredPart
+from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.log import CallFilter, Clock, EventFilter, EventLog, Projections
 from loom_audit.ports.processes import (
     Command,
-    Completed,
+    CommandResult,
     Confinement,
     Limits,
     Lock,
@@ -35,26 +35,26 @@ __all__ = [
     "Clock",
     "CodeIndex",
     "Command",
-    "Completed",
+    "CommandResult",
     "Confinement",
     "Displaced",
     "EventFilter",
     "EventLog",
+    "EventRow",
     "Evidence",
     "FoundCode",
     "IndexEntry",
     "Limits",
     "Lock",
-    "NotedBlob",
+    "PayloadRow",
     "Progress",
     "Projections",
     "ReadCode",
+    "ReferencedBlob",
     "Replacement",
     "Report",
     "Runner",
     "Stamp",
     "Stamps",
-    "StoredEvent",
-    "StoredPart",
     "Workspace",
 ]

@@ -25,7 +25,7 @@ class BlobStore(Protocol):
         """The whole content. NotFound when it is not here, Corrupt when it does not match."""
         ...
 
-    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+    def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
         """Those of these contents that can be had in one go, checked against their hashes.
 
         For some hundred small ones. `get` tells why another is not among them, or gets it.

@@ -9,7 +9,7 @@ from loom_audit.ports.content import BlobStore
 from loom_audit.ports.processes import Report
 
 
-class StoredEvent(NamedTuple):
+class EventRow(NamedTuple):
     """A row of the log as it lies there; `leaf` is None where it cannot be unpacked."""
 
     seq: int
@@ -19,7 +19,7 @@ class StoredEvent(NamedTuple):
     leaf_hash: bytes
 
 
-class StoredPart(NamedTuple):
+class PayloadRow(NamedTuple):
     """A payload as it lies there: `content` when it is in the row, else its blob's SHA-256."""
 
     seq: int
@@ -31,20 +31,20 @@ class StoredPart(NamedTuple):
     size: int | None
 
 
-class NotedBlob(NamedTuple):
+class ReferencedBlob(NamedTuple):
     """A content that events name, and the first event that does; `size` as that one says.
 
-    `here` is whether the store has a row for it, `kept` whether it says to have the bytes.
+    `has_row` is whether the store has a row for it, `has_bytes` whether it says to have the bytes.
     """
 
     digest: bytes
     seq: int
     size: int
-    here: bool
-    kept: bool
+    has_row: bool
+    has_bytes: bool
 
 
-Told = tuple[int, Mapping[str, Any], Fact | None]
+CheckedEvent = tuple[int, Mapping[str, Any], Fact | None]
 """An event as its seq, its envelope, and its fact."""
 
 
@@ -69,11 +69,11 @@ class Evidence(Protocol):
         """Complete Merkle nodes are stored at the multiples of this level."""
         ...
 
-    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
+    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[EventRow]]:
         """The rows with `after < seq <= until` in order of seq, a few hundred at a time."""
         ...
 
-    def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
+    def payloads(self, after: int = 0, until: int | None = None) -> Iterator[PayloadRow]:
         """The payloads of these events, in order of seq."""
         ...
 
@@ -81,15 +81,15 @@ class Evidence(Protocol):
         """Every stored node of the Merkle tree."""
         ...
 
-    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
-        """Remember contents by SHA-256 as (seq, size), outside memory, for `noted`."""
+    def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+        """Remember contents by SHA-256 as (seq, size), outside memory, for `references`."""
         ...
 
-    def noted(self) -> Iterator[NotedBlob]:
-        """Each content noted, once, in the order in which they are best read."""
+    def references(self) -> Iterator[ReferencedBlob]:
+        """Each content referred to, once, in the order in which they are best read."""
         ...
 
-    def follow(self, events: Sequence[Told]) -> None:
+    def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Be told of events that were found in order, so that `differences` is quick.
 
         In order of seq; a fact may be left out where no projection is made of its kind. When

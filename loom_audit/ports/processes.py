@@ -55,7 +55,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     """How a command ended: exit code (128+n by signal n), streams, and who outlived it.
 
     `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
@@ -92,7 +92,7 @@ class Runner(Protocol):
         *,
         cancelled: Callable[[], bool] | None = None,
         before: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
 
         `before` is called once, while processes that it takes are started; the command starts
@@ -112,7 +112,7 @@ class Lock(Protocol):
         """
         ...
 
-    def keep(self, name: str) -> Callable[[], None]:
+    def acquire(self, name: str) -> Callable[[], None]:
         """Take it at once and keep it until the returned function is called. Conflict if held."""
         ...
 

@@ -146,7 +146,7 @@ class Workspace(Protocol):
         """lstat of the path, None when absent or when a folder on the way is a symlink."""
         ...
 
-    def mounted(self, folder: str) -> bool:
+    def is_mounted(self, folder: str) -> bool:
         """Whether a folder is, or lies in, what is mounted inside: `walk` does not go there."""
         ...
 
@@ -160,7 +160,7 @@ class Workspace(Protocol):
         """At most `limit` bytes of it."""
         ...
 
-    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
         """A file's first bytes, `size` of them, and the stamp of what was read once it was.
 
         Of a file that has grown there is more; its stamp says so.

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import Command, Completed
+from loom_audit.ports import Command, CommandResult
 from loom_audit.sandbox import system_paths
 from loom_audit.sandbox.plain import Within, limit_steps, supervise
 from loom_audit.sandbox.seccomp import filter_program
@@ -44,7 +44,7 @@ class BubblewrapRunner:
         *,
         cancelled: Callable[[], bool] | None = None,
         before: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
         program = shutil.which("bwrap", path=PROGRAMS)
         if program is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
-from loom_audit.ports import Command, Completed, Runner
+from loom_audit.ports import Command, CommandResult, Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ConfiningRunner:
         *,
         cancelled: Callable[[], bool] | None = None,
         before: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """See `loom_audit.ports.Runner.run`.
 
         ExecutionFailed, and nothing ran, when confinement is required and not to be had.

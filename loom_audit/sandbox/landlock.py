@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import Command, Completed
+from loom_audit.ports import Command, CommandResult
 from loom_audit.sandbox import system_paths
 from loom_audit.sandbox.plain import Within, limit_steps, supervise
 from loom_audit.sandbox.scratch import remove_tree
@@ -55,7 +55,7 @@ class LandlockRunner:
         *,
         cancelled: Callable[[], bool] | None = None,
         before: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
         version = _version()
         root = os.path.realpath(root)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Completed, Limits
+from loom_audit.ports import Command, CommandResult, Limits
 from loom_audit.sandbox import terminal
 from loom_audit.sandbox.run import HeadAndTail, Run, attend, close, exit_code, send
 
@@ -70,7 +70,7 @@ class PlainRunner:
         *,
         cancelled: Callable[[], bool] | None = None,
         before: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """See `loom_audit.ports.Runner.run`.
 
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
@@ -99,7 +99,7 @@ def supervise(
     whole_tree: bool = True,
     cancelled: Callable[[], bool] | None = None,
     before: Callable[[], object] | None = None,
-) -> Completed:
+) -> CommandResult:
     """Run a command under a supervisor that is started as `within` says.
 
     The supervisor knows nothing of the command until `before` has returned.
@@ -122,7 +122,7 @@ def supervise(
         raise _not_started(root, command, *run.failure)
     if within.wrap and not run.child and not run.timed_out and run.killed_at is None:
         raise _not_wrapped(within.wrap[0], run)
-    return Completed(
+    return CommandResult(
         exit_code=exit_code(run.status),
         stdout=run.stdout.content(),
         stderr=run.stderr.content(),

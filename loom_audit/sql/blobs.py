@@ -112,7 +112,7 @@ class SqlBlobStore:
                 return stream.read()
         return self._read(entry)
 
-    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+    def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
         """Those that lie in rows, durable and whole, by a few statements for all."""
         links = load_with_bases(self._connections, [_digest(blob) for blob in blobs])
         found = {}

@@ -12,8 +12,8 @@ from loom_audit.model.codec import MAX_LEAF, decode
 from loom_audit.model.events import Event, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
-from loom_audit.ports import NotedBlob, Report, StoredEvent, StoredPart
-from loom_audit.ports.evidence import Told
+from loom_audit.ports import EventRow, PayloadRow, ReferencedBlob, Report
+from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version
 from loom_audit.sql.database import Database
 from loom_audit.sql.engine import Connections, connect, driver, unavailable
@@ -104,15 +104,15 @@ class SqlEvidence:
     def node_levels(self) -> int:
         return TILE
 
-    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[StoredEvent]]:
+    def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[EventRow]]:
         """The rows of these events, some at a time; from the first on also what lies before it."""
         for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
-                StoredEvent(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
+                EventRow(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
             ]
 
-    def parts(self, after: int = 0, until: int | None = None) -> Iterator[StoredPart]:
+    def payloads(self, after: int = 0, until: int | None = None) -> Iterator[PayloadRow]:
         """Their payloads in order of seq."""
         rows = self._batches(*self._query_between(_PARTS, after, until))
         return chain.from_iterable(map(_parts, rows))
@@ -129,21 +129,21 @@ class SqlEvidence:
         for level, position, hashed in self._rows(_NODES, self._number):
             yield Node(level, position, _hash(hashed))
 
-    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+    def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
         try:
-            self._rebuilt.note(contents)
+            self._rebuilt.add_references(contents)
         except driver().Error as error:
             raise _storage_error(error) from error
 
-    def noted(self) -> Iterator[NotedBlob]:
-        """Each content noted, bases before what leans on them."""
+    def references(self) -> Iterator[ReferencedBlob]:
+        """Each content referred to, bases before what leans on them."""
         try:
-            yield from self._rebuilt.noted()
+            yield from self._rebuilt.references()
         except driver().Error as error:
             raise _storage_error(error) from error
 
-    def follow(self, events: Sequence[Told]) -> None:
+    def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
         # many small queries: text is decoded by SQLite's driver, where damage ends the comparison
         self._raw.text_factory = str
@@ -180,7 +180,7 @@ class SqlEvidence:
             raise _storage_error(error) from error
 
     def _decode_events(self) -> Iterator[Sequence[Event]]:
-        parts = self.parts()
+        parts = self.payloads()
         part = next(parts, None)
         for rows in self.events():
             events = []
@@ -195,7 +195,7 @@ class SqlEvidence:
                 events.append(decode(row.leaf, payloads))
             yield events
 
-    def _bytes_of(self, part: StoredPart) -> bytes:
+    def _bytes_of(self, part: PayloadRow) -> bytes:
         if part.content is not None:
             return part.content
         return self._blobs.get(BlobId((part.digest or b"").hex()))
@@ -292,11 +292,11 @@ def _leaf(packed: Any) -> bytes | None:
         return None
 
 
-def _parts(rows: Sequence[Any]) -> Sequence[StoredPart]:
+def _parts(rows: Sequence[Any]) -> Sequence[PayloadRow]:
     return [
-        StoredPart(_seq(seq), role, n, salt, None, digest, size)
+        PayloadRow(_seq(seq), role, n, salt, None, digest, size)
         if content is None
-        else StoredPart(_seq(seq), role, n, salt, _content(content), None, size)
+        else PayloadRow(_seq(seq), role, n, salt, _content(content), None, size)
         for seq, role, n, salt, content, digest, size in rows
     ]
 

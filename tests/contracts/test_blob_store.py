@@ -115,12 +115,12 @@ def test_several_contents_are_read_in_one_go(opened: Opened) -> None:
     settle(opened)
     contents |= {long: noise(100_000, 1), empty: b""}
     waiting = opened.blobs.put(b"waiting")
-    found = opened.blobs.several([*contents, waiting, name(b"never")])
+    found = opened.blobs.get_many([*contents, waiting, name(b"never")])
     assert found.items() >= contents.items()
     assert found.keys() - contents.keys() <= {waiting}
-    assert opened.blobs.several([]) == {}
+    assert opened.blobs.get_many([]) == {}
     with pytest.raises(InvalidArguments):
-        opened.blobs.several([BlobId("zz")])
+        opened.blobs.get_many([BlobId("zz")])
 
 
 def test_what_waits_is_counted_until_the_next_append(opened: Opened) -> None:
@@ -290,7 +290,7 @@ def test_each_kind_of_damage_is_corrupt(stored: Opened, tmp_path: Path, statemen
     settle(stored)
     fresh = again(stored, tmp_path)
     edit(fresh, statement)
-    assert fresh.blobs.several([blob]) == {}
+    assert fresh.blobs.get_many([blob]) == {}
     with pytest.raises(Corrupt):
         fresh.blobs.get(blob)
     assert fresh.database

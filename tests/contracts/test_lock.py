@@ -43,20 +43,20 @@ def test_it_is_not_reentrant_and_says_which_lock_it_is(lock: Lock) -> None:
         with pytest.raises(Conflict), lock.hold("workspace-1", timeout=0):
             pass
         with pytest.raises(Conflict):
-            lock.keep("workspace-1")
+            lock.acquire("workspace-1")
         with lock.hold("workspace-2", timeout=0):
             pass
     assert not lock.is_held("workspace-1")
 
 
 def test_a_kept_lock_is_held_until_it_is_released_once(lock: Lock) -> None:
-    release = lock.keep("a")
+    release = lock.acquire("a")
     assert lock.is_held("a")
     with pytest.raises(Conflict):
-        lock.keep("a")
+        lock.acquire("a")
     release()
     assert not lock.is_held("a")
-    again = lock.keep("a")
+    again = lock.acquire("a")
     release()
     assert lock.is_held("a"), "releasing twice lets go of nobody else's"
     again()
@@ -95,7 +95,7 @@ def test_threads_exclude_each_other_and_all_get_their_turn(lock: Lock) -> None:
 
 
 def test_one_who_waits_gets_it_when_it_is_let_go(lock: Lock) -> None:
-    release = lock.keep("a")
+    release = lock.acquire("a")
     got = threading.Event()
 
     def wait() -> None:

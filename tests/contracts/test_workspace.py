@@ -208,17 +208,17 @@ def test_what_is_read_at_once_comes_with_the_stamp_of_what_was_read(
     somebody.write("a", b"0123456789")
     seen = workspace.stamp("a")
     assert seen is not None
-    content, after = workspace.read_at_once("a", 10)
+    content, after = workspace.read_and_stamp("a", 10)
     assert content == b"0123456789"
     assert (after.mode, after.size, after.ino) == (seen.mode, 10, seen.ino)
-    assert workspace.read_at_once("a", 0)[0] == b""
+    assert workspace.read_and_stamp("a", 0)[0] == b""
     somebody.write("a", b"0123456789 and more")
-    content, after = workspace.read_at_once("a", seen.size)
+    content, after = workspace.read_and_stamp("a", seen.size)
     assert (content, after.size) == (b"0123456789", 19)
     somebody.write("a", b"0")
-    assert workspace.read_at_once("a", seen.size)[0] == b"0"
+    assert workspace.read_and_stamp("a", seen.size)[0] == b"0"
     with pytest.raises(FileNotFound):
-        workspace.read_at_once("b", 1)
+        workspace.read_and_stamp("b", 1)
 
 
 def test_what_is_absent_or_no_file_is_named(both: tuple[Workspace, Somebody]) -> None:

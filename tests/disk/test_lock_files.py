@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 HOLDER = """
 import sys
 from loom_audit.disk.locks import DiskLock
-release = DiskLock(sys.argv[1]).keep("a")
+release = DiskLock(sys.argv[1]).acquire("a")
 sys.stdout.write("held\\n")
 sys.stdout.flush()
 sys.stdin.read()
@@ -39,17 +39,17 @@ def test_a_lock_of_a_killed_process_is_free_and_its_holder_was_named(tmp_path: P
     with holder(tmp_path) as process:
         assert lock.is_held("a")
         with pytest.raises(Conflict, match=f"process {process.pid}") as caught:
-            lock.keep("a")
+            lock.acquire("a")
         assert caught.value.details == {"lock": "a", "holder": process.pid}
         process.kill()
         process.wait()
     assert not lock.is_held("a")
-    lock.keep("a")()
+    lock.acquire("a")()
 
 
 def test_looking_at_a_lock_never_makes_taking_it_fail(tmp_path: Path) -> None:
     lock = DiskLock(tmp_path)
-    lock.keep("a")()
+    lock.acquire("a")()
     code = (
         "import sys; from loom_audit.disk.locks import DiskLock; lock = DiskLock(sys.argv[1])\n"
         "sys.stdout.write('ready\\n'); sys.stdout.flush()\n"
@@ -64,14 +64,14 @@ def test_looking_at_a_lock_never_makes_taking_it_fail(tmp_path: Path) -> None:
             assert looking.stdout is not None
             looking.stdout.readline()
             for _ in range(300):
-                lock.keep("a")()
+                lock.acquire("a")()
         finally:
             looking.kill()
 
 
 def test_a_forked_child_neither_keeps_nor_releases_the_lock(tmp_path: Path) -> None:
     lock = DiskLock(tmp_path)
-    release = lock.keep("a")
+    release = lock.acquire("a")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -133,7 +133,7 @@ def test_a_link_in_the_lock_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "locks" / "a.lock").symlink_to(tmp_path / "victim")
     with pytest.raises(AuditError):
-        lock.keep("a")
+        lock.acquire("a")
     assert (tmp_path / "victim").read_text() == "precious"
 
 

@@ -54,7 +54,7 @@ class MemoryLock:
         finally:
             release()
 
-    def keep(self, name: str) -> Callable[[], None]:
+    def acquire(self, name: str) -> Callable[[], None]:
         return self._take(name, 0)
 
     def is_held(self, name: str) -> bool:

@@ -42,7 +42,7 @@ class MemoryBlobStore:
             raise Corrupt(f"The content {blob} does not match its hash", details={"blob": blob})
         return content
 
-    def several(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
+    def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
         found = {}
         for blob in blobs:
             with suppress(NotFound, Corrupt):

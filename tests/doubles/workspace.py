@@ -162,7 +162,7 @@ class MemoryWorkspace:
             raise FileNotFound(f"file not found: {path}")
         return node
 
-    def mounted(self, folder: str) -> bool:
+    def is_mounted(self, folder: str) -> bool:
         return False
 
     def mtime(self, path: str) -> datetime:
@@ -176,7 +176,7 @@ class MemoryWorkspace:
             raise InvalidPath(f"not a file but a directory: {path}", details={"kind": "directory"})
         return self._found(path).content[:limit]
 
-    def read_at_once(self, path: str, size: int) -> tuple[bytes, Stamp]:
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
         return self.read(path, size), self._found(path).stamp
 
     def read_link(self, path: str) -> bytes:

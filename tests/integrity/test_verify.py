@@ -133,7 +133,9 @@ class Broken:
         return reading
 
 
-@pytest.mark.parametrize("name", ["events", "parts", "nodes", "noted", "differences", "damage"])
+@pytest.mark.parametrize(
+    "name", ["events", "payloads", "nodes", "references", "differences", "damage"]
+)
 @pytest.mark.parametrize("after", [0, 1])
 def test_what_cannot_be_read_is_reported_and_the_rest_is_checked(master, name, after):
     with closing(master.open()) as database, closing(open_evidence(database, master.log)) as real:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Completed, Confinement
+from loom_audit.ports import Command, CommandResult, Confinement
 from loom_audit.sandbox import (
     BACKENDS,
     ConfiningRunner,
@@ -29,14 +29,14 @@ class Pretended:
     def __init__(self, name: str, flaw: str = "", later: str = "") -> None:
         self.name, self.flaw, self.later, self.asked = name, flaw, later, 0
 
-    def run(self, root: str, command: Command, **_: object) -> Completed:
+    def run(self, root: str, command: Command, **_: object) -> CommandResult:
         self.asked += 1
         if self.flaw or (self.later and self.asked > 1):
             raise ExecutionFailed(self.flaw or self.later)
-        return Completed(0, b"", b"", 0, 0, False, 1, sandbox=self.name)
+        return CommandResult(0, b"", b"", 0, 0, False, 1, sandbox=self.name)
 
 
-def run(runner: ConfiningRunner, confinement: Confinement, folder: Path) -> Completed:
+def run(runner: ConfiningRunner, confinement: Confinement, folder: Path) -> CommandResult:
     return runner.run(str(folder), Command(("touch", "ran"), confinement=confinement))
 
 
@@ -205,8 +205,8 @@ def test_a_backend_that_cannot_run_true_is_refused() -> None:
     class Broken:
         name = "broken"
 
-        def run(self, root: str, command: Command, **_: object) -> Completed:
-            return Completed(1, b"", b"no user namespaces", 0, 0, False, 0)
+        def run(self, root: str, command: Command, **_: object) -> CommandResult:
+            return CommandResult(1, b"", b"no user namespaces", 0, 0, False, 0)
 
     with pytest.raises(ExecutionFailed) as caught:
         probe(Broken())

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import Event
-from loom_audit.ports import NotedBlob, Progress, Report
+from loom_audit.ports import Progress, ReferencedBlob, Report
 from loom_audit.sql.engine import driver
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.schema import create_tables, structure, structure_differences
@@ -61,7 +61,7 @@ class RebuiltProjections:
     ) -> None:
         self._resources.close()
 
-    def note(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
+    def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents by SHA-256 as (seq, size); the first of each counts."""
         new = [(digest, *contents[digest]) for digest in contents.keys() - self._recent]
         if new:
@@ -71,10 +71,10 @@ class RebuiltProjections:
             self._recent.clear()
         self._recent |= contents.keys()
 
-    def noted(self) -> Iterator[NotedBlob]:
-        """Each content noted, in the order of the store's numbers, the unknown ones first."""
+    def references(self) -> Iterator[ReferencedBlob]:
+        """Each content referred to, in the order of the store's numbers, the unknown ones first."""
         for digest, seq, size, here, kept in _raw(self._connection()).execute(_NOTED):
-            yield NotedBlob(digest, seq, size, bool(here), bool(kept))
+            yield ReferencedBlob(digest, seq, size, bool(here), bool(kept))
 
     def differences(
         self, events: Iterator[Sequence[Event]], report: Report | None = None

@@ -26,7 +26,7 @@ from loom_audit.model.events import Effect
 from loom_audit.model.files import FileChange
 from loom_audit.ports import (
     Command,
-    Completed,
+    CommandResult,
     Confinement,
     Limits,
     Runner,
@@ -231,7 +231,7 @@ class ToolContext:
         network: bool | None = None,
         writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a command in the workspace and record which files it changed.
 
         It is confined as the settings say, else as the tool says, unless `confinement` is
@@ -243,7 +243,7 @@ class ToolContext:
         stop = threading.Event()
         wanted = confinement or self.settings.confinement or self.confinement
 
-        def step() -> Completed:
+        def step() -> CommandResult:
             self._may_run("execute", "network")
             command = Command(
                 argv=argv,
@@ -294,14 +294,14 @@ class ToolContext:
         environment: Mapping[str, str] | None = None,
         readable: tuple[str, ...] = (),
         read_only: bool = True,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run a program of ours that only reads, in a process that can be killed.
 
         No change it made would be recorded; a confined one is `read_only` unless told.
         """
         stop = threading.Event()
 
-        def step() -> Completed:
+        def step() -> CommandResult:
             place, rest = self._place(cwd)
             command = Command(
                 argv=argv,

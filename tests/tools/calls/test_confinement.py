@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit.api import Connections, builtin_registry, open_store
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Completed, Confinement, Runner
+from loom_audit.ports import Command, CommandResult, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
 from loom_audit.tools.calls.result import ToolResult
@@ -22,7 +22,7 @@ class Missing:
 
     name = "bubblewrap"
 
-    def run(self, root: str, command: Command, **_: object) -> Completed:
+    def run(self, root: str, command: Command, **_: object) -> CommandResult:
         raise ExecutionFailed("no user namespaces here")
 
 

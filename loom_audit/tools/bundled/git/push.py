@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, InvalidArguments, NotFound
-from loom_audit.ports import Command, Completed
+from loom_audit.ports import Command, CommandResult
 from loom_audit.tools.bundled.git.person_config import Setting, settings_of
 from loom_audit.tools.bundled.git.repository import (
     LISTING,
@@ -176,7 +176,9 @@ def _url(remote: str, ctx: ToolContext, place: Mapping[str, str]) -> str:
     return decode(done.stdout).strip()
 
 
-def _asked(ctx: ToolContext, words: Iterable[str], place: Mapping[str, str] | None) -> Completed:
+def _asked(
+    ctx: ToolContext, words: Iterable[str], place: Mapping[str, str] | None
+) -> CommandResult:
     """A command that runs nothing, whatever a configuration says; in a worker thread."""
     assert ctx.runner is not None
     assert ctx.workspace is not None

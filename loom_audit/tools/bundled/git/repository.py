@@ -22,7 +22,7 @@ from loom_audit.errors import (
     TooLarge,
     ToolTimeout,
 )
-from loom_audit.ports import Completed, Confinement
+from loom_audit.ports import CommandResult, Confinement
 from loom_audit.tools.bundled.git.person_config import (
     KEPT,
     Setting,
@@ -146,7 +146,7 @@ class Repository:
         options = [option for name in unset for option in ("-u", name)]
         return ("env", *options, *given, "git", "--no-pager", *words)
 
-    async def ask(self, *words: str, stdin: bytes = b"", limit: int = MAX_LISTING) -> Completed:
+    async def ask(self, *words: str, stdin: bytes = b"", limit: int = MAX_LISTING) -> CommandResult:
         """A command that only reads. ExecutionFailed when git cannot be run or is too slow."""
         done = await self.ctx.compute(
             *self.argv(*words),
@@ -177,7 +177,7 @@ class Repository:
         *words: str,
         stdin: bytes = b"",
         hooks: bool = False,
-    ) -> Completed:
+    ) -> CommandResult:
         """A command that changes the repository; hooks see nothing of the person's own."""
         await self.ctx.in_thread(self._check_links)
         done = await self.ctx.run(
@@ -274,7 +274,7 @@ def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:
     return [ctx.recorder.workspace.relative(path) or "." for path in paths or ()]
 
 
-def failed(done: Completed) -> ExecutionFailed:
+def failed(done: CommandResult) -> ExecutionFailed:
     """Git's own words as an error."""
     said = decode(done.stderr).strip() or decode(done.stdout).strip()
     hint = ""
@@ -293,7 +293,7 @@ def failed(done: Completed) -> ExecutionFailed:
     )
 
 
-def finished(done: Completed) -> Completed:
+def finished(done: CommandResult) -> CommandResult:
     """What git did, when it ran. ToolTimeout, ExecutionFailed."""
     if done.timed_out:
         raise ToolTimeout(f"git was stopped after {done.duration / 1e6:.0f} seconds")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.model.scope import HEAVY
-from loom_audit.ports import Completed
+from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCANNING, shown
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -77,7 +77,7 @@ class FormatCode(Tool):
             raise NotFound(
                 "there are no files to format", hint="Python, or what prettier knows, is meant."
             )
-        done: list[Completed] = []
+        done: list[CommandResult] = []
         for name, program, chosen in plan:
             done += await _run(name, program, chosen, args.check, ctx)
         fine = (0, 1) if args.check else (0,)  # 1: a check found something to format
@@ -163,9 +163,9 @@ async def _program(name: str, ctx: ToolContext) -> str | None:
 
 async def _run(
     name: str, program: str, files: Sequence[str], check: bool, ctx: ToolContext
-) -> list[Completed]:
+) -> list[CommandResult]:
     """Run it over the files, some hundred at a time, until one takes too long."""
-    done: list[Completed] = []
+    done: list[CommandResult] = []
     for n in range(0, len(files), AT_ONCE):
         chosen = [f"./{file}" for file in files[n : n + AT_ONCE]]
         words = (program, *OPTIONS[name], *(["--check"] if check else WRITE[name]), "--", *chosen)

@@ -19,7 +19,7 @@ from loom_audit.errors import (
     PermissionDenied,
     ToolTimeout,
 )
-from loom_audit.ports import Completed
+from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCANNING, shown
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -174,7 +174,7 @@ def _check_place(root: str, manager: str) -> None:
                 )
 
 
-async def _made(ctx: ToolContext, root: str) -> Completed | None:
+async def _made(ctx: ToolContext, root: str) -> CommandResult | None:
     """Make the environment when there is none; what went wrong, if anything did."""
     if await ctx.in_thread(lambda: os.path.lexists(os.path.join(root, VENV))):
         return None
@@ -185,7 +185,7 @@ async def _made(ctx: ToolContext, root: str) -> Completed | None:
     return done if done.exit_code or done.timed_out else None
 
 
-async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> Completed:
+async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
     settings = await ctx.in_thread(_pip_settings)
     variables = {f"PIP_{n.upper().replace('-', '_')}": v for n, v in settings.items()}
     variables |= _proxies() | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
@@ -199,7 +199,7 @@ async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> Completed:
     )  # fmt: skip
 
 
-async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> Completed:
+async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
     settings = await ctx.in_thread(_npm_settings)
     variables = {f"npm_config_{name}": value for name, value in settings.items()} | _proxies()
     return await ctx.run(

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
-from loom_audit.ports import Completed
+from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCANNING
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -136,7 +136,12 @@ class RunTests(Tool):
         return "npm"
 
     def _result(
-        self, framework: str, report: dict[str, Any], stdout: str, done: Completed, seconds: float
+        self,
+        framework: str,
+        report: dict[str, Any],
+        stdout: str,
+        done: CommandResult,
+        seconds: float,
     ) -> ToolResult:
         data = {
             "framework": framework,
@@ -268,7 +273,7 @@ def _total(data: dict[str, Any]) -> int:
     return sum(data[key] or 0 for key in ("passed", "failed", "errors", "skipped"))
 
 
-def _lines(data: dict[str, Any], report: dict[str, Any], done: Completed) -> Iterator[str]:
+def _lines(data: dict[str, Any], report: dict[str, Any], done: CommandResult) -> Iterator[str]:
     if report:
         counts = ", ".join(
             f"{data[key]} {key}" for key in ("passed", "failed", "errors", "skipped") if data[key]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
-from loom_audit.ports import Completed
+from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -108,7 +108,7 @@ def _where(args: ShellInput, ctx: ToolContext) -> str:
     return (ctx.cwd if args.cwd is None else args.cwd) or "."
 
 
-def concluded(what: str, done: Completed, seconds: float, data: dict[str, Any]) -> ToolResult:
+def concluded(what: str, done: CommandResult, seconds: float, data: dict[str, Any]) -> ToolResult:
     """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
     error: AuditError | None = None
     if done.timed_out:
@@ -123,7 +123,7 @@ def concluded(what: str, done: Completed, seconds: float, data: dict[str, Any]) 
     return ToolResult(True, shown(done), data)
 
 
-def shown(done: Completed) -> str:
+def shown(done: CommandResult) -> str:
     """What a command printed, and what must be said about it."""
     parts = [decode(done.stdout)] if done.stdout else []
     if done.stderr:
