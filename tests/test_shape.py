@@ -106,10 +106,38 @@ def test_templates_escape_everything() -> None:
     assert found == []
 
 
-def test_pure_packages_that_come_later_are_under_their_contract() -> None:
+def contract(name: str) -> dict[str, list[str]]:
+    """The contract of import-linter that has this name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    contracts = project["tool"]["importlinter"]["contracts"]
-    pure = next(c for c in contracts if c["name"] == "What is decided is pure")
+    found = project["tool"]["importlinter"]["contracts"]
+    return next(one for one in found if one["name"] == name)
+
+
+WAYS_IN = contract("The ways in know the face of the store, not what stands behind it")
+
+
+def test_ways_in_that_come_later_are_under_their_contract() -> None:
+    for name in ("web", "demo", "proxy", "mcp_server", "daemon"):
+        if (PACKAGE / name).exists() or (PACKAGE / f"{name}.py").exists():
+            assert f"loom_audit.{name}" in WAYS_IN["source_modules"]
+
+
+@pytest.mark.parametrize("name", WAYS_IN["source_modules"])
+def test_a_way_in_reaches_through_nothing_that_it_is_given(name: str) -> None:
+    """What it needs of the adapters is a method of the face; no import shows otherwise."""
+    room = PACKAGE / name.removeprefix("loom_audit.")
+    reached = {
+        f"{named(path)}:{node.lineno} .{node.attr}"
+        for path in MODULES
+        if room in path.parents or path == room.with_suffix(".py")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("adapters", "attachment", "recorder")
+    }
+    assert reached == set()
+
+
+def test_pure_packages_that_come_later_are_under_their_contract() -> None:
+    pure = contract("What is decided is pure")
     for name in ("model", "ports", "clients", "exports", "history"):
         if (PACKAGE / name).exists() or (PACKAGE / f"{name}.py").exists():
             assert f"loom_audit.{name}" in pure["source_modules"]

@@ -19,6 +19,9 @@ from loom_audit.errors import AuditError
 from loom_audit.model.display import counted, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
+from loom_audit.sandbox import confining_runner, open_runner, probe
+from loom_audit.sql.engine import SAFE_SQLITE, connect, driver
+from loom_audit.sql.schema import REVISION, triggers
 
 Verdict = Literal["ok", "warning", "problem"]
 
@@ -62,8 +65,6 @@ def _python() -> Check:
 
 
 def _sqlite() -> Check:
-    from loom_audit.sql.engine import SAFE_SQLITE, driver
-
     module: Any = driver()
     text = f"SQLite {module.sqlite_version} ({module.__name__})"
     if module.sqlite_version_info < SAFE_SQLITE:
@@ -79,8 +80,6 @@ def _sqlite() -> Check:
 
 def _sandboxes() -> Iterator[Check]:
     """Whether commands can run, and which backends confine them: see docs/confinement.md."""
-    from loom_audit.sandbox import confining_runner, open_runner, probe
-
     try:
         probe(open_runner())
     except AuditError as error:
@@ -136,9 +135,6 @@ def _room(settings: Settings) -> Check:
 
 
 def _database(file: Path) -> Iterator[Check]:
-    from loom_audit.sql.engine import connect
-    from loom_audit.sql.schema import REVISION, triggers
-
     try:
         with closing(connect(str(file), "ro")) as raw:
             journal = raw.execute("PRAGMA journal_mode").fetchone()[0]
@@ -163,8 +159,6 @@ def _database(file: Path) -> Iterator[Check]:
 
 def _settings(file: Path) -> Iterator[Check]:
     """The settings our own writer connection runs with."""
-    from loom_audit.sql.engine import connect
-
     wanted = {"synchronous": 2, "foreign_keys": 1, "recursive_triggers": 1, "trusted_schema": 0}
     try:
         with closing(connect(str(file), "rw")) as raw:
