@@ -42,7 +42,7 @@ class CommandRun:
     """A command that has ended: the event of its finish, how it ended, and what it changed."""
 
     event: Event
-    completed: CommandResult
+    result: CommandResult
     files_changed: tuple[str, ...]
     coverage: Coverage
 

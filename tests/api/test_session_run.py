@@ -10,7 +10,7 @@ from loom_audit import AuditedWorkspace, Conflict, ExecutionFailed
 def test_a_command_is_one_call_with_what_it_changed(workspace: AuditedWorkspace) -> None:
     with workspace.session("tester") as session:
         ran = session.run(["sh", "-c", "echo more >> a.txt; exit 3"])
-    assert ran.completed.exit_code == 3
+    assert ran.result.exit_code == 3
     assert (ran.files_changed, ran.coverage.level) == (("a.txt",), "full")
     detail = workspace.timeline.call(ran.event.seq)
     assert (detail.call.tool, detail.call.status, detail.call.paths) == ("run", "error", ("a.txt",))
