@@ -10,7 +10,7 @@ from loom_audit.history.verification import verify
 from loom_audit.model.codec import MAX_LEAF
 from loom_audit.model.files import BlobId
 from loom_audit.ports import BlobStore
-from loom_audit.sql.engine import connect
+from loom_audit.sql.driver import connect
 from loom_audit.sql.evidence import open_evidence
 from loom_audit.sql.packing import unpack
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loom_audit.errors import StorageFailed
 from loom_audit.ports import Report
-from loom_audit.sql.engine import connect, driver, unavailable
+from loom_audit.sql.driver import connect, driver, write_error
 from loom_audit.sql.salvage.salvage import Salvaged
 from loom_audit.sql.salvage.salvage import salvage as salvage_file
 from loom_audit.sql.schema import REVISION
@@ -19,7 +19,7 @@ def revision(file: Path) -> str:
         with closing(connect(str(file), "ro")) as raw:
             rows = raw.execute("SELECT version_num FROM alembic_version").fetchall()
     except driver().Error as error:
-        problem = unavailable(error)
+        problem = write_error(error)
         raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
     return str(rows[0][0]) if rows else "none"
 

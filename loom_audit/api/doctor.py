@@ -20,7 +20,7 @@ from loom_audit.model.display import counted, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
-from loom_audit.sql.engine import SAFE_SQLITE, connect, driver
+from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.schema import REVISION, triggers
 
 Verdict = Literal["ok", "warning", "problem"]

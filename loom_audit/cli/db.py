@@ -118,12 +118,12 @@ def _backups(file: Path) -> set[Path]:
 
 
 def _revision(file: Path) -> str:
-    from loom_audit.sql.engine import connect, driver, unavailable
+    from loom_audit.sql.driver import connect, driver, write_error
 
     try:
         with closing(connect(str(file), "ro")) as raw:
             rows = raw.execute("SELECT version_num FROM alembic_version").fetchall()
     except driver().Error as error:
-        problem = unavailable(error)
+        problem = write_error(error)
         raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
     return str(rows[0][0]) if rows else "none"

@@ -8,15 +8,13 @@ from hashlib import sha256
 from io import BytesIO
 from typing import BinaryIO
 
-from sqlalchemy import Connection
-
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound
-from loom_audit.model.files import BlobId, FileState
+from loom_audit.model.files import BlobId
+from loom_audit.sql import blob_rows
+from loom_audit.sql.blob_rows import NO_ENTRIES, BlobEntry, load_with_bases
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
-from loom_audit.sql.engine import Connections
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
-from loom_audit.sql.links import NO_ENTRIES, BlobEntry, load_with_bases
-from loom_audit.sql.statements import prepare
 
 INLINE_BYTES = 256 * 1024
 """Most stored bytes that lie in a row; more become a file."""
@@ -31,43 +29,8 @@ _CLEARLY_SMALLER = 8
 MAX_CHAIN = 64
 RADIX = 16
 
-_INSERT = prepare(
-    "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
-    "(:sha256, :size, :stored, :encoding, (SELECT number FROM blob WHERE sha256 = :base), "
-    ":version, :large) ON CONFLICT (sha256) DO UPDATE SET size = excluded.size, "
-    "stored = excluded.stored, encoding = excluded.encoding, base = excluded.base, "
-    "version = excluded.version, large = excluded.large WHERE blob.encoding = 'absent'"
-)
-_INSERT_CONTENT = prepare(
-    "INSERT INTO blob_content (blob, content) SELECT number, :content FROM blob "
-    "WHERE sha256 = :sha256 AND encoding = :encoding AND stored = :stored "
-    "AND version = :version AND large = 0 ON CONFLICT (blob) DO NOTHING"
-)
-_INSERT_ABSENT = prepare(
-    "INSERT INTO blob (sha256, size, stored, encoding, version, large) "
-    "VALUES (:sha256, :size, 0, 'absent', 0, 0) ON CONFLICT (sha256) DO NOTHING"
-)
-_ENTRY = prepare(
-    "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
-    "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
-)
-_MANY = 500
 _FEW = 8
 """So many contents are asked for one by one: quicker than one statement with 500 names."""
-
-_NAMES = tuple(f"n{n}" for n in range(_MANY))
-_PRESENT = prepare(
-    f"SELECT sha256 FROM blob WHERE sha256 IN (:{', :'.join(_NAMES)}) AND encoding <> 'absent'"
-)
-_CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
-
-
-def insert_absent(connection: Connection, states: Sequence[FileState]) -> None:
-    """Give each content that states name a row, as absent where it is not in the store."""
-    rows = [
-        {"sha256": bytes.fromhex(state.blob), "size": state.size} for state in states if state.blob
-    ]
-    _INSERT_ABSENT.run_many(connection, rows)
 
 
 class SqlBlobStore:
@@ -141,13 +104,8 @@ class SqlBlobStore:
             return {blob for digest, blob in wanted.items() if self._find(digest) is None}
         with self._lock:
             rest = sorted(wanted.keys() - self._staged.keys())
-        absent = {wanted[digest] for digest in rest}
-        for start in range(0, len(rest), _MANY):
-            some = rest[start : start + _MANY]
-            some += some[-1:] * (_MANY - len(some))  # always the same statement
-            found = self._connections.rows(_PRESENT, **dict(zip(_NAMES, some, strict=True)))
-            absent.difference_update(wanted[row[0]] for row in found)
-        return absent
+        found = blob_rows.present(self._connections, rest)
+        return {wanted[digest] for digest in rest if digest not in found}
 
     def size(self, blob: BlobId) -> int:
         """Bytes of the content."""
@@ -163,25 +121,6 @@ class SqlBlobStore:
         """What waits to be written, bases before what leans on them."""
         with self._lock:
             return tuple(self._staged.values())
-
-    @staticmethod
-    def write(connection: Connection, entries: Sequence[BlobEntry]) -> None:
-        """Insert them within the caller's transaction; those that are there already stay."""
-        rows = [
-            {
-                "sha256": entry.sha256,
-                "size": entry.size,
-                "stored": entry.stored,
-                "encoding": entry.encoding,
-                "base": entry.base,
-                "version": entry.version,
-                "large": int(entry.large),
-                "content": entry.content,
-            }
-            for entry in entries
-        ]
-        _INSERT.run_many(connection, rows)
-        _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
 
     def forget_staged(self, entries: Sequence[BlobEntry]) -> None:
         """They are durable now: let go of them."""
@@ -250,11 +189,7 @@ class SqlBlobStore:
             staged = self._staged.get(digest)
             if staged is not None:
                 return staged
-            rows = self._connections.rows(_ENTRY, sha256=digest)
-        if not rows or rows[0][3] == "absent":
-            return None
-        number, size, stored, encoding, base, version, large = rows[0]
-        return BlobEntry(digest, size, stored, encoding, base, version, bool(large), number)
+            return blob_rows.load_entry(self._connections, digest)
 
     def _read(self, entry: BlobEntry, links: Mapping[bytes, BlobEntry] = NO_ENTRIES) -> bytes:
         """The content, checked; large ones whole. Corrupt names it."""
@@ -296,10 +231,10 @@ class SqlBlobStore:
     def _bytes(self, entry: BlobEntry) -> bytes:
         if entry.content is not None:
             return entry.content
-        rows = self._connections.rows(_CONTENT, blob=entry.number)
-        if not rows:
+        content = blob_rows.load_content(self._connections, entry.number)
+        if content is None:
             raise Corrupt(f"the stored bytes of {entry.sha256.hex()} are gone")
-        return bytes(rows[0][0])
+        return content
 
     def _cache_lookup(self, digest: bytes) -> bytes | None:
         with self._lock:

@@ -11,7 +11,7 @@ from loom_audit.errors import StorageFailed
 from loom_audit.model.code import language_of
 from loom_audit.model.files import BlobId
 from loom_audit.ports import FoundCode, ReadCode
-from loom_audit.sql.engine import connect, driver
+from loom_audit.sql.driver import connect, driver
 
 T = TypeVar("T")
 

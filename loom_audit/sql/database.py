@@ -19,7 +19,7 @@ from loom_audit.sql import schema
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import SystemClock, from_micros, new_id
-from loom_audit.sql.engine import Connections
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
@@ -246,11 +246,11 @@ def _copy_both(path: str, copy: str) -> None:
     """Database and write-ahead log of one moment, as far as their times can tell."""
     try:
         for _ in range(_COPY_TRIES):
-            before = _marks(path)
+            before = _file_times(path)
             copyfile(path, copy)
             if os.path.exists(path + "-wal"):
                 copyfile(path + "-wal", copy + "-wal")
-            if _marks(path) == before:
+            if _file_times(path) == before:
                 return
     except OSError as error:
         raise StorageFailed(
@@ -262,7 +262,7 @@ def _copy_both(path: str, copy: str) -> None:
     )
 
 
-def _marks(path: str) -> list[tuple[int, int] | None]:
+def _file_times(path: str) -> list[tuple[int, int] | None]:
     marks: list[tuple[int, int] | None] = []
     for name in (path, path + "-wal"):
         try:

@@ -19,14 +19,14 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.merkle import Frontier, Node, root_at
 from loom_audit.ports import Clock, EventFilter
-from loom_audit.sql import event_rows
+from loom_audit.sql import blob_rows, event_rows
 from loom_audit.sql.ballast import Ballast
+from loom_audit.sql.blob_rows import BlobEntry
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
-from loom_audit.sql.engine import Connections
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD
-from loom_audit.sql.links import BlobEntry
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.projections.fold import fold
@@ -133,7 +133,7 @@ class SqlEventLog:
             ]
             events.append(_as_event(draft, self._id, seq, id, now, prev))
         staged = self._blobs.staged_entries()
-        self._blobs.write(connection, staged)
+        blob_rows.insert(connection, staged)
         event_rows.insert_events(connection, self._number, rows)
         event_rows.insert_payloads(connection, parts)
         insert_nodes(connection, self._number, nodes)

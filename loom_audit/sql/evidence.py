@@ -15,8 +15,9 @@ from loom_audit.model.merkle import Node
 from loom_audit.ports import EventRow, PayloadRow, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database
-from loom_audit.sql.engine import Connections, connect, driver, unavailable
+from loom_audit.sql.driver import connect, driver, write_error
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
@@ -270,7 +271,7 @@ def _file_size(path: str) -> int | None:
 
 
 def _storage_error(error: Exception) -> StorageFailed:
-    problem = unavailable(error)
+    problem = write_error(error)
     return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
 
 

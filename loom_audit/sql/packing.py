@@ -1,4 +1,4 @@
-"""How leaves, small payloads and ids lie in a row: the same bytes, in less room.
+"""How leaves, small payloads and ids are stored in a row, and whether a row read is sound.
 
 A packed text is one byte that says how, then the text: 0 as it is, 1 raw deflate (RFC 1951)
 with the dictionary `_WORDS` before it. A dictionary is never changed once released: a better

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from loom_audit.errors import AuditUnavailable, Corrupt
-from loom_audit.sql.engine import APPEND_ONLY, connect, driver
+from loom_audit.sql.driver import APPEND_ONLY, connect, driver
 from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.tables import TABLES
 

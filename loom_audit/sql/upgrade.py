@@ -9,7 +9,8 @@ from sqlalchemy.pool import StaticPool
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.model.merkle import root_at
 from loom_audit.sql import schema
-from loom_audit.sql.engine import Connections, connect, driver, store_lock
+from loom_audit.sql.connections import Connections, store_lock
+from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.merkle_tree import stored_nodes
 
 MIGRATIONS = "loom_audit:migrations"

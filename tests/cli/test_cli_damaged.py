@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.sql.engine import driver
+from loom_audit.sql.driver import driver
 from tests.cli.shells import Shell
 
 PAGE = 4096

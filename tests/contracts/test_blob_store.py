@@ -17,8 +17,8 @@ from loom_audit.errors import AuditUnavailable, Corrupt, InvalidArguments, NotFo
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import BlobId
 from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, base_version
+from loom_audit.sql.driver import connect
 from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
-from loom_audit.sql.engine import connect
 from tests.contracts.stores import Opened, draft, open_sqlite
 from tests.doubles import MemoryBlobStore
 

@@ -38,7 +38,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import EventFilter
-from loom_audit.sql.engine import connect
+from loom_audit.sql.driver import connect
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import pack, pack_id, unpack, unpack_id
 from tests.contracts.stores import (

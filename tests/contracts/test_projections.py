@@ -31,11 +31,11 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter
-from loom_audit.sql.engine import connect
-from loom_audit.sql.projections import keyframes
-from loom_audit.sql.projections.keyframes import pack_listing, unpack_listing
+from loom_audit.sql.driver import connect
+from loom_audit.sql.projections import tree_rows
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.projections.summaries import failure, summarize
+from loom_audit.sql.projections.tree_rows import pack_listing, unpack_listing
 from loom_audit.sql.tables import PROJECTIONS
 from tests.contracts.stores import (
     DIRECTORY,
@@ -476,7 +476,7 @@ def test_keyframes_are_due_every_ten_thousand_events(stored: Opened) -> None:
     assert stored.projections.tree(10_001) == {"x": change.after}
     assert stored.log.before(START) == 10_001
     assert stored.log.before(START + timedelta(minutes=1)) == 10_002
-    assert keyframes.KEYFRAME_EVENTS == 10_000
+    assert tree_rows.KEYFRAME_EVENTS == 10_000
     assert rows_of(stored)["keyframe"][0][1] == 10_000
 
 

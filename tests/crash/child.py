@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
-from loom_audit.sql import engine
+from loom_audit.sql import driver
 from loom_audit.tools.calls.thread import in_thread
 
 PR_SET_PTRACER = 0x59616D61
@@ -204,14 +204,14 @@ SCENARIOS: Mapping[str, Callable[[Reporter], None]] = {
 
 def less_durable() -> None:
     """The control: the same recorder with synchronous=NORMAL must lose what it acknowledged."""
-    safe = engine._set_up
+    safe = driver._set_up
 
     @functools.wraps(safe)
     def unsafe(connection: Any, mode: Any) -> None:
         safe(connection, mode)
         connection.execute("PRAGMA synchronous=NORMAL")
 
-    engine._set_up = unsafe
+    driver._set_up = unsafe
 
 
 def obey(order: Mapping[str, Any]) -> None:

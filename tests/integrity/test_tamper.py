@@ -23,7 +23,7 @@ from loom_audit.model.codec import encode
 from loom_audit.model.events import CallFinished, Draft, SessionStarted
 from loom_audit.model.merkle import Frontier, leaf_hash
 from loom_audit.sql.clock import SystemClock
-from loom_audit.sql.engine import driver
+from loom_audit.sql.driver import driver
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import pack, pack_id, unpack
 from loom_audit.sql.schema import triggers

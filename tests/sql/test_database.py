@@ -23,10 +23,12 @@ from loom_audit.errors import (
     StorageFailed,
 )
 from loom_audit.model.events import SessionStarted
-from loom_audit.sql import engine, schema
+from loom_audit.sql import connections, schema
+from loom_audit.sql import driver as sqlite_driver
 from loom_audit.sql.ballast import Ballast
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, database_path, open_database
-from loom_audit.sql.engine import SAFE_SQLITE, Connections, connect, driver
+from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.statements import prepare
 from tests.contracts.stores import draft, logs_of
 from tests.sql.conftest import record
@@ -138,7 +140,7 @@ def test_a_locked_store_is_said_to_be_locked(
     database: Database, lock: DiskLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = record(database)
-    monkeypatch.setattr(engine, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 0.1)
     with lock.hold("store"), pytest.raises(AuditUnavailable, match="locked"):
         database.event_log(id).append([draft(SessionStarted("a"))])
     database.event_log(id).append([draft(SessionStarted("a"))])
@@ -150,7 +152,7 @@ def test_a_database_that_another_program_writes_is_waited_for_and_then_refused(
 ) -> None:
     id = record(database)
     database.close()
-    monkeypatch.setattr(engine, "BUSY_MS", 50)
+    monkeypatch.setattr(sqlite_driver, "BUSY_MS", 50)
     patient = open_database(str(path), lock=database.connections.lock)
     raw = connect(str(path), "rw")
     raw.execute("BEGIN IMMEDIATE")
@@ -278,6 +280,6 @@ def test_missing_guards_are_found(database: Database, path: Path) -> None:
 
 
 def test_an_error_of_the_store_says_what_to_do(database: Database) -> None:
-    for cause, hint in engine._HINTS.items():
+    for cause, hint in sqlite_driver.HINTS.items():
         assert hint.endswith("."), cause
     assert issubclass(AuditUnavailable, AuditError)

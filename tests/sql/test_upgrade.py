@@ -20,8 +20,9 @@ from loom_audit.errors import (
 )
 from loom_audit.model.events import SessionStarted
 from loom_audit.sql import schema, upgrade
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, open_database
-from loom_audit.sql.engine import Connections, connect
+from loom_audit.sql.driver import connect
 from loom_audit.sql.upgrade import upgrade_locked
 from tests.contracts.stores import draft
 from tests.sql.conftest import record

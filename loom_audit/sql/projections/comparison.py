@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import Event
 from loom_audit.ports import Progress, ReferencedBlob, Report
-from loom_audit.sql.engine import driver
+from loom_audit.sql.driver import driver
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.schema import create_tables, structure, structure_differences
 from loom_audit.sql.tables import PROJECTIONS

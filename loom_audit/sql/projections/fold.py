@@ -23,12 +23,12 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileState
-from loom_audit.sql.blobs import insert_absent
+from loom_audit.sql.blob_rows import insert_absent
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.projections import fold_statements
-from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS, write_keyframe
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
+from loom_audit.sql.projections.tree_rows import KEYFRAME_EVENTS, write_keyframe
 
 _TYPE_BITS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000}
 _MICROS_PER_HOUR = 3_600_000_000

@@ -28,8 +28,8 @@ from loom_audit.model.files import FileState
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.projections.fold import st_mode
-from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS, unpack_listing
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
+from loom_audit.sql.projections.tree_rows import KEYFRAME_EVENTS, unpack_listing
 
 _HOUR = 3_600_000_000
 

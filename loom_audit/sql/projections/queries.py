@@ -11,7 +11,7 @@ from loom_audit.model.files import FileState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.clock import from_micros
-from loom_audit.sql.engine import Connections
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, pack_id

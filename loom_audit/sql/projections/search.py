@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from loom_audit.model.events import CallFinished, CallRequested, FilesChanged
 from loom_audit.ports import EventFilter
-from loom_audit.sql.engine import Connections
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.projections.summaries import plain_text
 from loom_audit.sql.statements import prepare

@@ -1,20 +1,32 @@
-"""Trees and changes as the projections hold them."""
+"""Trees and changes as the projections hold them.
+
+The head's tree is a table. Every 10,000 events a full listing of the tree is kept (a keyframe),
+so that an earlier tree is a keyframe and the changes since.
+"""
 
 import json
 import stat
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from backports.zstd import ZstdError, compress, decompress
 from sqlalchemy import Connection, Select, func, select
 
+from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
-from loom_audit.sql.engine import Connections
+from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, unpack_id
-from loom_audit.sql.projections.keyframes import Listed, unpack_listing
 from loom_audit.sql.statements import Prepared, prepare
 from loom_audit.sql.tables import BLOB, CALL, CHANGE_SET, FILE_CHANGE, PATH, SESSION
+
+KEYFRAME_EVENTS = 10_000
+
+Listed = tuple[int, int, int, int | None]
+"""A path's number, its st_mode, size, and its blob's number."""
 
 _MANY = 500
 _LAST = 2**63 - 1
@@ -24,7 +36,11 @@ _KINDS: Mapping[int, Kind] = {
     stat.S_IFDIR: "directory",
 }
 
-_HEAD_TREE = prepare("SELECT path, mode, size, blob FROM tree_entry WHERE log = :log")
+_HEAD_TREE = prepare("SELECT path, mode, size, blob FROM tree_entry WHERE log = :log ORDER BY path")
+_INSERT_KEYFRAME = prepare(
+    "INSERT INTO keyframe (log, seq, latest, listing) SELECT :log, :seq, latest, :listing "
+    "FROM reach WHERE log = :log ON CONFLICT (log, seq) DO NOTHING"
+)
 _KEYFRAME = prepare(
     "SELECT seq, listing FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC LIMIT 1"
 )
@@ -117,6 +133,52 @@ def state(connections: Connections, log: int, path: str, at: int | None) -> File
     rows = connections.rows(_STATE, log=log, path=raw, at=_LAST if at is None else at)
     with corrupt_on_mismatch():
         return to_state(*rows[0]) if rows else None
+
+
+# --- keyframes ----------------------------------------------------------------------------
+
+
+def write_keyframe(connection: Connection, log: int, seq: int) -> None:
+    """Keep the tree as the projections have it now as the tree after event `seq`."""
+    rows = _HEAD_TREE.rows(connection, log=log)
+    listing = pack_listing((path, mode, size, blob) for path, mode, size, blob in rows)
+    _INSERT_KEYFRAME.run(connection, log=log, seq=seq, listing=listing)
+
+
+def pack_listing(entries: Iterable[Listed]) -> bytes:
+    """Columns of 64-bit little-endian integers, paths as differences, compressed with zstd."""
+    columns = [array("q") for _ in range(4)]
+    before = 0
+    for path, mode, size, blob in entries:
+        for column, value in zip(columns, (path - before, mode, size, blob or 0), strict=True):
+            column.append(value)
+        before = path
+    if sys.byteorder == "big":
+        for column in columns:
+            column.byteswap()
+    return compress(b"".join(column.tobytes() for column in columns))
+
+
+def unpack_listing(listing: bytes) -> Iterator[Listed]:
+    """What was packed. Corrupt when it is damaged."""
+    try:
+        data = decompress(listing)
+    except ZstdError as error:
+        raise Corrupt(f"A keyframe cannot be read: {error}") from error
+    length = len(data) // 4
+    if length % 8 or len(data) != 4 * length:
+        raise Corrupt("A keyframe has the wrong length")
+    columns = [array("q", data[n * length : (n + 1) * length]) for n in range(4)]
+    if sys.byteorder == "big":
+        for column in columns:
+            column.byteswap()
+    path = 0
+    for step, mode, size, blob in zip(*columns, strict=True):
+        path += step
+        yield path, mode, size, blob or None
+
+
+# --- changes ------------------------------------------------------------------------------
 
 
 def select_changes(log: int) -> Select[Any]:

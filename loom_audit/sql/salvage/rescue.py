@@ -16,8 +16,8 @@ from shutil import copyfile
 from typing import Any
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, NotFound, StorageFailed
+from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.encodings import decompress
-from loom_audit.sql.engine import connect, driver
 from loom_audit.sql.large_objects import CHUNK, LargeObjects
 from loom_audit.sql.salvage.pages import Pages, Row
 

@@ -30,7 +30,7 @@ from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
-from loom_audit.sql.engine import driver
+from loom_audit.sql.driver import driver
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import unpack, unpack_id
 from loom_audit.sql.salvage.rescue import Contents, open_source

@@ -9,21 +9,22 @@ import anyio
 import pytest
 
 from loom_audit.api import open_store
-from loom_audit.sql import engine
+from loom_audit.sql import connections, driver
 
 
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every statement that any connection of the store executes, those of triggers too."""
     statements: list[str] = []
-    connect = engine.connect
+    connect = driver.connect
 
     def traced_connect(*args: Any) -> Any:
         connection = connect(*args)
         connection.set_trace_callback(statements.append)
         return connection
 
-    monkeypatch.setattr(engine, "connect", traced_connect)
+    for module in (driver, connections):
+        monkeypatch.setattr(module, "connect", traced_connect)
     return statements
 
 

@@ -1,0 +1,147 @@
+"""The rows of contents: how each is stored, inserted and looked up, one by one or many at once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from loom_audit.model.files import FileState
+from loom_audit.sql.connections import Connections
+from loom_audit.sql.statements import prepare
+
+_SMALL = 32 * 1024
+"""Most stored bytes of a row that is read together with others."""
+
+_MAX_HELD = 8 * 1024 * 1024
+"""When so many stored bytes are held, further bases are left to be read one by one."""
+
+_MANY, _MANY_WITH_BASES = 500, 128
+"""How many hashes one statement names; it is always the same statement."""
+
+_NAMES = tuple(f"n{n}" for n in range(_MANY))
+_LISTED = ", ".join(f":{name}" for name in _NAMES)
+_LISTED_WITH_BASES = ", ".join(f":{name}" for name in _NAMES[:_MANY_WITH_BASES])
+
+_INSERT = prepare(
+    "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
+    "(:sha256, :size, :stored, :encoding, (SELECT number FROM blob WHERE sha256 = :base), "
+    ":version, :large) ON CONFLICT (sha256) DO UPDATE SET size = excluded.size, "
+    "stored = excluded.stored, encoding = excluded.encoding, base = excluded.base, "
+    "version = excluded.version, large = excluded.large WHERE blob.encoding = 'absent'"
+)
+_INSERT_CONTENT = prepare(
+    "INSERT INTO blob_content (blob, content) SELECT number, :content FROM blob "
+    "WHERE sha256 = :sha256 AND encoding = :encoding AND stored = :stored "
+    "AND version = :version AND large = 0 ON CONFLICT (blob) DO NOTHING"
+)
+_INSERT_ABSENT = prepare(
+    "INSERT INTO blob (sha256, size, stored, encoding, version, large) "
+    "VALUES (:sha256, :size, 0, 'absent', 0, 0) ON CONFLICT (sha256) DO NOTHING"
+)
+_ENTRY = prepare(
+    "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
+    "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
+)
+_ENTRIES = prepare(
+    "SELECT b.sha256, b.size, b.stored, b.encoding, base.sha256, b.version, b.large, b.number, "
+    f"CASE WHEN b.large = 0 AND b.stored <= {_SMALL} THEN CAST(c.content AS BLOB) END "
+    "FROM blob b LEFT JOIN blob base ON base.number = b.base "
+    "LEFT JOIN blob_content c ON c.blob = b.number "
+    f"WHERE b.sha256 IN ({_LISTED_WITH_BASES}) AND b.encoding <> 'absent'"
+)
+_PRESENT = prepare(f"SELECT sha256 FROM blob WHERE sha256 IN ({_LISTED}) AND encoding <> 'absent'")
+_CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobEntry:
+    """How one content is stored; `content` are its stored bytes while it is staged."""
+
+    sha256: bytes
+    size: int
+    stored: int
+    encoding: str
+    base: bytes | None = None
+    version: int = 0
+    large: bool = False
+    number: int | None = None
+    content: bytes | None = None
+
+
+NO_ENTRIES: Mapping[bytes, BlobEntry] = {}
+
+
+def insert(connection: Connection, entries: Sequence[BlobEntry]) -> None:
+    """Insert them within the caller's transaction; those that are there already stay."""
+    rows = [
+        {
+            "sha256": entry.sha256,
+            "size": entry.size,
+            "stored": entry.stored,
+            "encoding": entry.encoding,
+            "base": entry.base,
+            "version": entry.version,
+            "large": int(entry.large),
+            "content": entry.content,
+        }
+        for entry in entries
+    ]
+    _INSERT.run_many(connection, rows)
+    _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
+
+
+def insert_absent(connection: Connection, states: Sequence[FileState]) -> None:
+    """Give each content that states name a row, as absent where it is not in the store."""
+    rows = [
+        {"sha256": bytes.fromhex(state.blob), "size": state.size} for state in states if state.blob
+    ]
+    _INSERT_ABSENT.run_many(connection, rows)
+
+
+def load_entry(connections: Connections, digest: bytes) -> BlobEntry | None:
+    """How a durable content is stored; None when it is not in the store."""
+    rows = connections.rows(_ENTRY, sha256=digest)
+    if not rows or rows[0][3] == "absent":
+        return None
+    number, size, stored, encoding, base, version, large = rows[0]
+    return BlobEntry(digest, size, stored, encoding, base, version, bool(large), number)
+
+
+def load_with_bases(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, BlobEntry]:
+    """The durable ones of these and their bases, with their stored bytes while these are few."""
+    found: dict[bytes, BlobEntry] = {}
+    wanted = set(digests)
+    held = 0
+    while wanted and held < _MAX_HELD:
+        some = sorted(wanted)[:_MANY_WITH_BASES]
+        wanted.difference_update(some)
+        for row in connections.rows(_ENTRIES, **_values(some, _MANY_WITH_BASES)):
+            sha256, size, stored, encoding, base, version, large, number, content = row
+            found[sha256] = BlobEntry(
+                sha256, size, stored, encoding, base, version, bool(large), number, content
+            )
+            held += len(content or b"")
+            if base is not None and base not in found:
+                wanted.add(base)
+    return found
+
+
+def load_content(connections: Connections, number: int | None) -> bytes | None:
+    """The stored bytes of a content in a row; None when they are gone."""
+    rows = connections.rows(_CONTENT, blob=number)
+    return bytes(rows[0][0]) if rows else None
+
+
+def present(connections: Connections, digests: Sequence[bytes]) -> set[bytes]:
+    """Those of the hashes whose content is durable."""
+    found: set[bytes] = set()
+    for start in range(0, len(digests), _MANY):
+        some = digests[start : start + _MANY]
+        found.update(row[0] for row in connections.rows(_PRESENT, **_values(some, _MANY)))
+    return found
+
+
+def _values(some: Sequence[bytes], count: int) -> dict[str, bytes]:
+    """The hashes as a statement's parameters; the last one again in those that are left."""
+    filled = [*some, *[some[-1]] * (count - len(some))]
+    return dict(zip(_NAMES[:count], filled, strict=True))

@@ -1,0 +1,162 @@
+"""SQLite's driver and connections of it with our settings; what its errors mean to a caller.
+
+What is SQLite's alone is here and in `schema`. WAL with synchronous=FULL is the one setting in
+which no acknowledged commit is lost at a power cut. SQLite before 3.51.3 can corrupt a store
+when two connections write and checkpoint at once: there the driver `pysqlite3` takes the place
+of the interpreter's own.
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, Literal
+from urllib.parse import quote
+
+from sqlalchemy.exc import DBAPIError
+
+from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFailed
+
+SAFE_SQLITE = (3, 51, 3)
+BUSY_MS = 10_000
+
+Cause = Literal["full", "io", "busy", "damaged", "read-only", "missing", "other"]
+"""Why the database refused, as `details["cause"]` of the error says."""
+
+_CAUSES: dict[int, Cause] = {
+    13: "full",
+    10: "io",
+    5: "busy",
+    6: "busy",
+    11: "damaged",
+    26: "damaged",
+    8: "read-only",
+    14: "missing",
+}
+HINTS: dict[Cause, str] = {
+    "full": "Free some space where the store lies, then try again.",
+    "io": "The disk reported an error. Run `loom-audit doctor`, then `loom-audit verify`.",
+    "busy": "Another program holds the database open for writing. Close it, then try again.",
+    "damaged": "`loom-audit salvage --to DIR` saves what is readable.",
+    "read-only": "Give this user write permission on the store and its folder.",
+    "missing": "See that the store's folder is there and may be entered.",
+    "other": "Run `loom-audit doctor`.",
+}
+
+_DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE, _DELETE, _UPDATE = 11, 16, 24, 26, 9, 23
+APPEND_ONLY = frozenset({"log", "event", "tree_node"})
+_SMALLEST = 512
+"""Bytes of the smallest database that SQLite makes."""
+
+
+def driver() -> ModuleType:
+    """The SQLite driver: the interpreter's own where it is recent enough, else pysqlite3."""
+    if sqlite3.sqlite_version_info < SAFE_SQLITE:
+        with suppress(ImportError):
+            import pysqlite3
+
+            module: ModuleType = pysqlite3
+            return module
+    return sqlite3
+
+
+def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
+    """A driver's connection with our settings, in autocommit; `ro` cannot write or checkpoint.
+
+    AuditUnavailable for what is left of a file that was cut off.
+    """
+    refuse_cut_off(path)
+    module: Any = driver()
+    connection = module.connect(
+        f"file:{quote(os.path.abspath(path))}?mode={mode}",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+        timeout=BUSY_MS / 1000,
+    )
+    try:
+        _set_up(connection, mode)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def refuse_cut_off(path: str) -> None:
+    """AuditUnavailable for a store whose file was cut off: SQLite would take it for an empty one.
+
+    It would delete the write-ahead log of an empty file, with all that is committed in it.
+    """
+    try:
+        size = os.stat(path).st_size
+        cut_off = 0 < size < _SMALLEST or (not size and os.stat(path + "-wal").st_size > 0)
+    except OSError:
+        return  # SQLite says what is the matter with a file that is not there
+    if cut_off:
+        raise AuditUnavailable(
+            f"The store {path} was cut off: of its file {size} bytes are left",
+            hint="Restore it from a backup. `loom-audit salvage --to DIR` saves what is readable.",
+            details={"cause": "damaged"},
+        )
+
+
+def _set_up(connection: Any, mode: Literal["ro", "rw"]) -> None:
+    for setting in (
+        f"busy_timeout={BUSY_MS}",
+        "trusted_schema=OFF",
+        "cell_size_check=ON",
+        "mmap_size=0",
+        "cache_size=-8000",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+    if mode == "ro":
+        connection.execute("PRAGMA query_only=ON")
+        return
+    journal = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if journal != "wal":
+        raise AuditUnavailable(
+            f"The store's file system does not allow WAL (it stays in {journal} mode)",
+            hint="Keep the store on a local file system: set LOOM_AUDIT_STORE.",
+        )
+    for setting in ("synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def refuse_foreign_statements(connection: Any) -> None:
+    """Refuse statements that no code of ours makes: against mistakes, not against forgery."""
+
+    def allow(action: int, first: str | None, *_: str | None) -> int:
+        refused = action in (_DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE) or (
+            action in (_DELETE, _UPDATE) and first in APPEND_ONLY
+        )
+        return 1 if refused else 0
+
+    connection.set_authorizer(allow)
+
+
+def connect_writer(path: str) -> Any:
+    """A connection for writing that refuses what no code of ours does."""
+    connection = connect(path, "rw")
+    refuse_foreign_statements(connection)
+    return connection
+
+
+def write_error(error: DBAPIError | Exception) -> AuditUnavailable:
+    """What a driver's error means to a caller; `details["cause"]` is a Cause."""
+    original: Any = getattr(error, "orig", error)
+    code = getattr(original, "sqlite_errorcode", None) or 0
+    cause: Cause = _CAUSES.get(code & 0xFF, "other")
+    if "decode to UTF-8" in str(original):
+        cause = "damaged"  # bytes where we wrote text, or text where we wrote bytes
+    return AuditUnavailable(
+        f"The audit store cannot be used: {original}",
+        hint=HINTS[cause],
+        details={"cause": cause, "error": str(getattr(original, "sqlite_errorname", ""))},
+    )
+
+
+def read_error(error: DBAPIError | Exception) -> AuditError:
+    """The same for who reads: Corrupt, or StorageFailed when it may go well the next time."""
+    problem = write_error(error)
+    kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
+    return kind(problem.message, hint=problem.hint, details=problem.details)
