@@ -23,7 +23,7 @@ COPIED = (
     "alembic.ini", "CONTRIBUTING.md",
 )  # fmt: skip
 NOT_COPIED = shutil.ignore_patterns("itsdangerous", "vendor", "*.png")
-NAMES = ["tool", "page", "event kind", "migration"]
+NAMES = ["tool", "page", "command", "event kind", "migration"]
 
 _BLOCK = re.compile(r"([^\n]+\n)*\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
