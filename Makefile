@@ -8,6 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	&& echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
 # Chromium's driver keeps an event loop in its process, which other tests cannot share.
 ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) -m browser
@@ -21,16 +22,16 @@ run: $(VENV)/installed
 # a set is iterated in the same order every time
 test test-deep check: export PYTHONHASHSEED := 0
 
-test: $(VENV)/installed $(VENV)/needs
+test: $(TESTING)
 	$(ALL_TESTS)
 
-explore: $(VENV)/installed $(VENV)/needs
+explore: $(TESTING)
 	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
-test-deep: $(VENV)/installed $(VENV)/needs
+test-deep: $(TESTING)
 	$(PYTEST) -m deep --seed $(or $(SEED),new) $(if $(SAMPLE),--sample $(SAMPLE))
 
-check: $(VENV)/installed $(VENV)/needs
+check: $(TESTING)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -41,13 +42,12 @@ check: $(VENV)/installed $(VENV)/needs
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
-fmt: $(VENV)/installed
+fmt: $(VENV)/test-tools
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: $(VENV)/python
-	$(BIN)/python .ci/lock.py > .ci/requirements.new
-	mv .ci/requirements.new .ci/requirements.lock
+	$(BIN)/python .ci/lock.py
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -57,10 +57,15 @@ $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/installed: $(VENV)/python .ci/requirements.lock pyproject.toml
+$(VENV)/installed: $(VENV)/python .ci/run.lock pyproject.toml
 	@echo "installing what it needs into $(VENV), about a minute"
-	$(BIN)/python -m pip install --quiet -r .ci/requirements.lock
+	$(BIN)/python -m pip install --quiet -r .ci/run.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/test-tools: $(VENV)/installed .ci/test.lock
+	@echo "installing what the tests need into $(VENV)"
+	$(BIN)/python -m pip install --quiet -r .ci/run.lock -r .ci/test.lock
 	touch $@
 
 $(VENV)/needs: .ci/needs $(VENV)/python

@@ -1,12 +1,15 @@
-"""The test frame itself: a skip that CI must not have, what is drawn, the sample of slow tests."""
+"""The test frame itself: what is installed, what CI must not skip, what is drawn, the samples."""
 
 import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-CONFTEST = (Path(__file__).parent / "conftest.py").read_text().replace('"pytester", ', "")
+ROOT = Path(__file__).parents[1]
+CONFTEST = (ROOT / "tests" / "conftest.py").read_text().replace('"pytester", ', "")
 SKIPPING = """
 import pytest
 
@@ -32,7 +35,7 @@ def test_expected():
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST)
     pytester.makeini(
-        f"[pytest]\npythonpath = {Path(__file__).parents[1]}\nmarkers =\n    deep\n    drawn\n"
+        f"[pytest]\npythonpath = {ROOT}\nmarkers =\n    deep\n    drawn\n"
         "addopts = -p no:playwright -p no:cacheprovider -m 'not deep'"
     )
     return pytester.runpytest_subprocess(*options)
@@ -210,3 +213,22 @@ def test_no_test_begins_when_the_time_is_up(pytester: pytest.Pytester, workers: 
     late.assert_outcomes()
     assert late.ret == 0
     run(pytester, "-n", workers, "--until", str(time.time() + 600)).assert_outcomes(passed=1)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize(
+    ("target", "locks"),
+    [
+        ("run", ["run.lock"]),
+        ("bench", ["run.lock"]),
+        *((name, ["run.lock", "test.lock"]) for name in ("test", "check", "explore", "test-deep")),
+    ],
+)
+def test_running_installs_no_test_tools(tmp_path: Path, target: str, locks: list[str]) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert sorted(set(re.findall(r"-r \.ci/(\S+)", done.stdout))) == locks

@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,8 +100,26 @@ def test_an_installed_wheel_runs_its_command(wheel: Path, tmp_path: Path) -> Non
     assert "a.txt" in loom_audit("ls", "--at", "head")
 
 
-def test_every_pin_of_the_lock_is_plain() -> None:
-    lines = (ROOT / ".ci" / "requirements.lock").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert len(pins) > 40
-    assert [line for line in pins if "==" not in line or "://" in line or line[0] == "-"] == []
+def pins(name: str) -> dict[str, str]:
+    """Package, as an installer compares names → its line in a lock file."""
+    lines = (ROOT / ".ci" / f"{name}.lock").read_text().splitlines()
+    kept = [line for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(line.partition("==")[0]): line for line in kept}
+
+
+@pytest.mark.parametrize("name", ["run", "test"])
+def test_every_pin_of_a_lock_is_plain(name: str) -> None:
+    lines = pins(name).values()
+    assert len(lines) > 20
+    assert [line for line in lines if "==" not in line or "://" in line or line[0] == "-"] == []
+
+
+def test_what_running_needs_is_in_the_lock_for_running_and_what_testing_needs_is_not() -> None:
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    running = asked["build-system"]["requires"] + asked["project"]["dependencies"]
+    running += asked["dependency-groups"]["editable"]
+    testing = asked["dependency-groups"]["dev"]
+    assert {canonicalize_name(Requirement(text).name) for text in running} <= pins("run").keys()
+    tools = {canonicalize_name(Requirement(text).name) for text in testing}
+    assert tools <= pins("test").keys()
+    assert not tools & pins("run").keys()
