@@ -101,7 +101,7 @@ MOVES = pytest.mark.parametrize(
 
 
 @MOVES
-def test_what_a_left_out_folder_became_is_deleted_by_no_undo_revert_or_rollback(
+def test_what_a_left_out_folder_became_is_not_deleted_by_undo_revert_or_rollback(
     workspace: AuditedWorkspace, root: Path, run: Run, command: str, lost: str, became: set[str]
 ) -> None:
     before = workspace.log.head()
@@ -154,7 +154,7 @@ def test_choosing_one_path_leaves_the_others_blocked(
     assert set(refused(workspace, root, plan)) == left
 
 
-def test_put_back_by_hand_the_folder_stops_no_undo(
+def test_put_back_by_hand_the_folder_does_not_stop_an_undo(
     workspace: AuditedWorkspace, root: Path, run: Run
 ) -> None:
     before = everything(root)

@@ -16,14 +16,14 @@ def as_before() -> Iterator[None]:
     (gc.enable if was else gc.disable)()
 
 
-def test_it_is_off_inside_and_on_again_after_an_error() -> None:
+def test_collection_is_off_inside_and_on_again_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), without_gc():
         assert not gc.isenabled()
         1 / 0  # noqa: B018
     assert gc.isenabled()
 
 
-def test_blocks_that_overlap_leave_it_on() -> None:
+def test_blocks_that_overlap_leave_collection_on() -> None:
     first, second = without_gc(), without_gc()
     first.__enter__()
     second.__enter__()
@@ -32,7 +32,7 @@ def test_blocks_that_overlap_leave_it_on() -> None:
     assert gc.isenabled()
 
 
-def test_what_was_off_stays_off() -> None:
+def test_collection_that_was_off_stays_off() -> None:
     gc.disable()
     with without_gc():
         pass

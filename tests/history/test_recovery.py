@@ -1,4 +1,4 @@
-"""A call whose end could not be recorded when it came is closed at the next chance."""
+"""Calls whose end could not be recorded when it came, and those of a dead process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import AuditUnavailable
-from loom_audit.model.events import CallFinished, Draft, FilesChanged
+from loom_audit.history import approvals
+from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import ApprovalRequested, CallFinished, Draft, FilesChanged
 from tests.trees import tree_of
 
 Call = Callable[..., ToolResult]
@@ -39,7 +41,7 @@ def ends_cannot_be_recorded(workspace: AuditedWorkspace) -> Iterator[None]:
         ("shell_execute", {"command": "echo changed > a.txt; rm -r src"}),
     ],
 )
-def test_its_changes_are_its_own_and_it_has_one_finish(
+def test_a_call_whose_end_could_not_be_recorded_has_its_own_changes_and_one_finish(
     workspace: AuditedWorkspace, root: Path, call: Call, tool: str, arguments: dict[str, str]
 ) -> None:
     before = tree_of(root)
@@ -58,10 +60,40 @@ def test_its_changes_are_its_own_and_it_has_one_finish(
     assert tree_of(root) == before
 
 
-def test_it_is_closed_when_the_session_ends(workspace: AuditedWorkspace, root: Path) -> None:
+def test_a_call_whose_end_could_not_be_recorded_is_closed_when_the_session_ends(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
     arguments = {"path": "a.txt", "content": "changed"}
     with workspace.session("tester") as session:
         with ends_cannot_be_recorded(workspace):
             assert not anyio.run(lambda: session.call("write_file", arguments)).success
         assert len(workspace.timeline.open_calls()) == 1
     assert workspace.timeline.open_calls() == []
+
+
+def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(workspace, root):
+    """The session of this recorder holds no lock, as that of a dead process."""
+    recorder = Recorder(workspace.attachment, session="gone", actor="agent:gone")
+    call = recorder.begin("shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")
+    question = ApprovalRequested("c1", "shell_execute", {"command": "rm a.txt"}, "rule 1")
+    asked = approvals.ask(call, question, requested=0)
+    (root / "a.txt").write_text("by a person\n")
+    (waiting,) = approvals.pending(workspace.attachment)
+    assert waiting.seq == asked.seq and not waiting.alive
+    (closed,) = workspace.recover()
+    assert closed.call.status == "interrupted" and closed.call.coverage.level == "full"
+    assert "before it had an answer" in closed.call.error
+    assert approvals.pending(workspace.attachment) == []
+    assert [change.path for change in workspace.status().drift] == ["a.txt"]
+    assert workspace.verify().findings == ()
+
+
+def test_a_torn_write_costs_no_history(workspace: AuditedWorkspace, home: Path, call: Call) -> None:
+    call("write_file", path="n", content="1")
+    head = workspace.log.head()
+    with (home / "audit.db-wal").open("ab") as wal:
+        wal.write(b"torn" * 100)
+    from loom_audit import open_store
+
+    with open_store() as again:
+        assert again.workspace(workspace.id).log.head() == head

@@ -1,4 +1,4 @@
-"""What is mounted inside a workspace is no part of it, also for tools."""
+"""What is mounted inside a workspace is not a part of it, also for tools."""
 
 import os
 import subprocess
@@ -29,6 +29,10 @@ def mounted(root: Path, workspace: AuditedWorkspace) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], capture_output=True)
 
 
+def changes_of(event: Event) -> tuple[FileChange, ...]:
+    return event.fact.changes if isinstance(event.fact, FilesChanged) else ()
+
+
 def test_a_file_that_a_tool_writes_on_a_mount_is_on_record_as_not_captured(
     mounted: Path, workspace: AuditedWorkspace, call: Callable[..., ToolResult]
 ) -> None:
@@ -51,7 +55,3 @@ def test_what_lies_on_a_mount_is_not_deleted_by_a_tool(
     call("delete_file", path="in/theirs", fails="CONFLICT")
     call("delete_file", path="in", recursive=True, fails="CONFLICT")
     assert tree_of(root) == before
-
-
-def changes_of(event: Event) -> tuple[FileChange, ...]:
-    return event.fact.changes if isinstance(event.fact, FilesChanged) else ()

@@ -1,4 +1,4 @@
-"""What the faults brought to light, as plain tests."""
+"""One write, read or sync that fails, and what is on record and on disk after it."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def call(session: Session, tool: str, **arguments: Any) -> ToolResult:
     return anyio.run(lambda: session.call(tool, arguments))
 
 
-def test_an_index_that_cannot_be_written_fails_no_call(
+def test_an_index_that_cannot_be_written_does_not_fail_a_call(
     workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -97,7 +97,7 @@ def test_what_the_baseline_cannot_read_is_said_and_recorded_when_it_can(
 
 
 @pytest.mark.parametrize("lost", range(1, 70, 4))
-def test_a_head_that_was_cut_short_is_no_head_and_spoils_no_other(
+def test_a_head_that_was_cut_short_does_not_count_and_spoils_no_other(
     tmp_path: Path, lost: int
 ) -> None:
     first, second, third = (TreeHead("log", n, bytes([n]) * 32) for n in (1, 2, 3))

@@ -1,7 +1,8 @@
-"""Files that grow while they are read, and files too large to be read at all."""
+"""Files that grow while they are read, files too large to be read, and large ones overwritten."""
 
 import os
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -95,3 +96,17 @@ def test_a_tool_does_not_replace_a_file_that_is_too_large_to_be_read(
     result = anyio.run(session.call, "write_file", {"path": "a.txt", "content": "x"})
     assert result.error is not None and result.error.code == "TOO_LARGE"
     assert (root / "a.txt").stat().st_size == 4 << 40
+
+
+def test_overwriting_a_large_file_does_not_read_it_into_memory(
+    store: AuditStore, root: Path
+) -> None:
+    with (root / "large").open("wb") as file:
+        file.truncate(100 * 1024 * 1024)
+    with store.attach(root).session("tester") as session:
+        tracemalloc.start()
+        anyio.run(session.call, "write_file", {"path": "large", "content": "small"})
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (root / "large").read_text() == "small"
+    assert peak < 64 * 1024 * 1024

@@ -34,6 +34,14 @@ def content(workspace: AuditedWorkspace, path: str) -> bytes:
     return workspace.timeline.content(workspace.timeline.tree()[path])[:1]
 
 
+def age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what was written up to now be so old that its times are believed."""
+    import time
+
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 10_000_000_000)
+
+
 def test_each_call_that_writes_to_mapped_memory_has_its_change_on_record(
     store: AuditStore, place: Path, mapped: mmap.mmap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,11 +72,3 @@ def test_the_last_write_before_the_memory_is_let_go_is_on_record(
             mapped[0] = ord("b")
             mapped.close()
         assert content(workspace, "array") == b"b"
-
-
-def age(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what was written up to now be so old that its times are believed."""
-    import time
-
-    real = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: real() + 10_000_000_000)

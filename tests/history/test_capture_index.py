@@ -1,23 +1,43 @@
-"""What one process knows of the workspace while another records what it changes there."""
+"""What the index of one process knows while others change and record the workspace."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
+import anyio
 import pytest
 
-from loom_audit import Session, ToolResult, open_store
-from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit import AuditStore, Session, ToolResult, open_store
 from loom_audit.errors import StorageFailed
-from loom_audit.model.files import FileChange
-from loom_audit.ports import Displaced, Stamps
+from loom_audit.ports import Stamps
 
 Call = Callable[..., ToolResult]
 
 
 def tree(session: Session) -> set[str]:
     return set(session.workspace.timeline.tree())
+
+
+def run_command(session: Session, command: str, call_id: str | None = None) -> ToolResult:
+    return anyio.run(lambda: session.call("shell_execute", {"command": command}, call_id=call_id))
+
+
+@pytest.mark.parametrize("index", ["kept", "deleted"])
+def test_a_file_gone_before_a_session_that_began_with_a_write_is_missed(
+    store: AuditStore, root: Path, home: Path, index: str
+) -> None:
+    id = store.attach(root).id
+    (root / "src" / "main.py").unlink()
+    if index == "deleted":
+        (home / "index" / f"{id}.db").unlink()
+    with open_store() as again, again.workspace(root).session("tester") as session:
+        for tool, arguments in (
+            ("write_file", {"path": "a.txt", "content": "new"}),
+            ("shell_execute", {"command": "true"}),
+        ):
+            assert anyio.run(session.call, tool, arguments).success
+        assert sorted(session.workspace.timeline.tree()) == ["a.txt", "src"]
 
 
 def test_what_another_session_made_and_a_person_deleted_is_gone_for_whoever_wrote_meanwhile(
@@ -89,24 +109,6 @@ def test_a_file_deleted_after_the_index_was_is_missed_by_the_next_process(
         assert tree(other) == {"a.txt", "src", "own"}
 
 
-def test_what_a_running_command_wrote_at_the_same_moment_as_a_tool_is_the_commands(
-    root: Path, session: Session, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = session.workspace
-    replace = DiskWorkspace.replace
-
-    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
-        (root / change.path).write_bytes(b"the command's\n")
-        return replace(disk, change, content)
-
-    with session.recording("command"):
-        with monkeypatch.context() as patched:
-            patched.setattr(DiskWorkspace, "replace", overtaken)
-            call("write_file", path="a.txt", content="the tool's\n", fails="CONFLICT")
-        assert (root / "a.txt").read_bytes() == b"the command's\n"
-    assert [change.path for change in workspace.plan_undo().changes] == ["a.txt"]
-
-
 def test_looking_does_not_take_longer_for_each_path_that_cannot_be_recorded(
     root: Path, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,19 +130,25 @@ def test_looking_does_not_take_longer_for_each_path_that_cannot_be_recorded(
     assert len(told) < 1000
 
 
-def test_what_somebody_made_at_the_same_moment_and_deleted_before_the_next_look_is_gone(
-    root: Path, session: Session, call: Call, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reads", [0, 40])
+def test_an_older_copy_of_the_store_is_not_believed_to_have_seen_later_changes(
+    home: Path, root: Path, tmp_path: Path, reads: int
 ) -> None:
-    replace = DiskWorkspace.replace
-
-    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
-        (root / change.path).write_bytes(b"a person's\n")
-        return replace(disk, change, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DiskWorkspace, "replace", overtaken)
-        call("write_file", path="new", content="the tool's\n", fails="CONFLICT")
-    assert "new" in tree(session)
-    (root / "new").unlink()
-    call("shell_execute", command="true")
-    assert "new" not in tree(session)
+    with open_store() as store, store.attach(root).session("first") as session:
+        run_command(session, "true")
+    shutil.copytree(home, tmp_path / "copy")
+    with open_store() as store, store.workspace(root).session("second") as session:
+        run_command(session, "echo 2 > src/main.py")
+        run_command(session, "true")
+    for file in home.glob("audit.db*"):
+        file.unlink()
+    for file in (tmp_path / "copy").glob("audit.db*"):
+        shutil.copy(file, home)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        with workspace.session("third") as session:
+            for _ in range(reads):
+                anyio.run(session.call, "read_file", {"path": "a.txt"})
+            if not reads:
+                anyio.run(session.call, "write_file", {"path": "a.txt", "content": "3"})
+        assert [change.path for change in workspace.status().drift] == ["src/main.py"]

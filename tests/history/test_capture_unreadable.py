@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session, open_store
+from loom_audit import AuditedWorkspace, Session, builtin_registry, open_store
 
 NOBODY = 65534
 
@@ -16,9 +16,7 @@ NOBODY = 65534
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session of an ordinary user, whoever started the tests."""
-    from loom_audit.tools.bundled import builtin
-
-    builtin.builtin_registry()
+    builtin_registry()  # its modules are imported while we may read them
     folder = Path(tempfile.mkdtemp())
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
     root, groups = os.geteuid() == 0, os.getgroups()
@@ -75,7 +73,7 @@ def test_what_changed_while_it_could_not_be_read_is_not_surely_the_opening_calls
     assert newest(workspace) == ("full", {"a.txt"})
 
 
-def test_what_comes_back_as_it_was_is_no_change_and_coverage_is_full(session: Session) -> None:
+def test_what_comes_back_as_it_was_is_not_a_change_and_coverage_is_full(session: Session) -> None:
     root = Path(session.workspace.root)
     (root / "d").chmod(0)
     with session.recording("nothing"):

@@ -1,4 +1,4 @@
-"""The history of a real project as a tape: five releases of itsdangerous, applied as calls."""
+"""The history of a real project as calls: five releases of itsdangerous, applied one by one."""
 
 import base64
 import os

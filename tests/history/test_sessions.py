@@ -1,8 +1,9 @@
-"""Sessions and stores that are not open: nothing is called and nothing recorded."""
+"""Sessions and stores that are not open, and sessions whose process is gone."""
 
 import anyio
 import pytest
 
+from loom_audit import AuditedWorkspace
 from loom_audit.errors import AuditUnavailable, Conflict
 
 WRITE = {"path": "late.txt", "content": "x"}
@@ -58,3 +59,18 @@ def test_a_closed_store_takes_nothing_and_says_so(workspace, store, root):
             workspace.log.head()
     assert not (root / "late.txt").exists()
     store.close()
+
+
+def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
+    workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loom_audit.history.recorder import Recorder
+    from loom_audit.model.events import SessionEnded, SessionStarted
+
+    gone = Recorder(workspace.attachment, session="f" * 32, actor="agent:x")
+    gone.record(SessionStarted("x", ""))
+    for n in range(1001):
+        later = Recorder(workspace.attachment, session=f"{n:032x}", actor="agent:x")
+        later.record(SessionStarted("x", ""), SessionEnded("completed"))
+    with workspace.session("next"):
+        assert workspace.timeline.session("f" * 32).status == "interrupted"
