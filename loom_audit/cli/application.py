@@ -40,7 +40,7 @@ from loom_audit.cli import (
     verify,
     workspaces,
 )
-from loom_audit.cli.shared.invocation import PROGRAM, Shared
+from loom_audit.cli.shared.invocation import PROGRAM, SharedOptions
 from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 
 COMMANDS: Sequence[tuple[str, ModuleType, str]] = (
@@ -129,7 +129,7 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
 ) -> None:
     """Flight recorder and time machine for AI-agent workspaces."""
-    ctx.obj = Shared(store, workspace, json)
+    ctx.obj = SharedOptions(store, workspace, json)
 
 
 for _name, _module, _section in COMMANDS:

@@ -14,14 +14,14 @@ from loom_audit.cli.shared.records import question_record
 from loom_audit.errors import Conflict, InvalidArguments
 
 if TYPE_CHECKING:
-    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.api import ApprovalRequest
 
 RECOMMENDED = """\
 # Which calls are allowed, asked about or denied. The first rule that matches decides; where
 # none does, the tool does: overwriting, deleting, installing and pushing are asked about.
 # See docs/approvals.md. A file with an error lets nothing start.
 
-timeout = 600  # seconds for an answer; none in that time is a no
+timeout = 600  # seconds for an answer; without one by then the call is denied
 
 [[rule]]
 path = ".env*"  # gitignore syntax, over the workspace paths a call names or would change
@@ -71,6 +71,7 @@ def approvals(
     `show CALL` prints one with what it would change. `init` writes recommended rules to
     approvals.toml in the configuration folder, which makes them hold from the next session on.
     """
+    output = invocation.output
     if action == "init" and not name:
         _write_rules(invocation)
         return
@@ -78,20 +79,20 @@ def approvals(
         raise InvalidArguments(
             "expected nothing, `show CALL` or `init`", hint="See `loom-audit approvals --help`."
         )
-    from loom_audit.history.approvals import find, pending
+    from loom_audit.api.approvals import find, pending
 
     with invocation.workspace() as workspace:
         if name:
-            _show(invocation.output, find(workspace.attachment, name))
+            _show(output, find(workspace, name))
             return
-        waiting = pending(workspace.attachment)
+        waiting = pending(workspace)
         for request in waiting:
-            if invocation.output.json:
-                invocation.output.record(question_record(request))
+            if output.json:
+                output.record(question_record(request))
             else:
-                invocation.output.line(*_line(request))
+                output.line(*_line(request))
         if not waiting:
-            invocation.output.note("no call waits for an answer")
+            output.note("no call waits for an answer")
 
 
 def _line(request: "ApprovalRequest") -> list[Piece]:
@@ -116,18 +117,17 @@ def _show(output: Output, request: "ApprovalRequest") -> None:
 
 
 def _write_rules(invocation: Invocation) -> None:
-    from loom_audit.config import APPROVALS, read_settings
+    output = invocation.output
+    from loom_audit.config import APPROVALS
 
-    file = read_settings(invocation.shared.store).configuration / APPROVALS
+    file = invocation.settings.configuration / APPROVALS
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as made:
             made.write(RECOMMENDED)
     except FileExistsError:
         raise Conflict(f"{file} is there already", hint="Edit it.") from None
-    if invocation.output.json:
-        invocation.output.record({"file": str(file)})
+    if output.json:
+        output.record({"file": str(file)})
     else:
-        invocation.output.line(
-            (f"{file} is written", "green"), "; it holds from the next session on"
-        )
+        output.line((f"{file} is written", "green"), "; it holds from the next session on")

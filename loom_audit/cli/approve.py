@@ -1,18 +1,28 @@
 """`loom-audit approve`: let a waiting call run."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import answer_number
+from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.questions import (
     WHOLE_ARGUMENTS,
     CallArgument,
     ReasonOption,
-    answer_question,
+    print_answer,
+    question_text,
 )
+from loom_audit.errors import ApprovalDenied, Conflict
+from loom_audit.model.display import one_line
+from loom_audit.model.events import Call
+
+if TYPE_CHECKING:
+    from loom_audit.api import ApprovalRequest
+    from loom_audit.model.events import Event
 
 
 @command(
@@ -40,7 +50,48 @@ def approve(
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""
-    from loom_audit.api.approvals import read_arguments
+    from loom_audit.api.approvals import answer, check_arguments, find, outcome, read_arguments
 
     arguments = None if args is None else read_arguments(args, hint=WHOLE_ARGUMENTS)
-    answer_question(invocation, name, "allowed", reason, arguments=arguments, lasting=lasting)
+    with invocation.workspace() as workspace:
+        request = find(workspace, name)
+        if name != str(answer_number(request)) and request.fact.number > 1:
+            raise Conflict(
+                f"{request.tool} was asked about again: this is question {request.fact.number}",
+                hint=f"See `loom-audit approvals show {request.seq}`, then answer {request.seq}.",
+                details={"question": request.seq},
+            )
+        if arguments is not None:
+            check_arguments(workspace, request, arguments)
+        event = answer(
+            workspace, request, "allowed", reason=reason, arguments=arguments, lasting=lasting
+        )
+        about = question_text(request, request.arguments if arguments is None else arguments)
+        _print_outcome(invocation.output, event, outcome(workspace, request, event), about)
+
+
+def _print_outcome(
+    output: Output, event: "Event", came: "ApprovalRequest | Call", about: str
+) -> None:
+    """Say what really came of a yes. Conflict when it is asked again, ApprovalDenied."""
+    if not isinstance(came, Call):
+        print_answer(output, event, "asked again", about, question=came.seq)
+        raise Conflict(
+            f"it was not allowed yet: asked again as {came.seq}: {came.reason}",
+            hint=f"See `loom-audit approvals show {came.seq}`, then answer {came.seq}.",
+            details={"question": came.seq},
+        )
+    if came.seq is None:
+        more = "; the process that asked goes on with it, `loom-audit log` says what came of it"
+        print_answer(output, event, "answered", about + more)
+    elif came.status == "denied":
+        print_answer(output, event, "refused", about)
+        raise ApprovalDenied(
+            f"the answer was yes, and yet {came.error or 'it was denied'}",
+            hint="A rule holds for arguments put in place too. Nothing was done.",
+        )
+    elif came.status == "ok":
+        print_answer(output, event, "allowed", f"{about}; it ran, call {came.seq}")
+    else:
+        ended = f"; it ended {came.status}, call {came.seq}: {one_line(came.error, 200)}"
+        print_answer(output, event, "allowed", about + ended)

@@ -13,13 +13,13 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import how_to_answer
-from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_named
+from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_style, question_lines
 from loom_audit.errors import InvalidArguments
 
 if TYPE_CHECKING:
-    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.api import ApprovalRequest
     from loom_audit.tools.approvals.asking_gate import Asked
     from loom_audit.tools.calls.gate import Decision
     from loom_audit.tools.calls.result import ToolResult
@@ -49,6 +49,7 @@ def call(
 
     Arguments that are not JSON are refused by the tool, and on record as the text they are.
     """
+    output = invocation.output
     if arguments == "-":
         arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
     try:
@@ -56,11 +57,11 @@ def call(
     except (ValueError, RecursionError):
         values = arguments  # which the tool refuses, and says where
     with invocation.workspace() as workspace:
-        gate = workspace.default_gate(ask=prompt(invocation))
-        with workspace.session(agent, actor=actor_named(agent), gate=gate) as session:
+        gate = workspace.default_gate(ask=prompt(output, workspace.actor))
+        with workspace.session(agent, actor=actor_of(agent, workspace.actor), gate=gate) as session:
             result = asyncio.run(session.call(tool, values))
-    if invocation.output.json:
-        invocation.output.record(result.to_dict())
+    if output.json:
+        output.record(result.to_dict())
     else:
         _print_result(invocation, result)
     if result.success:
@@ -70,6 +71,7 @@ def call(
 
 def _print_result(invocation: Invocation, result: "ToolResult") -> None:
     """The output on standard output; an error, which the output begins with, on the other."""
+    output = invocation.output
     text = result.output.removesuffix("\n")
     error = result.error
     if error is not None:
@@ -77,38 +79,37 @@ def _print_result(invocation: Invocation, result: "ToolResult") -> None:
             if said and text.startswith(said):
                 text = text.removeprefix(said).removeprefix("\n")
     if text:
-        invocation.output.text(text)
+        output.text(text)
     if error is not None:
-        invocation.output.note(("error: ", "red"), error.message)
+        output.note(("error: ", "red"), error.message)
         if error.hint:
-            invocation.output.note(("hint: ", "yellow"), error.hint)
+            output.note(("hint: ", "yellow"), error.hint)
 
 
-def prompt(invocation: Invocation) -> "Asked":
-    """Asks at the terminal; where there is none, says how to answer from another one."""
+def prompt(output: Output, person: str) -> "Asked":
+    """Asks the person at the terminal; where there is none, says how to answer from another one."""
 
     async def ask(request: "ApprovalRequest") -> "Decision | None":
-        if not invocation.output.interactive:
-            invocation.output.note(
+        if not output.interactive:
+            output.note(
                 ("waits: ", "yellow"), f"{request.reason}; {how_to_answer(request)} answers"
             )
             return None
-        # what was typed before is no answer to what is shown now
+        # what was typed before does not answer what is shown now
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         for line in question_lines(request):
-            invocation.output.note(*line)
+            output.note(*line)
         for text in request.preview.removesuffix("\n").split("\n"):
-            invocation.output.note((text.replace("\t", "    "), preview_style(text)))
-        return await _typed(invocation.output)
+            output.note((text.replace("\t", "    "), preview_style(text)))
+        return await _typed(output, person)
 
     return ask
 
 
-async def _typed(output: Output) -> "Decision | None":
+async def _typed(output: Output, person: str) -> "Decision | None":
     """What the person types, read without holding a thread so that others may answer first."""
     import anyio
 
-    from loom_audit.api import person
     from loom_audit.api.approvals import read_arguments
     from loom_audit.tools.calls.gate import Decision
 
@@ -128,15 +129,15 @@ async def _typed(output: Output) -> "Decision | None":
         word, _, reason = text.partition(" ")
         match word.lower():
             case "y" | "yes":
-                return Decision("allowed", person(), reason)
+                return Decision("allowed", person, reason)
             case "s" | "session":
-                return Decision("allowed", person(), reason, lasting=True)
+                return Decision("allowed", person, reason, lasting=True)
             case "n" | "no":
-                return Decision("denied", person(), reason)
+                return Decision("denied", person, reason)
         if text.startswith("{"):
             try:
                 return Decision(
-                    "allowed", person(), arguments=read_arguments(text, hint=WHOLE_ARGUMENTS)
+                    "allowed", person, arguments=read_arguments(text, hint=WHOLE_ARGUMENTS)
                 )
             except InvalidArguments as error:
                 output.note(("error: ", "red"), error.message)

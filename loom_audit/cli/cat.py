@@ -35,6 +35,7 @@ def cat(
     Also one deleted since. The bytes are written as they are to a pipe or a file, and escaped
     to a terminal. A symlink gives its target.
     """
+    output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         seq = workspace.timeline.point(named_point(workspace, point))
@@ -45,16 +46,14 @@ def cat(
             shown = visible_path(name) or "the workspace"
             hint = f"`loom-audit ls {shlex.quote(path)}` lists it." if name else "`loom-audit ls`"
             raise InvalidArguments(f"{shown} is a directory", hint=hint)
-        if invocation.output.json:
+        if output.json:
             text = workspace.timeline.content(state).decode("utf-8", "surrogateescape")
-            invocation.output.record(
-                {"path": name, "at": seq, "state": state_record(state), "text": text}
-            )
-        elif raw or not invocation.output.stdout.isatty():
+            output.record({"path": name, "at": seq, "state": state_record(state), "text": text})
+        elif raw or not output.stdout.isatty():
             _write_out(invocation, workspace, state)
         else:
             text = visible_bytes(workspace.timeline.content(state), multiline=True)
-            invocation.output.text(text.removesuffix("\n"))
+            output.text(text.removesuffix("\n"))
 
 
 def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:

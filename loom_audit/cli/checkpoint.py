@@ -28,23 +28,24 @@ def checkpoint(
 
     The name is then a point, written @NAME. A name used before moves to the new point.
     """
+    output = invocation.output
     with invocation.workspace() as workspace:
         if name is not None:
             before = {one.name: one.point for one in workspace.timeline.checkpoints()}
             made = workspace.checkpoint(name.removeprefix("@"), named_point(workspace, point), note)
             found = [made]
             if made.name in before:
-                invocation.output.note(f"it was at {before[made.name]} and has moved")
+                output.note(f"it was at {before[made.name]} and has moved")
         else:
             found = list(workspace.timeline.checkpoints())
         for one in found:
-            if invocation.output.json:
-                invocation.output.record(checkpoint_record(one))
+            if output.json:
+                output.record(checkpoint_record(one))
             else:
-                invocation.output.line(
+                output.line(
                     (f"@{one.name}", "bold"),
                     f"  {one.point}  {local_time(one.at)}  ",
                     one_line(one.note, 100),
                 )
         if not found:
-            invocation.output.note("no checkpoints; `loom-audit checkpoint NAME` makes one")
+            output.note("no checkpoints; `loom-audit checkpoint NAME` makes one")

@@ -47,34 +47,31 @@ def demo(
     serving it ends by replaying the end, rolling the workspace back to the start, and proving
     both equal byte for byte.
     """
+    output = invocation.output
     from loom_audit.demo import demo_store, make_folder, prove, run_demo
 
     chosen = _usable(port) if serving else 0
     folder = make_folder()
     try:
         with demo_store(folder, invocation.shared.store) as store:
-            with progress(invocation.output) as report:
+            with progress(output) as report:
                 made = run_demo(store, folder, report=report)
-            if not invocation.output.json:
-                _introduce(invocation.output, made)
+            if not output.json:
+                _introduce(output, made)
             if serving:
-                if invocation.output.json:
-                    invocation.output.record(asdict(made))
-                serve_dashboard(invocation.output, store, chosen)
+                if output.json:
+                    output.record(asdict(made))
+                serve_dashboard(output, store, chosen)
                 return exits.OK
             proof = prove(store.workspace(made.root), made)
-        if invocation.output.json:
-            invocation.output.record(
-                {**asdict(made), "proven": proof.holds, "proof": asdict(proof)}
-            )
+        if output.json:
+            output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
         else:
-            _conclude(invocation.output, proof)
+            _conclude(output, proof)
         return exits.OK if proof.holds else exits.FAILED
     finally:
         # what somebody tried in it meanwhile is theirs: it is not deleted unasked
-        invocation.output.note(
-            f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it"
-        )
+        output.note(f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it")
 
 
 def _usable(port: int | None) -> int:

@@ -3,7 +3,7 @@
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.questions import CallArgument, ReasonOption, answer_question
+from loom_audit.cli.shared.questions import CallArgument, ReasonOption, print_answer, question_text
 
 
 @command(
@@ -12,4 +12,10 @@ from loom_audit.cli.shared.questions import CallArgument, ReasonOption, answer_q
 )
 def deny(invocation: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
     """Refuse a call that waits for an answer; the model is told so."""
-    answer_question(invocation, name, "denied", reason)
+    from loom_audit.api.approvals import answer, find
+
+    with invocation.workspace() as workspace:
+        request = find(workspace, name)
+        event = answer(workspace, request, "denied", reason=reason)
+        about = question_text(request, request.arguments)
+        print_answer(invocation.output, event, "denied", about)

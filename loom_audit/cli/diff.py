@@ -46,6 +46,7 @@ def diff(
     Without points the log with the disk; with one point, what happened from it until now.
     Contents are shown escaped except with --raw.
     """
+    output = invocation.output
     points, paths = _points_and_paths(arguments or [])
     if call is not None and points:
         raise InvalidArguments(
@@ -72,16 +73,16 @@ def diff(
                     hint="Name a path that was recorded, or a point: 42, head~3, @name.",
                 )
         if not shown:
-            invocation.output.note("no differences")
+            output.note("no differences")
         if stat:
-            print_stat(workspace, invocation.output, shown, disk=disk)
+            print_stat(workspace, output, shown, disk=disk)
         elif not name_only:
-            print_differences(workspace, invocation.output, shown, disk=disk, raw=raw)
-        elif invocation.output.json:
+            print_differences(workspace, output, shown, disk=disk, raw=raw)
+        elif output.json:
             for change in shown:
-                invocation.output.record(change_record(change))
+                output.record(change_record(change))
         else:
-            invocation.output.lines(change_lines(shown, indent=""))
+            output.lines(change_lines(shown, indent=""))
 
 
 def _points_and_paths(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -14,19 +14,17 @@ def doctor(invocation: Invocation) -> int:
     SQLite's version and settings, permissions, free space, scope rules, the clock. Changes
     nothing, and goes on after every problem.
     """
+    output = invocation.output
     from loom_audit.api.doctor import check_all
-    from loom_audit.config import read_settings
 
     styles: dict[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}
     problems = 0
-    for check in check_all(read_settings(invocation.shared.store)):
+    for check in check_all(invocation.settings):
         problems += check.verdict == "problem"
-        if invocation.output.json:
-            invocation.output.record(plain(check))
+        if output.json:
+            output.record(plain(check))
             continue
-        invocation.output.line(
-            (f"{check.verdict:<8}", styles[check.verdict]), f"{check.name}: ", check.text
-        )
+        output.line((f"{check.verdict:<8}", styles[check.verdict]), f"{check.name}: ", check.text)
         if check.hint and check.verdict != "ok":
-            invocation.output.line("        ", (f"-> {check.hint}", "dim"))
+            output.line("        ", (f"-> {check.hint}", "dim"))
     return exits.FAILED if problems else exits.OK

@@ -11,11 +11,12 @@ def head(invocation: Invocation) -> None:
 
     Kept elsewhere, `verify --against` finds everything that was changed since.
     """
-    from loom_audit.disk.heads import head_line
+    output = invocation.output
+    from loom_audit.api import head_line
 
     with invocation.workspace() as workspace:
         found = workspace.head()
-        if invocation.output.json:
-            invocation.output.record(tree_head_record(found))
+        if output.json:
+            output.record(tree_head_record(found))
         else:
-            invocation.output.line(head_line(found))
+            output.line(head_line(found))

@@ -29,6 +29,7 @@ def history(
     ] = 50,
 ) -> None:
     """List every change of one path, newest first."""
+    output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         inside = below or not name
@@ -40,10 +41,10 @@ def history(
             )
         for recorded in found:
             call = _call(workspace, recorded)
-            if invocation.output.json:
-                invocation.output.record(history_record(recorded, call))
+            if output.json:
+                output.record(history_record(recorded, call))
             else:
-                invocation.output.line(*history_line(recorded, call, path=inside))
+                output.line(*history_line(recorded, call, path=inside))
 
 
 def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:

@@ -8,10 +8,9 @@ import typer
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import counted
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
-from loom_audit.model.display import size_text
+from loom_audit.model.display import counted, size_text
 
 
 @command(
@@ -39,14 +38,14 @@ def init(
     Records what is in it now; doing it again changes nothing, but for another --max-file-bytes,
     which holds from then on. An interrupted first recording goes on where it stopped.
     """
-    from loom_audit.config import read_settings
-    from loom_audit.disk.roots import check_root
+    output = invocation.output
+    from loom_audit.api import check_root
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
     # Before a store is made, which would else stand in the folder that is then refused.
-    check_root(folder(path), store_dir=read_settings(invocation.shared.store).home, others=())
+    check_root(folder(path), invocation.shared.store)
     with invocation.store(create=True) as store:
-        with progress(invocation.output) as report:
+        with progress(output) as report:
             workspace = store.attach(
                 folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes
             )
@@ -54,8 +53,8 @@ def init(
         tree = workspace.timeline.tree()
         files = sum(1 for state in tree.values() if state.kind != "directory")
         size = sum(state.size for state in tree.values())
-        if invocation.output.json:
-            invocation.output.record(
+        if output.json:
+            output.record(
                 {
                     "workspace": workspace.id,
                     "root": workspace.root,
@@ -66,8 +65,8 @@ def init(
                 }
             )
             return
-        invocation.output.line((f"{workspace.root} is under audit", "green"))
-        invocation.output.line(
+        output.line((f"{workspace.root} is under audit", "green"))
+        output.line(
             f"{counted(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
         )
-        invocation.output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
+        output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")

@@ -116,22 +116,21 @@ def log(
 def _print_calls(
     invocation: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]
 ) -> None:
+    output = invocation.output
     shown = None
     asked = questions(workspace)
     for call in calls:
-        if invocation.output.json:
-            invocation.output.record(
-                call_record(call, event_id(workspace, call.seq or call.requested))
-            )
+        if output.json:
+            output.record(call_record(call, event_id(workspace, call.seq or call.requested)))
             continue
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
-            invocation.output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
+            output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         question = question_about(asked, call)
-        invocation.output.line(*call_line(call, width=invocation.output.width, question=question))
+        output.line(*call_line(call, width=output.width, question=question))
     if shown is None:
-        invocation.output.note("no calls match")
+        output.note("no calls match")
 
 
 def _facts(
@@ -179,12 +178,13 @@ def _touches(event: Event, path: str) -> bool:
 
 
 def _print_events(invocation: Invocation, events: Iterator[Event]) -> None:
+    output = invocation.output
     any_printed = False
     for event in events:
         any_printed = True
-        if invocation.output.json:
-            invocation.output.record(event_record(event))
+        if output.json:
+            output.record(event_record(event))
         else:
-            invocation.output.line(*event_line(event))
+            output.line(*event_line(event))
     if not any_printed:
-        invocation.output.note("no events match")
+        output.note("no events match")

@@ -26,6 +26,7 @@ def ls(
     ] = False,
 ) -> None:
     """List what a folder of the workspace held at a point."""
+    output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         seq = workspace.timeline.point(named_point(workspace, point))
@@ -43,13 +44,13 @@ def ls(
             )
         )
         for one in listed:
-            if invocation.output.json:
-                invocation.output.record({"path": one, **_state(tree[one])})
+            if output.json:
+                output.record({"path": one, **_state(tree[one])})
             else:
                 shown = one if one == name else one[len(prefix) :]
-                invocation.output.line(*entry_line(shown, tree[one]))
+                output.line(*entry_line(shown, tree[one]))
         if not listed:
-            invocation.output.note(f"nothing was there at {seq}")
+            output.note(f"nothing was there at {seq}")
 
 
 def _state(state: "FileState") -> dict[str, Any]:

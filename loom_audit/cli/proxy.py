@@ -24,6 +24,7 @@ def proxy(
     compatible with OpenAI's), LOOM_PROXY_ORACLE_KEY and LOOM_PROXY_ORACLE_MODEL. Put
     `proxy_url = "http://127.0.0.1:8643"` into tools.toml.
     """
+    output = invocation.output
     from loom_audit.proxy import read_keys, serve_proxy
 
     keys = read_keys()
@@ -34,13 +35,13 @@ def proxy(
     }
 
     def listening(url: str) -> None:
-        if invocation.output.json:
-            invocation.output.record({"url": url, **ready})
+        if output.json:
+            output.record({"url": url, **ready})
         else:
             configured = ", ".join(name for name, there in ready.items() if there) or "nothing"
-            invocation.output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
+            output.line(f"proxy on {url} for {configured}  (Ctrl-C ends it)")
             if not any(ready.values()):
-                invocation.output.note("no keys are set; `loom-audit proxy --help` names them")
-        invocation.output.stdout.flush()
+                output.note("no keys are set; `loom-audit proxy --help` names them")
+        output.stdout.flush()
 
     serve_proxy(keys, port, listening=listening)

@@ -29,6 +29,7 @@ def recover(
     Records what is on disk now. Never writes the workspace, except to finish an interrupted
     undo with --continue.
     """
+    output = invocation.output
     if go_on and abandon:
         raise InvalidArguments(
             "--continue and --abandon cannot be given together", hint="Give one of them."
@@ -40,8 +41,8 @@ def recover(
         recovered = workspace.recover(mode)
         for one in recovered:
             number = one.call.seq or one.call.requested
-            if invocation.output.json:
-                invocation.output.record(
+            if output.json:
+                output.record(
                     {
                         "call": call_record(one.call, event_id(workspace, number)),
                         "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
@@ -49,11 +50,11 @@ def recover(
                     }
                 )
                 continue
-            invocation.output.line(*call_line(one.call, width=invocation.output.width))
+            output.line(*call_line(one.call, width=output.width))
             for path, outcome in one.outcomes:
-                invocation.output.line(f"  {visible_path(path)}: {outcome}")
+                output.line(f"  {visible_path(path)}: {outcome}")
         if not recovered:
-            invocation.output.note("nothing to recover")
+            output.note("nothing to recover")
         if any(one.waiting for one in recovered):
             raise Conflict(
                 "an interrupted change waits for a decision",

@@ -7,10 +7,10 @@ import typer
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import counted
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.points import named_point
+from loom_audit.model.display import counted
 
 
 @command(
@@ -25,12 +25,13 @@ def replay(
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Absent or empty.")],
 ) -> None:
     """Rebuild a point in another, empty folder."""
+    output = invocation.output
     with invocation.workspace() as workspace:
         target = folder(to)
         seq = workspace.timeline.point(named_point(workspace, point))
-        with progress(invocation.output) as report:
+        with progress(output) as report:
             files = workspace.replay(seq, target, report=report)
-        if invocation.output.json:
-            invocation.output.record({"point": seq, "to": str(target), "files": files})
+        if output.json:
+            output.record({"point": seq, "to": str(target), "files": files})
         else:
-            invocation.output.line(f"{counted(files, 'path')} as of {seq} in {target}")
+            output.line(f"{counted(files, 'path')} as of {seq} in {target}")

@@ -22,6 +22,7 @@ def scope(
 
     Until a person accepts it, a changed .loomignore changes nothing.
     """
+    output = invocation.output
     if action not in ("", "accept"):
         raise InvalidArguments(
             f"unknown action {action}", hint="There is one: `loom-audit scope accept`."
@@ -29,9 +30,9 @@ def scope(
     with invocation.workspace() as workspace:
         if action:
             workspace.accept_scope()
-        rules = workspace.attachment.scope
-        if invocation.output.json:
-            invocation.output.record(
+        rules = workspace.scope
+        if output.json:
+            output.record(
                 {
                     "workspace": workspace.id,
                     "accepted": bool(action),
@@ -42,11 +43,9 @@ def scope(
             )
             return
         if action:
-            invocation.output.line(("accepted", "green"), "; from now on this holds")
-        invocation.output.line(("never: ", "bold"), ".git and the store")
-        invocation.output.line(("heavy folders left out: ", "bold"), ", ".join(sorted(rules.heavy)))
-        invocation.output.line(
-            ("by hash only: ", "bold"), f"over {size_text(rules.max_file_bytes)}"
-        )
-        invocation.output.line(("ignored by the accepted .loomignore:", "bold"))
-        invocation.output.text(rules.ignore.rstrip("\n") or "(nothing)", indent="  ")
+            output.line(("accepted", "green"), "; from now on this holds")
+        output.line(("never: ", "bold"), ".git and the store")
+        output.line(("heavy folders left out: ", "bold"), ", ".join(sorted(rules.heavy)))
+        output.line(("by hash only: ", "bold"), f"over {size_text(rules.max_file_bytes)}")
+        output.line(("ignored by the accepted .loomignore:", "bold"))
+        output.text(rules.ignore.rstrip("\n") or "(nothing)", indent="  ")

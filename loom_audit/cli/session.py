@@ -6,11 +6,11 @@ import typer
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import call_line, counted, local_time
+from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record
-from loom_audit.model.display import one_line
+from loom_audit.model.display import counted, one_line
 from loom_audit.model.events import Session
 from loom_audit.ports import CallFilter
 
@@ -30,29 +30,28 @@ def session(
 
     The list is newest first; one is shown with its calls in order.
     """
+    output = invocation.output
     with invocation.workspace() as workspace:
         if id is not None:
             found = workspace.timeline.session(session_id(workspace, id))
-            if invocation.output.json:
-                invocation.output.record(session_record(found))
+            if output.json:
+                output.record(session_record(found))
                 return
             _print_session(invocation, found)
             asked = questions(workspace)
             query = CallFilter(session=found.id, newest_first=False, limit=None)
             for call in calls_of(workspace, query):
                 question = question_about(asked, call)
-                invocation.output.line(
-                    *call_line(call, width=invocation.output.width, question=question)
-                )
+                output.line(*call_line(call, width=output.width, question=question))
             return
         listed = workspace.timeline.sessions(limit=limit or 2**31)
         for found in listed:
-            if invocation.output.json:
-                invocation.output.record(session_record(found))
+            if output.json:
+                output.record(session_record(found))
             else:
                 _print_session(invocation, found)
         if not listed:
-            invocation.output.note("no sessions yet")
+            output.note("no sessions yet")
 
 
 def _print_session(invocation: Invocation, session: Session) -> None:

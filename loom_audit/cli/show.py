@@ -10,7 +10,6 @@ from loom_audit.cli.shared.diffs import difference, print_difference
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import (
     change_lines,
-    counted,
     event_line,
     how_to_answer,
     local_time,
@@ -26,13 +25,11 @@ from loom_audit.cli.shared.records import (
     question_record,
 )
 from loom_audit.errors import NotFound
-from loom_audit.model.display import duration_text, size_text
+from loom_audit.model.display import counted, duration_text, size_text
 from loom_audit.model.events import Call, Event, FilesChanged
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
-    from loom_audit.history.approvals import ApprovalRequest
-    from loom_audit.history.timeline import CallDetail
+    from loom_audit.api import ApprovalRequest, AuditedWorkspace, CallDetail
 
 LONG = 2_000
 """Characters of one value of a result's data, above which it is counted and not shown."""
@@ -51,6 +48,7 @@ def show(
     A call with its arguments, decision, result and its own diff. Long texts of a result are
     counted only; --json gives them.
     """
+    output = invocation.output
     with invocation.workspace() as workspace:
         try:
             detail = workspace.timeline.call(seq)
@@ -59,32 +57,32 @@ def show(
             return
         call = detail.call
         question = question_about(questions(workspace), call) if call.seq is None else None
-        if invocation.output.json:
-            invocation.output.record(_detail_record(workspace, detail, question))
+        if output.json:
+            output.record(_detail_record(workspace, detail, question))
             return
         _print_header(
             invocation,
             call,
             question,
-            alive=call.seq is not None or workspace.attachment.is_alive(call),
+            alive=call.seq is not None or workspace.is_alive(call),
         )
         if detail.decision is not None:
             decided = detail.decision
             why = f": {decided.reason}" if decided.reason else ""
-            invocation.output.line("decided    ", f"{decided.decision} by {decided.by}{why}")
+            output.line("decided    ", f"{decided.decision} by {decided.by}{why}")
         shown = [("arguments", value_lines(detail.arguments))]
         if call.seq is not None:
             shown.append(("result", result_lines(detail.result)))
         for title, lines in shown:
-            invocation.output.line((f"{title}:", "bold"))
+            output.line((f"{title}:", "bold"))
             for line in lines:
-                invocation.output.marked(line, "")
+                output.marked(line, "")
         if detail.changes:
-            invocation.output.line(("changes:", "bold"))
-            invocation.output.lines(change_lines(detail.changes, detail.moves))
+            output.line(("changes:", "bold"))
+            output.lines(change_lines(detail.changes, detail.moves))
             if not no_diff:
                 for change in detail.changes:
-                    print_difference(invocation.output, difference(workspace, change, disk=False))
+                    print_difference(output, difference(workspace, change, disk=False))
 
 
 def _detail_record(
@@ -105,52 +103,48 @@ def _detail_record(
 def _print_header(
     invocation: Invocation, call: Call, question: "ApprovalRequest | None", *, alive: bool
 ) -> None:
+    output = invocation.output
     status = "waits for approval" if question else call.status
-    invocation.output.line(
-        (f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}"
-    )
+    output.line((f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}")
     took = f"  {duration_text(call.duration)}" if call.duration else ""
-    invocation.output.line("at         ", local_time(call.at), took)
-    invocation.output.line("session    ", call.session, f"  {call.actor}")
-    invocation.output.line(
-        "call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip()
-    )
+    output.line("at         ", local_time(call.at), took)
+    output.line("session    ", call.session, f"  {call.actor}")
+    output.line("call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
     if call.seq is not None:
-        invocation.output.line(
-            "coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons))
-        )
+        output.line("coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons)))
     if question:
-        invocation.output.line("because    ", question.reason)
-        invocation.output.line("answer     ", (how_to_answer(question), "yellow"))
+        output.line("because    ", question.reason)
+        output.line("answer     ", (how_to_answer(question), "yellow"))
     elif not alive:
         gone = "its process is gone: `loom-audit recover` closes it"
-        invocation.output.line("open       ", (gone, "yellow"))
+        output.line("open       ", (gone, "yellow"))
     if call.error:
-        invocation.output.line("error      ", (call.error, "red"))
+        output.line("error      ", (call.error, "red"))
     if call.reverts:
-        invocation.output.line("takes back ", numbers(call.reverts))
+        output.line("takes back ", numbers(call.reverts))
     if call.undone_by is not None:
-        invocation.output.line("taken back by ", str(call.undone_by))
+        output.line("taken back by ", str(call.undone_by))
 
 
 def _show_event(
     invocation: Invocation, workspace: "AuditedWorkspace", event: Event, *, diff: bool
 ) -> None:
-    if invocation.output.json:
-        invocation.output.record(event_record(event))
+    output = invocation.output
+    if output.json:
+        output.record(event_record(event))
         return
-    invocation.output.line(*event_line(event))
+    output.line(*event_line(event))
     record = event_record(event)["fact"]
     fact = event.fact
     if isinstance(fact, FilesChanged):
         record.pop("changes")
     for line in value_lines(record):
-        invocation.output.marked(line, "")
+        output.marked(line, "")
     if isinstance(fact, FilesChanged):
         shown = fact.changes if fact.origin != "baseline" else ()
-        invocation.output.lines(change_lines(fact.changes, fact.moves))
+        output.lines(change_lines(fact.changes, fact.moves))
         for change in shown if diff else ():
-            print_difference(invocation.output, difference(workspace, change, disk=False))
+            print_difference(output, difference(workspace, change, disk=False))
 
 
 def result_lines(result: Any) -> list[str]:

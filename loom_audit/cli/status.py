@@ -57,22 +57,22 @@ def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[st
 
 
 def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:
-    out = invocation.output
-    out.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
+    output = invocation.output
+    output.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
     if found.drift:
-        out.line("changed on disk and not on record yet:")
-        out.lines(change_lines(found.drift))
+        output.line("changed on disk and not on record yet:")
+        output.lines(change_lines(found.drift))
     if found.untracked:
-        out.line("on record, but cannot be looked at now:")
-        out.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
+        output.line("on record, but cannot be looked at now:")
+        output.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
     gone = {call.requested for call in found.interrupted}
     if still_open := [call for call in found.open_calls if call.requested not in gone]:
-        out.line("open calls:")
+        output.line("open calls:")
         asked = questions(workspace)
         for call in still_open:
-            out.line(*call_line(call, width=out.width, question=question_about(asked, call)))
+            output.line(*call_line(call, width=output.width, question=question_about(asked, call)))
     if found.interrupted:
-        out.line(("interrupted; see `loom-audit recover`:", "yellow"))
-        out.lines(call_line(call, width=out.width) for call in found.interrupted)
+        output.line(("interrupted; see `loom-audit recover`:", "yellow"))
+        output.lines(call_line(call, width=output.width) for call in found.interrupted)
     if not (found.drift or found.untracked or found.interrupted):
-        out.line("the disk is as the log says")
+        output.line("the disk is as the log says")

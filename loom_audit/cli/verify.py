@@ -10,13 +10,13 @@ import typer
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import counted
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import NotFound
+from loom_audit.model.display import counted
 
 if TYPE_CHECKING:
-    from loom_audit.history.verification import Verification
+    from loom_audit.api import Verification
     from loom_audit.model.events import TreeHead
 
 
@@ -49,12 +49,13 @@ def verify(
     Every leaf, node, commitment and content, and what is derived from them, compared with the
     tree heads kept outside the store.
     """
+    output = invocation.output
     with invocation.workspace() as workspace:
         heads = _heads_of(against, workspace.id) if against is not None else ()
-        with progress(invocation.output) as report:
+        with progress(output) as report:
             found = workspace.verify(quick=quick, sample=sample, against=heads, report=report)
-        if invocation.output.json:
-            invocation.output.record(
+        if output.json:
+            output.record(
                 {
                     "log": found.log,
                     "size": found.size,
@@ -72,7 +73,7 @@ def verify(
 
 
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
-    from loom_audit.disk.heads import parse_heads
+    from loom_audit.api import parse_heads
 
     text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
     heads = parse_heads(text)
@@ -87,24 +88,24 @@ def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
 
 
 def _print_verification(invocation: Invocation, found: "Verification") -> None:
-    out = invocation.output
+    output = invocation.output
     for finding in found.findings:
         where = "" if finding.seq is None else f"event {finding.seq}: "
-        out.line((f"{finding.grade:<11}", "red"), where, finding.message)
+        output.line((f"{finding.grade:<11}", "red"), where, finding.message)
     checked = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.checked.items() if n]
-    out.line("checked    ", ", ".join(checked) or "nothing")
+    output.line("checked    ", ", ".join(checked) or "nothing")
     if "contents" not in found.checked or "sampled" in found.checked:
         left = "contents and what is derived from events" + (
             ", but for the sample" if "sampled" in found.checked else ""
         )
-        out.line("unchecked  ", (left, "yellow"))
-    out.line("root       ", f"{found.root.hex()} over {counted(found.size, 'event')}")
+        output.line("unchecked  ", (left, "yellow"))
+    output.line("root       ", f"{found.root.hex()} over {counted(found.size, 'event')}")
     if found.unanchored:
         text = f"{counted(found.anchored, 'event')}; {found.unanchored} later not vouched for"
-        out.line("anchored   ", (text, "yellow"))
+        output.line("anchored   ", (text, "yellow"))
     else:
-        out.line("anchored   ", f"all {found.size} events by a head kept outside the store")
+        output.line("anchored   ", f"all {found.size} events by a head kept outside the store")
     unsure = "incomplete" if found.findings else "unanchored: `loom-audit head` prints one to keep"
     verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
     good = found.exit_code == exits.OK
-    out.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))
+    output.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))

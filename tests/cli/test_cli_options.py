@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loom_audit import errors
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import carry_out, wants_json
-from loom_audit.cli.shared.invocation import Invocation, Shared
+from loom_audit.cli.shared.invocation import Invocation, SharedOptions
 from loom_audit.cli.shared.options import read_choices, workspace_path
 from loom_audit.cli.shared.points import is_point, point_text, read_time
 from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
@@ -163,7 +163,7 @@ def ended(
     def body(at: Invocation) -> None:
         raise raised
 
-    code = carry_out(Shared(), body, {}, failure=failure)
+    code = carry_out(SharedOptions(), body, {}, failure=failure)
     return code, capsys.readouterr().err
 
 
@@ -209,8 +209,8 @@ def test_a_failure_of_ours_in_run_is_125_whatever_it_was(
 
 
 def test_options_after_the_command_win_over_those_before_it() -> None:
-    before = Shared("a.db", "w1", json=False)
-    assert before.with_values({"store": "b.db", "workspace": None, "json": True}) == Shared(
+    before = SharedOptions("a.db", "w1", json=False)
+    assert before.with_values({"store": "b.db", "workspace": None, "json": True}) == SharedOptions(
         "b.db", "w1", json=True
     )
 

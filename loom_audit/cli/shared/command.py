@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from loom_audit.cli.shared import exits
-from loom_audit.cli.shared.invocation import PROGRAM, Invocation, Shared
+from loom_audit.cli.shared.invocation import PROGRAM, Invocation, SharedOptions
 from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 from loom_audit.cli.shared.output import Output, open_output
 from loom_audit.errors import (
@@ -92,7 +92,7 @@ def _entry(command: Command) -> Callable[..., None]:
     """What Typer calls: the body with its own options and the shared ones."""
 
     def entry(**values: Any) -> None:
-        before = values.pop("ctx").obj or Shared()
+        before = values.pop("ctx").obj or SharedOptions()
         shared = before.with_values(values)
         raise typer.Exit(carry_out(shared, command.body, values, failure=command.failure))
 
@@ -124,7 +124,7 @@ def _help(body: Body, examples: Sequence[str]) -> str:
 
 
 def carry_out(
-    shared: Shared, body: Body, values: Mapping[str, Any], *, failure: int | None = None
+    shared: SharedOptions, body: Body, values: Mapping[str, Any], *, failure: int | None = None
 ) -> int:
     """Run a command's body and give its exit code; errors are printed, never raised."""
     output = open_output(json=shared.json)

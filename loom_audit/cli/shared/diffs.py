@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_audit.cli.shared.lines import counted, mark
+from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import AuditError
-from loom_audit.model.display import size_text, visible_bytes, visible_path
+from loom_audit.model.display import counted, size_text, visible_bytes, visible_path
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 

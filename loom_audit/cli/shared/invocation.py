@@ -11,22 +11,23 @@ from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace, AuditStore
+    from loom_audit.config import Settings
 
 PROGRAM = "loom-audit"
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedOptions:
     """The shared options as given so far: before the command, then after it."""
 
     store: str | None = None
     workspace: str | None = None
     json: bool = False
 
-    def with_values(self, values: dict[str, Any]) -> "Shared":
+    def with_values(self, values: dict[str, Any]) -> "SharedOptions":
         """These options with those given after the command, which win; takes them out."""
         store, workspace = values.pop("store"), values.pop("workspace")
-        return Shared(
+        return SharedOptions(
             store if store is not None else self.store,
             workspace if workspace is not None else self.workspace,
             bool(values.pop("json")) or self.json,
@@ -43,16 +44,15 @@ class Shared:
 class Invocation:
     """One command being carried out: where it looks, and where it prints."""
 
-    shared: Shared
+    shared: SharedOptions
     output: Output
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
         """The store asked for, open to the end of the block. NoWorkspace when there is none."""
-        from loom_audit.api import open_store
-        from loom_audit.config import read_settings
+        from loom_audit.api import open_store, person
 
-        file = store_file(read_settings(self.shared.store).url)
+        file = self.settings.file
         if file is not None and not create and not file.exists():
             raise NoWorkspace(
                 f"there is no store at {file}",
@@ -64,7 +64,7 @@ class Invocation:
                 f"the store {file} is empty",
                 hint="Restore it from a backup, or begin a new one with `loom-audit init`.",
             )
-        with open_store(self.shared.store) as store:
+        with open_store(self.shared.store, actor=person()) as store:
             if store.notice:
                 self.output.note(("note: ", "yellow"), store.notice)
             yield store
@@ -84,20 +84,23 @@ class Invocation:
                 ) from None
             yield found
 
+    @property
+    def settings(self) -> "Settings":
+        """Where the store asked for, and what belongs to it, lies or would lie."""
+        from loom_audit.config import read_settings
 
-def store_file(url: str) -> Path | None:
-    """The file of a SQLite store; None for any other database."""
-    prefix = "sqlite:///"
-    return Path(url.removeprefix(prefix)).absolute() if url.startswith(prefix) else None
+        return read_settings(self.shared.store)
 
+    def store_file(self, *, hint: str) -> Path:
+        """The file of the store, which is not opened.
 
-def existing_store(url: str, *, hint: str) -> Path:
-    """The file of a SQLite store. InvalidArguments for another database; NotFound, which hints."""
-    file = store_file(url)
-    if file is None:
-        raise InvalidArguments(
-            f"{url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
-        )
-    if not file.exists():
-        raise NotFound(f"there is no store at {file}", hint=hint)
-    return file
+        InvalidArguments where it is another database; NotFound, with the hint, where it is not.
+        """
+        settings = self.settings
+        if settings.file is None:
+            raise InvalidArguments(
+                f"{settings.url} is not a SQLite store", hint="Name a file: --store sqlite:///PATH."
+            )
+        if not settings.file.exists():
+            raise NotFound(f"there is no store at {settings.file}", hint=hint)
+        return settings.file

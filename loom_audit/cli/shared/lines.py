@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
-from loom_audit.model.display import duration_text, one_line, size_text, visible_path
+from loom_audit.model.display import counted, duration_text, one_line, size_text, visible_path
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -26,7 +26,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState, Move
 
 if TYPE_CHECKING:
-    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.api import ApprovalRequest
 
 Line = tuple[Piece, ...]
 NARROW = 90
@@ -200,11 +200,6 @@ def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
     more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
     origin = getattr(event.fact, "origin", "")
     return (f"{origin}: " if origin and origin != "tool" else "") + shown + more
-
-
-def counted(n: int, what: str) -> str:
-    """A number with its noun: `1 call`, `2 calls`."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def value_lines(value: Any, indent: str = "  ") -> list[str]:

@@ -11,8 +11,7 @@ from loom_audit.model.events import BaselineFinished, Call, Event
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
-    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.api import ApprovalRequest, AuditedWorkspace
 
 PAGE = 500
 
@@ -51,6 +50,7 @@ def event_id(workspace: "AuditedWorkspace", seq: int) -> str:
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
+    """The event at a seq. NotFound."""
     for event in workspace.timeline.events(EventFilter(after=seq - 1, before=seq + 1)):
         return event
     raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
@@ -58,9 +58,9 @@ def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
 
 def questions(workspace: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalRequest"]:
     """The questions that nobody has answered yet, by session and call id."""
-    from loom_audit.history.approvals import pending
+    from loom_audit.api.approvals import pending
 
-    return {(one.session, one.call_id): one for one in pending(workspace.attachment)}
+    return {(one.session, one.call_id): one for one in pending(workspace)}
 
 
 def question_about(

@@ -48,11 +48,9 @@ AgentOption = Annotated[
 ]
 
 
-def actor_named(agent: str) -> str:
+def actor_of(agent: str, person: str) -> str:
     """Who acts: the agent that was named, else the person at the command line."""
-    from loom_audit.api import person
-
-    return person() if agent == COMMAND_LINE else f"agent:{agent}"
+    return person if agent == COMMAND_LINE else f"agent:{agent}"
 
 
 def workspace_path(root: str, text: str) -> str:

@@ -8,12 +8,12 @@ import typer
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import Line, change_lines, counted, how_to_answer, numbers
+from loom_audit.cli.shared.lines import Line, change_lines, how_to_answer, numbers
 from loom_audit.cli.shared.lookup import questions
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.model.display import one_line, visible_path
+from loom_audit.model.display import counted, one_line, visible_path
 from loom_audit.model.planning import Note, Plan
 from loom_audit.ports import CallFilter
 
@@ -36,7 +36,7 @@ def settle(
     invocation: Invocation, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, yes: bool
 ) -> int:
     """Show the plan, then carry it out unless it is blocked or somebody says no."""
-    out = invocation.output
+    output = invocation.output
     _refuse_unknown(plan)
     record = plan_record(plan) | {
         "marked": marked(plan),
@@ -44,49 +44,49 @@ def settle(
         "call": None,
         "changed": [],
     }
-    if not out.json:
+    if not output.json:
         most = None if dry_run else MOST_LINES
-        out.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
-    if plan.kept and not out.json and plan.verb == "rollback":
-        out.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
-    elif any("other commands" in note.reason for note in plan.kept) and not out.json:
-        out.note("`--choose PATH=old` takes it back all the same")
+        output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    if plan.kept and not output.json and plan.verb == "rollback":
+        output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
+    elif any("other commands" in note.reason for note in plan.kept) and not output.json:
+        output.note("`--choose PATH=old` takes it back all the same")
     if dry_run:
-        if out.json:
-            out.record(record)
+        if output.json:
+            output.record(record)
         return exits.CONFLICT if plan.blocked else exits.OK
     if plan.blocked:
-        if out.json:
-            out.record(record)
+        if output.json:
+            output.record(record)
         raise _blocked(plan)
     if not plan.changes and not plan.reverts:
-        if out.json:
-            out.record(record)
-        out.note("nothing was changed, and nothing is recorded")
+        if output.json:
+            output.record(record)
+        output.note("nothing was changed, and nothing is recorded")
         return exits.OK
-    if not yes and out.interactive and not _confirmed(invocation, plan):
-        out.note("nothing was changed")
+    if not yes and output.interactive and not _confirmed(invocation, plan):
+        output.note("nothing was changed")
         return exits.FAILED
-    with progress(out):
+    with progress(output):
         try:
             result = workspace.carry_out(plan)
         except Conflict as error:
             raise _or_waiting(workspace, error) from None
     record |= {"carried_out": True, "call": result.call.seq, "changed": list(result.changed)}
-    if out.json:
-        out.record(record)
+    if output.json:
+        output.record(record)
     else:
         count = len(result.changed)
-        out.line(
+        output.line(
             (f"{plan.verb} is call {result.call.seq}", "green"),
             f": {counted(count, 'path')} changed",
         )
         if not plan.changes:
             return exits.OK
         if plan.verb == "undo":
-            out.note("`loom-audit redo` brings it back")
+            output.note("`loom-audit redo` brings it back")
         elif plan.verb != "redo":
-            out.note("`loom-audit undo` takes it back")
+            output.note("`loom-audit undo` takes it back")
     return exits.OK
 
 
@@ -104,12 +104,13 @@ def _refuse_unknown(plan: Plan) -> None:
 
 
 def _confirmed(invocation: Invocation, plan: Plan) -> bool:
-    invocation.output.stdout.flush()
+    output = invocation.output
+    output.stdout.flush()
     try:
         return typer.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
     except typer.Abort:
-        invocation.output.note("")
-        invocation.output.note("nothing was changed")
+        output.note("")
+        output.note("nothing was changed")
         raise
 
 

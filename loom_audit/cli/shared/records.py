@@ -23,7 +23,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.planning import Note, Plan
 
 if TYPE_CHECKING:
-    from loom_audit.history.approvals import ApprovalRequest
+    from loom_audit.api import ApprovalRequest
 
 Record = dict[str, Any]
 
