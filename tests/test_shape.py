@@ -117,7 +117,7 @@ WAYS_IN = contract("The ways in know the face of the store, not what stands behi
 
 
 def test_ways_in_that_come_later_are_under_their_contract() -> None:
-    for name in ("web", "demo", "proxy", "mcp_server", "daemon"):
+    for name in ("cli", "web", "demo", "proxy", "mcp_server", "daemon"):
         if (PACKAGE / name).exists() or (PACKAGE / f"{name}.py").exists():
             assert f"loom_audit.{name}" in WAYS_IN["source_modules"]
 
