@@ -74,16 +74,16 @@ def _run(
             error.hint = "It was taken for the command: `loom-audit run --help` lists the options."
         output.error(error)
         return int(error.details.get("exit_code", exits.OUR_FAILURE))
-    completed, coverage = ran.completed, ran.coverage
-    if completed.unconfined:
-        output.note(f"[loom-audit] not confined: {completed.unconfined}")
+    result, coverage = ran.result, ran.coverage
+    if result.unconfined:
+        output.note(f"[loom-audit] not confined: {result.unconfined}")
     if output.json:
         call = session.workspace.timeline.call(ran.event.seq).call
-        line = call_record(call, ran.event.id) | {"exit_code": completed.exit_code}
+        line = call_record(call, ran.event.id) | {"exit_code": result.exit_code}
         output.stderr.write(json.dumps(line) + "\n")
     elif ran.files_changed or coverage.level != "full":
         paths = counted(len(ran.files_changed), "path")
         gap = "" if coverage.level == "full" else f", coverage {coverage.level}: "
         why = "; ".join(coverage.reasons)
         output.note((f"[loom-audit] call {ran.event.seq}: {paths} changed{gap}{why}", "dim"))
-    return completed.exit_code
+    return result.exit_code
