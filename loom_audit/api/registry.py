@@ -20,10 +20,10 @@ from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
-from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_unique_ids
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.tools.calls.subtask import chosen
+from loom_audit.tools.calls.subtask import choose_tools
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Dialect, Tool
 
@@ -93,8 +93,8 @@ class ToolRegistry:
     def tools_for_subtask(
         self, subtask: Any, dialect: Dialect = "openai"
     ) -> Sequence[dict[str, Any]]:
-        """The schemas of the tools a subtask needs: see `loom_audit.tools.calls.subtask.chosen`."""
-        return [tool.schema(dialect) for tool in chosen(self.list(), subtask)]
+        """The schemas of the tools a subtask needs: see `tools.calls.subtask.choose_tools`."""
+        return [tool.schema(dialect) for tool in choose_tools(self.list(), subtask)]
 
     async def execute(
         self,
@@ -141,7 +141,7 @@ class ToolRegistry:
         async def execute(call: ToolCall) -> ToolResult:
             return await self.execute(call.name, call.arguments, workspace, call_id=call.id)
 
-        calls = [*with_own_ids(tool_calls_of(answer), {})]
+        calls = [*with_unique_ids(tool_calls_of(answer), {})]
         return ToolBatch(calls, execute, self.effect, hooks)
 
     def effect(self, name: str) -> Effect | None:
@@ -177,7 +177,7 @@ async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIter
         yield await in_thread(enter)
     finally:
         for manager in held:
-            await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+            await in_thread(partial(manager.__exit__, None, None, None), shielded=True)
 
 
 def builtin_registry(

@@ -26,9 +26,9 @@ from loom_audit.tools.bundled.git.commit_hook import AutoCommit
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
-from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_own_ids
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_unique_ids
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.values import as_far_as_possible, as_json
+from loom_audit.tools.calls.values import as_json, nearest_json
 
 if TYPE_CHECKING:
     from loom_audit.api.workspace import AuditedWorkspace
@@ -152,7 +152,7 @@ class Session:
         async def execute(call: ToolCall) -> ToolResult:
             return await self.call(call.name, call.arguments, call_id=call.id)
 
-        calls = [*with_own_ids(tool_calls_of(answer), self._call_ids)]
+        calls = [*with_unique_ids(tool_calls_of(answer), self._call_ids)]
         return ToolBatch(calls, execute, self.registry.effect, hooks)
 
     def run(
@@ -203,7 +203,7 @@ class Session:
         """
         self._check_open()
         call = self.recorder.begin(
-            name, as_far_as_possible(arguments or {}), "execute", call_id=uuid4().hex
+            name, nearest_json(arguments or {}), "execute", call_id=uuid4().hex
         )
         try:
             with call.capture(final=True):

@@ -21,7 +21,7 @@ from loom_audit.model.display import size_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 from loom_audit.tools.calls.area import SCRATCH
-from loom_audit.tools.calls.context import ToolContext, no_workspace
+from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.tool import Preview
 
@@ -82,7 +82,7 @@ def _in_scratch(what: str) -> Preview:
 
 def _attachment(ctx: ToolContext) -> Attachment:
     if ctx.recorder is None:
-        raise no_workspace()
+        raise no_workspace_error()
     return ctx.recorder.attachment
 
 

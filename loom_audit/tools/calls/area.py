@@ -1,9 +1,15 @@
-"""Where paths lead: the workspace, or the session's scratch directory as `scratch://…`."""
+"""The areas an agent may write: the workspace, and the session's scratch directory.
 
+Paths of a call lead into one of them (`scratch://…` into the second); programs of ours are
+looked for outside both.
+"""
+
+import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from posixpath import normpath
 from typing import Literal
 
@@ -12,6 +18,9 @@ from loom_audit.model.display import moment
 from loom_audit.ports import Stamp, Workspace
 
 EntryType = Literal["file", "directory", "symlink", "other"]
+
+SCRATCH = "scratch://"
+"""How a path in the scratch directory begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +54,7 @@ def type_of(mode: int) -> EntryType:
     return "symlink" if stat.S_ISLNK(mode) else "other"
 
 
-SCRATCH = "scratch://"
-
-
-def in_scratch(disk: Workspace, text: str) -> str:
+def scratch_relative(disk: Workspace, text: str) -> str:
     """What follows `scratch://`, relative to the scratch directory. InvalidPath outside of it."""
     if normpath(text).split("/")[0] == "..":
         written = f"{SCRATCH}{text}".encode("utf-8", "backslashreplace").decode()
@@ -59,7 +65,7 @@ def in_scratch(disk: Workspace, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Area:
     """A directory whose paths a call may name; `prefix` stands before those handed back.
 
     Methods take and give paths as `path` makes them.
@@ -70,7 +76,7 @@ class Place:
 
     def path(self, text: str) -> str:
         """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
-        return in_scratch(self.disk, text) if self.prefix else self.disk.relative(text)
+        return scratch_relative(self.disk, text) if self.prefix else self.disk.relative(text)
 
     def directory(self, text: str) -> str:
         """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""
@@ -120,3 +126,23 @@ class Place:
         if kind == "directory":  # a directory's stamp holds no times
             return Entry(shown, kind, 0, self.disk.mtime(path))
         return Entry(shown, kind, stamp.size, moment(stamp.mtime_ns))
+
+
+def search_path(*areas: str | Path | None) -> dict[str, str]:
+    """The variable PATH for programs of ours, without folders where an agent could put its own.
+
+    Left out are relative folders, those in the areas, and those reached through one: a
+    project's own environment is often first on PATH. The system's folders when none is left.
+    """
+    kept = [
+        folder
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if os.path.isabs(folder)
+        and not any(_leads_through(folder, os.path.realpath(root)) for root in areas if root)
+    ]
+    return {"PATH": os.pathsep.join(kept) or os.defpath}
+
+
+def _leads_through(folder: str, root: str) -> bool:
+    ways = (Path(folder), *Path(folder).parents)
+    return any(Path(os.path.realpath(way)).is_relative_to(root) for way in ways)

@@ -103,24 +103,24 @@ class ToolBatch:
         for alone, group in groupby(self.calls, self._mutates):
             if alone:
                 for call in group:
-                    await self._one(call)
+                    await self._run_one(call)
                 continue
             async with anyio.create_task_group() as tasks:
                 for call in group:
-                    tasks.start_soon(self._one, call)
+                    tasks.start_soon(self._run_one, call)
         results = tuple(self._results[call.id] for call in self.calls)
         mutated = any(
-            self._mutates(call) and _did(result)
+            self._mutates(call) and _may_have_mutated(result)
             for call, result in zip(self.calls, results, strict=True)
         )
         outcome = BatchOutcome(self.calls, results, mutated)
-        said = [await self._hooked(hook, outcome) for hook in self._hooks if mutated]
-        return replace(outcome, hooks=tuple(said))
+        outcomes = [await self._run_hook(hook, outcome) for hook in self._hooks if mutated]
+        return replace(outcome, hooks=tuple(outcomes))
 
     def _mutates(self, call: ToolCall) -> bool:
         return self._effect(call.name) in ("write", "execute")
 
-    async def _one(self, call: ToolCall) -> None:
+    async def _run_one(self, call: ToolCall) -> None:
         self._status[call.id] = "running"
         try:
             self._results[call.id] = await self._execute(call)
@@ -130,7 +130,7 @@ class ToolBatch:
             self._results[call.id] = ToolResult.failure(ExecutionFailed(text))
         self._status[call.id] = "done"
 
-    async def _hooked(self, hook: PostToolsHook, outcome: BatchOutcome) -> HookOutcome:
+    async def _run_hook(self, hook: PostToolsHook, outcome: BatchOutcome) -> HookOutcome:
         try:
             with anyio.fail_after(MAX_HOOK_SECONDS):
                 return HookOutcome(hook.name, True, await hook(outcome, self._call))
@@ -144,7 +144,7 @@ class ToolBatch:
         return await self._execute(ToolCall(uuid4().hex, tool, arguments))
 
 
-def _did(result: ToolResult) -> bool:
+def _may_have_mutated(result: ToolResult) -> bool:
     """Whether a call that may have changed something did, or may have."""
     if result.success or result.files_changed or result.error is None:
         return True

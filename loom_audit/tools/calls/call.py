@@ -29,13 +29,13 @@ from loom_audit.errors import (
 from loom_audit.history.recorder import OpenCall, Recorder
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
-from loom_audit.tools.calls.context import ToolContext, no_workspace
+from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
-from loom_audit.tools.calls.tool import Tool, is_at_once
-from loom_audit.tools.calls.values import as_far_as_possible, as_json
+from loom_audit.tools.calls.tool import Tool, runs_in_one_thread
+from loom_audit.tools.calls.values import as_json, nearest_json
 
 _log = logging.getLogger("loom_audit.tools.call")  # the name people set levels for
 
@@ -120,13 +120,13 @@ async def call_tool(
         call=opened,
         runner=runner or (recorder.attachment.runner if recorder else None),
     )
-    began = monotonic()
+    started = monotonic()
     _log.debug("call %s: %s begins", request.call_id, request.name)
     try:
         outcome = await _attempt(registry, gate, request, ctx)
     except BaseException as error:
         if opened is None or not opened.finished:
-            await _finish(opened, _interrupted(request, error))
+            await _finish(opened, _interruption_of(request, error))
         raise
     result = await _finish(opened, outcome)
     _log.debug(
@@ -134,7 +134,7 @@ async def call_tool(
         request.call_id,
         request.name,
         result.error.code if result.error else outcome.status,
-        monotonic() - began,
+        monotonic() - started,
     )
     return result
 
@@ -144,7 +144,7 @@ def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Reque
     try:
         recorded = as_json(arguments, "arguments")
     except NotSerializable as error:
-        recorded, flaw = as_far_as_possible(arguments), error
+        recorded, flaw = nearest_json(arguments), error
     if call_id is not None and not (isinstance(call_id, str) and 0 < _size(call_id) <= _MAX_NAME):
         flaw = InvalidArguments(
             f"call_id must be a text of 1 to {_MAX_NAME} bytes",
@@ -153,7 +153,7 @@ def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Reque
         call_id = None
     call_id = call_id or uuid4().hex
     if not isinstance(name, str):
-        shown = str(as_far_as_possible(name))[:50]
+        shown = str(nearest_json(name))[:50]
         return _Request(call_id, None, shown, recorded, flaw)
     tool = registry.get(name)
     shown = name if 0 < _size(name) <= _MAX_NAME else name[:40] + "…"
@@ -183,23 +183,21 @@ async def _attempt(
     try:
         tool = request.tool
         if tool is None:
-            raise _unknown(request.name, registry)
+            raise _unknown_tool_error(request.name, registry)
         if request.flaw is not None:
             raise request.flaw
         if tool.needs_workspace and ctx.recorder is None:
-            raise no_workspace()
+            raise no_workspace_error()
         args = tool.parse(request.arguments)
-        args, asked = await _permitted(gate, tool, args, ctx)
+        args, asked = await _ask_gate(gate, tool, args, ctx)
         ctx = replace(ctx, asked=asked)
         await _announce(tool, ctx.call)
         return await _execute(tool, args, ctx)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
-        return _failed(request.name, error)
+        return _failure_of(request.name, error)
 
 
-async def _permitted(
-    gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext
-) -> tuple[Any, str]:
+async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> tuple[Any, str]:
     """The arguments as the gate lets them through, and what it was asked for. ApprovalDenied.
 
     The answer is on record when anything was decided. Without a gate nobody was asked, and
@@ -207,7 +205,7 @@ async def _permitted(
     """
     if type(gate) is AllowAll:
         return args, ""
-    asked = await _wish(tool, args, ctx)
+    asked = await _approval_reason(tool, args, ctx)
     try:
         answer = await gate.decide(tool, args, ctx, asked=asked)
     except AuditUnavailable:
@@ -236,10 +234,10 @@ async def _permitted(
     if changed is None:
         return args, asked
     args = tool.parse(changed)
-    return args, await _wish(tool, args, ctx)
+    return args, await _approval_reason(tool, args, ctx)
 
 
-async def _wish(tool: Tool, args: Any, ctx: ToolContext) -> str:
+async def _approval_reason(tool: Tool, args: Any, ctx: ToolContext) -> str:
     """Why the tool itself wants somebody to be asked; empty when it does not."""
     own = tool.requires_approval
     wanted = own if isinstance(own, bool) else await in_thread(partial(own, args, ctx))
@@ -257,43 +255,43 @@ async def _announce(tool: Tool, call: OpenCall | None) -> None:
 
 async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
     limit = tool.limit(args)
-    ended: list[_Outcome] = []
+    outcomes: list[_Outcome] = []
     with anyio.move_on_after(limit):
-        if ctx.call is not None and is_at_once(tool):
+        if ctx.call is not None and runs_in_one_thread(tool):
             stop = threading.Event()
-            await in_thread(partial(_at_once, tool, args, ctx, stop, ended), stop=stop)
+            await in_thread(partial(_run_in_one_thread, tool, args, ctx, stop, outcomes), stop=stop)
         else:
-            ended.append(_judged(tool, await tool.execute(args, ctx)))
-    if ended:
-        return ended[0]
+            outcomes.append(_outcome_of(tool, await tool.execute(args, ctx)))
+    if outcomes:
+        return outcomes[0]
     error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
     return _Outcome("timeout", ToolResult.failure(error))
 
 
-def _at_once(
-    tool: Tool, args: Any, ctx: ToolContext, stop: threading.Event, ended: list[_Outcome]
+def _run_in_one_thread(
+    tool: Tool, args: Any, ctx: ToolContext, stop: threading.Event, outcomes: list[_Outcome]
 ) -> None:
     """The whole call and its finish, in the worker thread. Nothing more happens after `stop`."""
     try:
         running = tool.execute(args, replace(ctx, stop=stop))
-        outcome = _judged(tool, _run_through(running))
+        outcome = _outcome_of(tool, _run_coroutine(running))
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
-        outcome = _failed(tool.name, error)
+        outcome = _failure_of(tool.name, error)
     if ctx.call is not None and not stop.is_set():
-        ended.append(_Outcome(outcome.status, _record(ctx.call, outcome), recorded=True))
+        outcomes.append(_Outcome(outcome.status, _record(ctx.call, outcome), recorded=True))
 
 
-def _run_through(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+def _run_coroutine(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
     try:
         running.send(None)
     except StopIteration as end:
         result: ToolResult = end.value
         return result
     running.close()
-    raise TypeError("a tool that is at once awaited more than its context's steps")
+    raise TypeError("a tool of one thread awaited more than the steps of its context")
 
 
-def _judged(tool: Tool, result: ToolResult) -> _Outcome:
+def _outcome_of(tool: Tool, result: ToolResult) -> _Outcome:
     if not isinstance(result, ToolResult):
         raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if result.success:
@@ -303,10 +301,10 @@ def _judged(tool: Tool, result: ToolResult) -> _Outcome:
     return _Outcome("ok" if result.success else "error", result)
 
 
-def _failed(name: str, error: Exception) -> _Outcome:
+def _failure_of(name: str, error: Exception) -> _Outcome:
     if isinstance(error, AuditError):
-        return _Outcome(_status(error), ToolResult.failure(error))
-    return _Outcome("error", ToolResult.failure(_bug(name, error)))
+        return _Outcome(_status_of(error), ToolResult.failure(error))
+    return _Outcome("error", ToolResult.failure(_bug_error(name, error)))
 
 
 async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
@@ -317,8 +315,8 @@ async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
     if outcome.recorded:
         return outcome.result
     if opened is None:
-        return _off_record(outcome.result)
-    return await in_thread(partial(_record, opened, outcome), certain=True)
+        return _check_serializable(outcome.result)
+    return await in_thread(partial(_record, opened, outcome), shielded=True)
 
 
 def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
@@ -329,16 +327,16 @@ def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
         except (AuditUnavailable, Conflict):
             raise
         except Exception as error:  # noqa: BLE001 - a call must finish, be its result what it may
-            flaw = error if isinstance(error, AuditError) else _bug(call.tool, error)
+            flaw = error if isinstance(error, AuditError) else _bug_error(call.tool, error)
             result = _with_files(ToolResult.failure(flaw), call)
             call.finish("error", result.to_record())
     except AuditError as error:
         _log.error("call %s: its finish cannot be recorded: %s", call.call_id, error)
-        return _with_files(ToolResult.failure(_unrecorded(error, call)), call)
+        return _with_files(ToolResult.failure(_finish_error(error, call)), call)
     return result
 
 
-def _off_record(result: ToolResult) -> ToolResult:
+def _check_serializable(result: ToolResult) -> ToolResult:
     try:
         result.to_record()
     except NotSerializable as error:
@@ -350,7 +348,7 @@ def _with_files(result: ToolResult, call: OpenCall) -> ToolResult:
     return replace(result, files_changed=sorted(call.files_changed))
 
 
-def _unrecorded(error: AuditError, call: OpenCall) -> AuditError:
+def _finish_error(error: AuditError, call: OpenCall) -> AuditError:
     """What the caller is told when the finish cannot be stored."""
     if isinstance(error, AuditUnavailable) and call.files_changed:
         return AuditUnavailable(
@@ -361,15 +359,15 @@ def _unrecorded(error: AuditError, call: OpenCall) -> AuditError:
     return error
 
 
-def _interrupted(request: _Request, error: BaseException) -> _Outcome:
+def _interruption_of(request: _Request, error: BaseException) -> _Outcome:
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return _Outcome(
             "cancelled", ToolResult.failure(ExecutionFailed(f"{request.name} was cancelled"))
         )
-    return _Outcome("error", ToolResult.failure(_bug(request.name, error)))
+    return _Outcome("error", ToolResult.failure(_bug_error(request.name, error)))
 
 
-def _bug(name: str, error: BaseException) -> AuditError:
+def _bug_error(name: str, error: BaseException) -> AuditError:
     """An exception no tool should let through, as an error; the traceback goes to the log."""
     _log.error("%s failed", name, exc_info=error)
     text = "".join(traceback.format_exception_only(error)).strip()
@@ -379,13 +377,13 @@ def _bug(name: str, error: BaseException) -> AuditError:
     )
 
 
-def _status(error: AuditError) -> Status:
+def _status_of(error: AuditError) -> Status:
     if isinstance(error, ApprovalDenied):
         return "denied"
     return "timeout" if isinstance(error, ToolTimeout) else "error"
 
 
-def _unknown(name: str, registry: Tools) -> AuditError:
+def _unknown_tool_error(name: str, registry: Tools) -> AuditError:
     names = [tool.name for tool in registry.list()]
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.75)
     return UnknownTool(

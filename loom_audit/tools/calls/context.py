@@ -33,8 +33,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.tools.calls import scratch
-from loom_audit.tools.calls.area import SCRATCH, Entry, Place
-from loom_audit.tools.calls.search_path import own_programs
+from loom_audit.tools.calls.area import SCRATCH, Area, Entry, search_path
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
 
@@ -75,9 +74,9 @@ class ToolContext:
         """What `reader` makes of a regular file's content, read in the worker thread."""
 
         def step() -> T:
-            place, rest = self._place(path)
-            with place.disk.open(place.path(rest)) as stream:
-                return reader(stream, place.stat(rest))
+            area, rest = self._area(path)
+            with area.disk.open(area.path(rest)) as stream:
+                return reader(stream, area.stat(rest))
 
         return await self._step(step)
 
@@ -85,8 +84,8 @@ class ToolContext:
         """A regular file's content, or the first `limit` bytes of it."""
 
         def step() -> bytes:
-            place, rest = self._place(path)
-            return place.disk.read(place.path(rest), limit)
+            area, rest = self._area(path)
+            return area.disk.read(area.path(rest), limit)
 
         return await self._step(step)
 
@@ -94,22 +93,22 @@ class ToolContext:
         """The file or directory behind the path, symlinks followed. FileNotFound."""
 
         def step() -> Entry:
-            place, rest = self._place(path)
-            return place.stat(rest)
+            area, rest = self._area(path)
+            return area.stat(rest)
 
         return await self._step(step)
 
     def exists(self, path: str) -> bool:
         """Whether something is at the path; sync, for `requires_approval`."""
-        place, rest = self._place(path)
-        return place.disk.stamp(place.path(rest)) is not None
+        area, rest = self._area(path)
+        return area.disk.stamp(area.path(rest)) is not None
 
     async def list(self, path: str = "") -> Sequence[Entry]:
         """A directory's entries, sorted by name, symlinks not followed."""
 
         def step() -> Sequence[Entry]:
-            place, rest = self._place(path)
-            return [*place.list(place.directory(rest))]
+            area, rest = self._area(path)
+            return [*area.list(area.directory(rest))]
 
         return await self._step(step)
 
@@ -122,8 +121,8 @@ class ToolContext:
         """
 
         def step() -> list[Entry]:
-            place, rest = self._place(path)
-            return [*islice(place.walk(place.directory(rest), enter), limit + 1)]
+            area, rest = self._area(path)
+            return [*islice(area.walk(area.directory(rest), enter), limit + 1)]
 
         return await self._step(step)
 
@@ -141,13 +140,13 @@ class ToolContext:
         """Put the content at the path. `final` promises that it is the call's last step."""
 
         def step() -> FileChange:
-            self._fits(path, len(content))
-            place, rest = self._place(path)
-            if place.prefix:
-                self._beside()
-                return scratch.written(place.disk, rest, content, mode=mode, create=parents)
+            self._check_size(path, len(content))
+            area, rest = self._area(path)
+            if area.prefix:
+                self._announce_scratch()
+                return scratch.write(area.disk, rest, content, mode=mode, create=parents)
             return self._open_call.write(
-                place.path(rest), content, mode=mode, parents=parents, final=final
+                area.path(rest), content, mode=mode, parents=parents, final=final
             )
 
         return await self._step(step)
@@ -163,21 +162,21 @@ class ToolContext:
 
         def checked(old: bytes | None) -> bytes:
             new = transform(old)
-            self._fits(path, len(new))
+            self._check_size(path, len(new))
             return new
 
         def step() -> FileChange:
-            place, rest = self._place(path)
+            area, rest = self._area(path)
             call = self._open_call
-            if self.exists(path) and (size := place.stat(rest).size) > MAX_EDITED:
+            if self.exists(path) and (size := area.stat(rest).size) > MAX_EDITED:
                 raise TooLarge(
                     f"{path} has {size} bytes, more than the {MAX_EDITED} that can be edited",
                     hint="Change it with a shell command.",
                 )
-            if place.prefix:
-                self._beside()
-                return scratch.written(place.disk, rest, checked)
-            return call.edit(place.path(rest), checked, final=final)
+            if area.prefix:
+                self._announce_scratch()
+                return scratch.write(area.disk, rest, checked)
+            return call.edit(area.path(rest), checked, final=final)
 
         return await self._step(step)
 
@@ -187,11 +186,11 @@ class ToolContext:
         """Delete a file, a symlink or a directory; the paths that are gone."""
 
         def step() -> tuple[str, ...]:
-            place, rest = self._place(path)
-            if place.prefix:
-                self._beside()
-                return scratch.deleted(place.disk, rest, recursive=recursive)
-            return self._open_call.delete(place.path(rest), recursive=recursive, final=final)
+            area, rest = self._area(path)
+            if area.prefix:
+                self._announce_scratch()
+                return scratch.delete(area.disk, rest, recursive=recursive)
+            return self._open_call.delete(area.path(rest), recursive=recursive, final=final)
 
         return await self._step(step)
 
@@ -201,17 +200,17 @@ class ToolContext:
         """Rename a file, symlink or directory. Conflict when the target exists."""
 
         def step() -> tuple[FileChange, ...]:
-            (place, old), (there, new) = self._place(source), self._place(target)
-            if place.prefix != there.prefix:
+            (area, old), (target_area, new) = self._area(source), self._area(target)
+            if area.prefix != target_area.prefix:
                 raise InvalidPath(
                     "The scratch directory is not of the workspace: nothing is moved between them",
                     hint="Read the file and write it there.",
                 )
-            if place.prefix:
-                self._beside()
-                return scratch.moved(place.disk, old, new, overwrite=overwrite)
+            if area.prefix:
+                self._announce_scratch()
+                return scratch.move(area.disk, old, new, overwrite=overwrite)
             return self._open_call.move(
-                place.path(old), place.path(new), overwrite=overwrite, final=final
+                area.path(old), area.path(new), overwrite=overwrite, final=final
             )
 
         return await self._step(step)
@@ -244,10 +243,10 @@ class ToolContext:
         wanted = confinement or self.settings.confinement or self.confinement
 
         def step() -> CommandResult:
-            self._may_run("execute", "network")
+            self._check_may_run("execute", "network")
             command = Command(
                 argv=argv,
-                cwd=Place(self._disk).directory(cwd),
+                cwd=Area(self._workspace).directory(cwd),
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
@@ -258,7 +257,9 @@ class ToolContext:
                 writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
                 limits=Limits() if wanted == "off" else self.settings.limits,
             )
-            return self._open_call.run(self._commands, command, cancelled=stop.is_set, final=final)
+            return self._open_call.run(
+                self._command_runner, command, cancelled=stop.is_set, final=final
+            )
 
         return await in_thread(step, stop=stop)
 
@@ -270,18 +271,18 @@ class ToolContext:
         """
 
         def enter() -> None:
-            self._may_run("execute")
+            self._check_may_run("execute")
             manager = self._open_call.capture()
             manager.__enter__()
-            held.append(manager)
+            entered.append(manager)
 
-        held: list[AbstractContextManager[None]] = []
+        entered: list[AbstractContextManager[None]] = []
         try:
             await in_thread(enter)
             yield
         finally:
-            for manager in held:
-                await in_thread(partial(manager.__exit__, None, None, None), certain=True)
+            for manager in entered:
+                await in_thread(partial(manager.__exit__, None, None, None), shielded=True)
 
     async def compute(
         self,
@@ -302,20 +303,20 @@ class ToolContext:
         stop = threading.Event()
 
         def step() -> CommandResult:
-            place, rest = self._place(cwd)
+            area, rest = self._area(cwd)
             command = Command(
                 argv=argv,
-                cwd=place.directory(rest),
+                cwd=area.directory(rest),
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
-                variables={**own_programs(self.workspace, self.scratch_dir), **(environment or {})},
+                variables={**search_path(self.workspace, self.scratch_dir), **(environment or {})},
                 confinement=confinement,
                 readable=(*self.settings.readable, *readable),
                 read_only=read_only,
                 limits=Limits() if confinement == "off" else self.settings.limits,
             )
-            return self._commands.run(place.disk.root, command, cancelled=stop.is_set)
+            return self._command_runner.run(area.disk.root, command, cancelled=stop.is_set)
 
         return await in_thread(step, stop=stop)
 
@@ -323,7 +324,7 @@ class ToolContext:
         """Run blocking code beside the event loop; a timeout waits for its end."""
         return await self._step(step)
 
-    def _may_run(self, *effects: Effect) -> None:
+    def _check_may_run(self, *effects: Effect) -> None:
         if self.effect not in effects:
             raise PermissionDenied(
                 f"{self._open_call.tool} is registered with effect {self.effect} "
@@ -342,45 +343,45 @@ class ToolContext:
         return step()
 
     @property
-    def _disk(self) -> Workspace:
+    def _workspace(self) -> Workspace:
         if self.recorder is None:
-            raise no_workspace()
+            raise no_workspace_error()
         return self.recorder.workspace
 
     @property
     def _open_call(self) -> OpenCall:
         if self.call is None:
-            raise no_workspace()
+            raise no_workspace_error()
         return self.call
 
     @property
-    def _commands(self) -> Runner:
+    def _command_runner(self) -> Runner:
         if self.recorder is None:
-            raise no_workspace()
+            raise no_workspace_error()
         if self.runner is None:
             raise ExecutionFailed(
                 "No commands can be run here", hint="Attach the workspace through a store."
             )
         return self.runner
 
-    def _place(self, path: str) -> tuple[Place, str]:
+    def _area(self, path: str) -> tuple[Area, str]:
         """Where a path leads, and the path there."""
         if not path.startswith(SCRATCH):
-            return Place(self._disk), path
+            return Area(self._workspace), path
         if self.recorder is None or self.recorder.scratch is None:
             raise InvalidPath(
                 "This call has no scratch directory", hint="Name a path in the workspace."
             )
-        return Place(self.recorder.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
+        return Area(self.recorder.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
 
-    def _beside(self) -> None:
+    def _announce_scratch(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""
         call = self._open_call
         call.check_writable()
         call.coverage = call.coverage.lowered("outside the workspace: scratch")
         call.announce()
 
-    def _fits(self, path: str, size: int) -> None:
+    def _check_size(self, path: str, size: int) -> None:
         limit = self._open_call.recorder.attachment.scope.max_file_bytes
         if size > limit:
             raise TooLarge(
@@ -389,7 +390,7 @@ class ToolContext:
             )
 
 
-def no_workspace() -> AuditError:
+def no_workspace_error() -> AuditError:
     return NoWorkspace(
         "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
     )

@@ -27,7 +27,7 @@ class FunctionTool(Tool):
         self.description = description
         self._context, self.input = _input(function, name)
         self.parameters = parameters_of(self.input)
-        self.output_schema, self._named = _output(function)
+        self.output_schema, self._wrapped = _output(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -38,9 +38,9 @@ class FunctionTool(Tool):
             named[self._context] = ctx
         if self.effect == "execute" and ctx.call is not None:
             async with ctx.captured():
-                value = await self._called(named, ctx)
+                value = await self._call_function(named, ctx)
         else:
-            value = await self._called(named, ctx)
+            value = await self._call_function(named, ctx)
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, str) and self.output_schema is None:
@@ -49,12 +49,12 @@ class FunctionTool(Tool):
             value = value.model_dump(mode="json", by_alias=True)
         plain = as_json(value, "result")
         shown = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-        whole = isinstance(plain, dict) and not self._named
+        whole = isinstance(plain, dict) and not self._wrapped
         return ToolResult(
             True, "" if plain is None else shown, plain if whole else {"result": plain}
         )
 
-    async def _called(self, named: dict[str, Any], ctx: ToolContext) -> Any:
+    async def _call_function(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**named)
         return await ctx.in_thread(lambda: self.function(**named))

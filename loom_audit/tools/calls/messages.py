@@ -40,7 +40,7 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
     of the vendors' packages are taken by their `model_dump`. A call that is malformed stays one,
     which fails when it is made. InvalidArguments when the whole is no answer.
     """
-    plain = _plain(answer)
+    plain = _to_plain(answer)
     if isinstance(plain, Mapping):
         for key in ("tool_calls", "output", "content"):
             if isinstance(plain.get(key), list):
@@ -48,16 +48,16 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
         if plain.get("role") is not None:
             return []
         plain = [plain] if plain.keys() & {"type", "function", "name"} else None
-    parts = [_plain(part) for part in plain] if isinstance(plain, list) else [None]
+    parts = [_to_plain(part) for part in plain] if isinstance(plain, list) else [None]
     if parts and not any(isinstance(part, Mapping | ToolCall) for part in parts):
         raise InvalidArguments(
             f"{type(answer).__name__} is no answer of a model",
             hint="Pass its message, or the list of its tool calls.",
         )
-    return [call for part in parts if (call := _call(part)) is not None]
+    return [call for part in parts if (call := _call_in(part)) is not None]
 
 
-def with_own_ids(calls: Iterable[ToolCall], used: dict[str, int]) -> Iterator[ToolCall]:
+def with_unique_ids(calls: Iterable[ToolCall], used: dict[str, int]) -> Iterator[ToolCall]:
     """The calls, each with an id that is not `used`, which then is: `ID#2` for the second ID.
 
     Some providers begin at `call_0` in every answer. The values count the calls of an id.
@@ -105,36 +105,38 @@ def tool_messages(
     return [{"role": "user", "content": blocks}] if blocks else []
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     return dump() if callable(dump) else value
 
 
-def _call(part: Any) -> ToolCall | None:
+def _call_in(part: Any) -> ToolCall | None:
     """The call a part is; None for a text and the like."""
     if isinstance(part, ToolCall):
         return part
     if not isinstance(part, Mapping):
-        return _made(None, None, part)
+        return _tool_call(None, None, part)
     kind = part.get("type") or "function"
     if kind == "tool_use":
-        return _made(part.get("id"), part.get("name"), part.get("input"))
+        return _tool_call(part.get("id"), part.get("name"), part.get("input"))
     if kind == "function_call":
-        return _made(part.get("call_id"), part.get("name"), _parsed(part.get("arguments")))
+        return _tool_call(
+            part.get("call_id"), part.get("name"), _parse_arguments(part.get("arguments"))
+        )
     if kind != "function":
         return None
     inner = part.get("function", part)
     if not isinstance(inner, Mapping):
-        return _made(part.get("id"), None, inner)
-    return _made(part.get("id"), inner.get("name"), _parsed(inner.get("arguments")))
+        return _tool_call(part.get("id"), None, inner)
+    return _tool_call(part.get("id"), inner.get("name"), _parse_arguments(inner.get("arguments")))
 
 
-def _made(id: Any, name: Any, arguments: Any) -> ToolCall:
+def _tool_call(id: Any, name: Any, arguments: Any) -> ToolCall:
     named = name if isinstance(name, str) and name else NAMELESS
     return ToolCall(id if isinstance(id, str) and id else uuid4().hex, named, arguments)
 
 
-def _parsed(text: Any) -> Any:
+def _parse_arguments(text: Any) -> Any:
     """What the text of JSON says; the text itself when it is none. Nothing is no arguments."""
     if text is None or text == "":
         return {}

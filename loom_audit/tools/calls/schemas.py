@@ -42,7 +42,7 @@ _PLAIN_WORDS = frozenset({"type", "description", "default", "minLength", "enum"}
 _OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperties"})
 
 
-def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
     """Whether arguments certainly are as a simple schema says: spares most calls the long check.
 
     False says nothing.
@@ -65,13 +65,13 @@ def plainly_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> boo
 
 def schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
     """Each flaw a JSON Schema finds, with its place."""
-    for error in map(_nearest, sorted(errors, key=lambda e: [*map(str, e.absolute_path)])):
+    for error in map(_closest_error, sorted(errors, key=lambda e: [*map(str, e.absolute_path)])):
         place = ".".join(str(part) for part in error.absolute_path)
         text = error.message if len(error.message) <= 300 else error.message[:300] + "…"
         yield f"{place}: {text}" if place else text
 
 
-def _nearest(error: ValidationError) -> ValidationError:
+def _closest_error(error: ValidationError) -> ValidationError:
     """Of a value that no alternative takes: its flaw in the one of its own type, else the first."""
     while error.context:
         meant = [one for one in error.context if one.validator != "type" or one.path]
@@ -79,7 +79,7 @@ def _nearest(error: ValidationError) -> ValidationError:
     return error
 
 
-def no_object(arguments: Any) -> str:
+def why_not_object(arguments: Any) -> str:
     """Why arguments are no JSON object; of a model's broken JSON, where it breaks."""
     if isinstance(arguments, str):
         try:

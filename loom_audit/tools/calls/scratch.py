@@ -8,12 +8,12 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Stamp, Workspace
-from loom_audit.tools.calls.area import SCRATCH, in_scratch
+from loom_audit.tools.calls.area import SCRATCH, scratch_relative
 
 FOLDER = FileState("directory", None, 0o755, 0)
 
 
-def written(
+def write(
     scratch: Workspace,
     path: str,
     new: bytes | Callable[[bytes | None], bytes],
@@ -22,43 +22,43 @@ def written(
     create: bool = True,
 ) -> FileChange:
     """Put a content, or what `new` makes of the old, at a path of the scratch directory."""
-    target = scratch.resolve(in_scratch(scratch, path))
+    target = scratch.resolve(scratch_relative(scratch, path))
     stamp = scratch.stamp(target) if target else None
     if not target or (stamp and S_ISDIR(stamp.mode)):
         raise InvalidPath(f"{SCRATCH}{path} is a directory", hint="Name a file in it.")
     old = scratch.read(target) if stamp else None
     content = new if isinstance(new, bytes) else new(old)
     _make_parents(scratch, target, create=create)
-    before = None if old is None or stamp is None else _file(old, S_IMODE(stamp.mode))
+    before = None if old is None or stamp is None else _file_state(old, S_IMODE(stamp.mode))
     bits = mode if mode is not None else (before.mode if before else 0o644)
-    after = _file(content, bits)
+    after = _file_state(content, bits)
     scratch.replace(FileChange(target, None, after), BytesIO(content)).discard()
     return FileChange(SCRATCH + target, before, after)
 
 
-def deleted(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]:
+def delete(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]:
     """Delete a path and, `recursive`, all below it; what is gone, with `scratch://` before."""
-    target = in_scratch(scratch, path)
+    target = scratch_relative(scratch, path)
     stamp = _stamp(scratch, target)
-    going = [target]
+    doomed = [target]
     if S_ISDIR(stamp.mode):
-        inside = _inside(scratch, target)
+        inside = _list_below(scratch, target)
         if inside and not recursive:
             raise InvalidPath(
                 f"{SCRATCH}{path} is a directory that is not empty",
                 hint="Pass recursive=true to delete it with all it holds.",
             )
-        going += inside
-    for one in reversed(going):
+        doomed += inside
+    for one in reversed(doomed):
         scratch.replace(FileChange(one, None, None), None).discard()
-    return tuple(SCRATCH + one for one in sorted(going))
+    return tuple(SCRATCH + one for one in sorted(doomed))
 
 
-def moved(
+def move(
     scratch: Workspace, source: str, target: str, *, overwrite: bool
 ) -> tuple[FileChange, ...]:
     """Move a file within the scratch directory. Conflict when the target exists."""
-    old, new = in_scratch(scratch, source), in_scratch(scratch, target)
+    old, new = scratch_relative(scratch, source), scratch_relative(scratch, target)
     stamp = _stamp(scratch, old)
     if S_ISDIR(stamp.mode) or S_ISLNK(stamp.mode):
         raise InvalidPath(
@@ -70,8 +70,8 @@ def moved(
             f"{SCRATCH}{target} already exists", hint="Pass overwrite=true to replace a file."
         )
     content = scratch.read(old)
-    change = written(scratch, new, content, mode=S_IMODE(stamp.mode))
-    deleted(scratch, old, recursive=False)
+    change = write(scratch, new, content, mode=S_IMODE(stamp.mode))
+    delete(scratch, old, recursive=False)
     return (FileChange(SCRATCH + old, change.after, None), change)
 
 
@@ -86,7 +86,7 @@ def _stamp(scratch: Workspace, path: str) -> Stamp:
     return stamp
 
 
-def _inside(scratch: Workspace, directory: str) -> list[str]:
+def _list_below(scratch: Workspace, directory: str) -> list[str]:
     """Everything below a directory, parents first."""
     found: list[str] = []
     waiting = [directory]
@@ -112,5 +112,5 @@ def _make_parents(scratch: Workspace, path: str, *, create: bool) -> None:
             raise InvalidPath(f"{SCRATCH}{above} is no directory", hint="Name another path.")
 
 
-def _file(content: bytes, mode: int) -> FileState:
+def _file_state(content: bytes, mode: int) -> FileState:
     return FileState("file", BlobId(sha256(content).hexdigest()), mode, len(content))

@@ -60,28 +60,28 @@ def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
             raise _invalid(key, f"must be one of {', '.join(CONFINEMENTS)}")
         if key in ("network", "auto_commit") and not isinstance(value, bool):
             raise _invalid(key, "must be true or false")
-        if key == "proxy_url" and not _address(value):
+        if key == "proxy_url" and not _is_address(value):
             raise _invalid(key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
             raise _invalid(key, "must be a whole number from 0, which is no limit")
-        if key in ("readable", "allowed_hosts", "private_hosts") and not _texts(value):
+        if key in ("readable", "allowed_hosts", "private_hosts") and not _is_list_of_texts(value):
             raise _invalid(key, "must be a list of texts")
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     if "readable" in values:
-        values["readable"] = tuple(_absolute(path) for path in values["readable"])
+        values["readable"] = tuple(_absolute_path(path) for path in values["readable"])
     return ToolSettings(**values)
 
 
-def _absolute(path: str) -> str:
+def _absolute_path(path: str) -> str:
     found = Path(path).expanduser()
     if not found.is_absolute():
         raise _invalid("readable", f"names {path}, which is not absolute")
     return str(found)
 
 
-def _address(value: Any) -> bool:
+def _is_address(value: Any) -> bool:
     """Whether it is the address of a server, or empty for none."""
     return isinstance(value, str) and (
         not value
@@ -89,7 +89,7 @@ def _address(value: Any) -> bool:
     )
 
 
-def _texts(value: Any) -> bool:
+def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 

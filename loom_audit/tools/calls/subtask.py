@@ -22,7 +22,7 @@ _WORDS: Mapping[Effect, str] = {
 }
 
 
-def chosen(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
+def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     """The tools for a subtask, in the order given.
 
     A subtask is a text, or a mapping or object with any of `tools` (names), `needs` (effects)
@@ -34,7 +34,7 @@ def chosen(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     names = _texts(subtask, "tools")
     needs = _texts(subtask, "needs")
     if names is None and needs is None:
-        effects = _spoken(_text(subtask))
+        effects = _effects_in(_text(subtask))
         return [tool for tool in tools if tool.effect in effects]
     known = {tool.name for tool in tools}
     for name in names or ():
@@ -52,7 +52,7 @@ def chosen(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     return [tool for tool in tools if tool.name in (names or ()) or tool.effect in wanted]
 
 
-def _spoken(text: str) -> set[str]:
+def _effects_in(text: str) -> set[str]:
     words = {*re.findall(r"[a-z]+", text.lower())}
     found = {effect for effect, marks in _WORDS.items() if words & {*marks.split()}}
     return {"read", *found} if found else {*EFFECTS}

@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 async def in_thread(
-    step: Callable[[], T], *, stop: threading.Event | None = None, certain: bool = False
+    step: Callable[[], T], *, stop: threading.Event | None = None, shielded: bool = False
 ) -> T:
     """Run a step in a worker thread, to its end also when the caller is cancelled meanwhile.
 
     `stop` is set on cancellation, for steps that can end early. Steps wait their turn for one
     of anyio's threads, and one that has not begun when the caller is cancelled never runs;
-    a `certain` one begins at once and whatever happens.
+    a `shielded` one begins immediately, also when the caller is cancelled.
     """
     claim, ended = threading.Lock(), threading.Event()
 
@@ -31,15 +31,15 @@ async def in_thread(
         return []
 
     try:
-        with CancelScope(shield=certain):
+        with CancelScope(shield=shielded):
             [value] = await to_thread.run_sync(
-                whole, abandon_on_cancel=True, limiter=CapacityLimiter(1) if certain else None
+                whole, abandon_on_cancel=True, limiter=CapacityLimiter(1) if shielded else None
             )
         return value
     except BaseException:
         if stop is not None:
             stop.set()
-        if not certain and claim.acquire(blocking=False):
+        if not shielded and claim.acquire(blocking=False):
             ended.set()  # it has not begun, and now it never will
         while not ended.is_set():
             # Again when asyncio cancels the task itself, which no scope shields from.

@@ -19,11 +19,11 @@ from loom_audit.ports import Confinement
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.schemas import (
     model_flaws,
-    no_object,
     parameters_of,
-    plainly_fits,
     schema_flaws,
     signature,
+    surely_fits,
+    why_not_object,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Preview:
     states: Mapping[str, FileState | None] | None = None
 
 
-_NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
@@ -72,7 +72,7 @@ class Tool(ABC):
     name: str
     description: str
     input: type[BaseModel] | None = None
-    parameters: Mapping[str, Any] = _NOTHING
+    parameters: Mapping[str, Any] = _NO_PARAMETERS
     output: type[BaseModel] | None = None
     output_schema: Mapping[str, Any] | None = None
     effect: Effect = "read"
@@ -130,11 +130,11 @@ class Tool(ABC):
         """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
         if not isinstance(arguments, dict):
             raise InvalidArguments(
-                f"The arguments of {self.name} {no_object(arguments)}",
+                f"The arguments of {self.name} {why_not_object(arguments)}",
                 hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
             )
         flaws = []
-        if not plainly_fits(self.parameters, arguments):
+        if not surely_fits(self.parameters, arguments):
             flaws = [*schema_flaws(self._checker.iter_errors(arguments))]
         if not flaws and self.input is not None:
             try:
@@ -195,14 +195,14 @@ class Tool(ABC):
 Execute = TypeVar("Execute", bound=Callable[..., Any])
 
 
-def at_once(execute: Execute) -> Execute:
+def one_thread(execute: Execute) -> Execute:
     """Marks an `execute` that awaits nothing but steps of its context.
 
     Such a call runs in one worker thread from its first step to its finish on record.
     """
-    execute.at_once = True  # type: ignore[attr-defined]
+    execute.one_thread = True  # type: ignore[attr-defined]
     return execute
 
 
-def is_at_once(tool: Tool) -> bool:
-    return getattr(tool.execute, "at_once", False)
+def runs_in_one_thread(tool: Tool) -> bool:
+    return getattr(tool.execute, "one_thread", False)

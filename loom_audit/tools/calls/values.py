@@ -38,11 +38,12 @@ def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
         if math.isfinite(value):
             return float(value)
         raise NotSerializable(
-            f"{value} at {_place(trail)} is not a JSON number", hint="Pass null or a text for it."
+            f"{value} at {_path_text(trail)} is not a JSON number",
+            hint="Pass null or a text for it.",
         )
     if len(trail) > MAX_DEPTH:
         raise NotSerializable(
-            f"nested deeper than {MAX_DEPTH} at {_place(trail)}",
+            f"nested deeper than {MAX_DEPTH} at {_path_text(trail)}",
             hint="Pass it flatter, or as a text.",
         )
     if isinstance(value, (list, tuple)):
@@ -50,9 +51,11 @@ def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(f"the key {_text(key):.100} at {_place(trail)} is not a text")
+                raise NotSerializable(
+                    f"the key {_text(key):.100} at {_path_text(trail)} is not a text"
+                )
         return {str(key): _inner(item, key, trail, left) for key, item in value.items()}
-    raise NotSerializable(f"{type(value).__name__} at {_place(trail)} is not a JSON value")
+    raise NotSerializable(f"{type(value).__name__} at {_path_text(trail)} is not a JSON value")
 
 
 def _inner(value: Any, step: str | int, trail: list[str | int], left: list[int]) -> Any:
@@ -62,12 +65,12 @@ def _inner(value: Any, step: str | int, trail: list[str | int], left: list[int])
     return copy
 
 
-def _place(trail: list[str | int]) -> str:
+def _path_text(trail: list[str | int]) -> str:
     steps = [f"[{step}]" if isinstance(step, int) else f".{step:.50}" for step in trail]
     return "".join(steps)[1:200]
 
 
-def as_far_as_possible(value: Any) -> Any:
+def nearest_json(value: Any) -> Any:
     """The JSON value nearest to any value: what has no place in JSON stands as a short text."""
     return _nearest(value, 0, [MAX_NEAREST])
 

@@ -17,7 +17,7 @@ from loom_audit.history.recorder import OpenCall
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Tool, at_once
+from loom_audit.tools.calls.tool import Tool, one_thread
 
 
 class Probe(Tool):
@@ -240,12 +240,12 @@ def test_asyncio_s_own_cancelling_at_any_moment_does_no_worse(bench):
 class AtOnce(Probe):
     """As Probe, whole in one worker thread."""
 
-    @at_once
+    @one_thread
     async def execute(self, args, ctx):
         return await self.action(ctx)
 
 
-def test_a_call_at_once_is_in_one_thread_from_its_first_step_to_its_finish(bench, monkeypatch):
+def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(bench, monkeypatch):
     threads = []
     finish = OpenCall.finish
 
@@ -268,7 +268,7 @@ def test_a_call_at_once_is_in_one_thread_from_its_first_step_to_its_finish(bench
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_call_at_once_that_awaits_something_else_fails_and_keeps_its_write(bench):
+def test_a_call_in_one_thread_that_awaits_something_else_fails_and_keeps_its_write(bench):
     async def sleep(ctx):
         await ctx.write("made", b"1")
         await anyio.sleep(0)
@@ -282,7 +282,7 @@ def test_a_call_at_once_that_awaits_something_else_fails_and_keeps_its_write(ben
 
 
 @pytest.mark.parametrize("status", ["timeout", "cancelled"])
-def test_a_call_at_once_that_is_stopped_takes_no_further_step(bench, status):
+def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(bench, status):
     began = threading.Event()
 
     async def wait(ctx):
@@ -311,7 +311,7 @@ def test_a_call_at_once_that_is_stopped_takes_no_further_step(bench, status):
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_call_at_once_cancelled_behind_its_finish_ended_well(bench, monkeypatch):
+def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(bench, monkeypatch):
     """The answer is on record; that nobody waited for it any more changes nothing."""
     recorded, go_on = threading.Event(), threading.Event()
     finish = OpenCall.finish

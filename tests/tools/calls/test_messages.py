@@ -3,7 +3,7 @@
 import pytest
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, tool_messages, with_own_ids
+from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, tool_messages, with_unique_ids
 from loom_audit.tools.calls.result import ToolResult
 
 WANTED = [ToolCall("call_1", "read_file", {"path": "a"}), ToolCall("call_2", "bash", {})]
@@ -107,7 +107,7 @@ def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models()
     names = []
     for _ in range(3):
         calls = [ToolCall("call_0", "bash", {}), ToolCall("call_0#2", "bash", {})]
-        given = [*with_own_ids(calls, used)]
+        given = [*with_unique_ids(calls, used)]
         names += [call.id for call in given]
         messages = tool_messages(given, [ToolResult(True)] * 2)
         assert [said["tool_call_id"] for said in messages] == ["call_0", "call_0#2"]

@@ -7,14 +7,14 @@ import pytest
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import InvalidArguments, UnknownTool
 from loom_audit.tools.bundled.builtin import builtin_tools
-from loom_audit.tools.calls.subtask import chosen
+from loom_audit.tools.calls.subtask import choose_tools
 
 TOOLS = builtin_tools()
 READING = [tool.name for tool in TOOLS if tool.effect == "read"]
 
 
 def names(subtask):
-    return [tool.name for tool in chosen(TOOLS, subtask)]
+    return [tool.name for tool in choose_tools(TOOLS, subtask)]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loom_audit.errors import NotSerializable
 from loom_audit.tools.calls import values
-from loom_audit.tools.calls.values import as_far_as_possible, as_json
+from loom_audit.tools.calls.values import as_json, nearest_json
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3)
 anything = st.recursive(
@@ -38,11 +38,11 @@ def is_json(value):
 def test_what_json_can_hold_passes_and_nothing_else(value):
     if is_json(value):
         assert as_json(value) == json.loads(json.dumps(value))
-        assert as_far_as_possible(value) == as_json(value)
+        assert nearest_json(value) == as_json(value)
     else:
         with pytest.raises(NotSerializable):
             as_json(value)
-        assert is_json(as_far_as_possible(value))
+        assert is_json(nearest_json(value))
 
 
 def test_a_copy_is_not_changed_with_the_original():
@@ -58,7 +58,7 @@ def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(monkeypatch):
     knot.extend([knot] * 10)
     with pytest.raises(NotSerializable):
         as_json(knot)
-    assert "<left out>" in json.dumps(as_far_as_possible(knot))
+    assert "<left out>" in json.dumps(nearest_json(knot))
     wide = [0]
     for _ in range(60):
         wide = [wide, wide]
@@ -76,12 +76,12 @@ def test_so_many_values_and_not_one_more(monkeypatch, wrap):
 
 def test_what_has_no_place_in_json_stands_as_its_type_and_text():
     value = {"a": {1}, 2: (b"x", float("inf")), "b": [None, True, 0.5]}
-    assert as_far_as_possible(value) == {
+    assert nearest_json(value) == {
         "a": "<set: {1}>",
         "int: 2": ["<bytes: b'x'>", "<float: inf>"],
         "b": [None, True, 0.5],
     }
-    assert as_far_as_possible([0] * 10_001)[-2:] == [0, "<left out>"]
+    assert nearest_json([0] * 10_001)[-2:] == [0, "<left out>"]
 
 
 def test_an_error_names_the_place():

@@ -20,7 +20,7 @@ from loom_audit.tools.bundled.text import (
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, at_once
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
 
@@ -70,7 +70,7 @@ class ReadFile(Tool):
     output = ReadOutput
     timeout_seconds = 10
 
-    @at_once
+    @one_thread
     async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
         first, last = args.line_range or (1, None)
 
@@ -134,7 +134,7 @@ class WriteFile(Tool):
     def preview(self, args: WriteInput, ctx: ToolContext) -> Preview:
         return preview_write(ctx, args.path, args.raw(), parents=args.create_dirs)
 
-    @at_once
+    @one_thread
     async def execute(self, args: WriteInput, ctx: ToolContext) -> ToolResult:
         content = args.raw()
         change = await ctx.write(args.path, content, parents=args.create_dirs, final=True)
@@ -216,7 +216,7 @@ class EditFile(Tool):
         steps = args.steps()
         return preview_write(ctx, args.path, lambda old: edited(args.path, old, steps).after)
 
-    @at_once
+    @one_thread
     async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
         steps = args.steps()
         made: list[Edited] = []
@@ -264,7 +264,7 @@ class DeleteFile(Tool):
     def preview(self, args: DeleteInput, ctx: ToolContext) -> Preview:
         return preview_delete(ctx, args.path, recursive=args.recursive)
 
-    @at_once
+    @one_thread
     async def execute(self, args: DeleteInput, ctx: ToolContext) -> ToolResult:
         deleted = await ctx.delete(args.path, recursive=args.recursive, final=True)
         return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
@@ -295,7 +295,7 @@ class MoveFile(Tool):
     def preview(self, args: MoveInput, ctx: ToolContext) -> Preview:
         return preview_move(ctx, args.source, args.target, overwrite=args.overwrite)
 
-    @at_once
+    @one_thread
     async def execute(self, args: MoveInput, ctx: ToolContext) -> ToolResult:
         await ctx.move(args.source, args.target, overwrite=args.overwrite, final=True)
         data = {"from": args.source, "to": args.target}

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Tool, at_once
+from loom_audit.tools.calls.tool import Arguments, Tool, one_thread
 
 MAX_ENTRIES = 5_000
 MAX_DEPTH = 10
@@ -52,7 +52,7 @@ class ListDirectory(Tool):
     output = ListOutput
     timeout_seconds = 10
 
-    @at_once
+    @one_thread
     async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
         as_tree = args.recursive is None
         depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
@@ -126,7 +126,7 @@ class ListFiles(Tool):
     output = FilesOutput
     timeout_seconds = 10
 
-    @at_once
+    @one_thread
     async def execute(self, args: FilesInput, ctx: ToolContext) -> ToolResult:
         depth = args.max_depth if args.recursive else 1
 

@@ -28,9 +28,9 @@ from loom_audit.tools.bundled.git.repository import (
     repository,
 )
 from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.calls.area import search_path
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.search_path import own_programs
 from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
 
 PUSH_SECONDS = 120.0
@@ -125,7 +125,7 @@ class GitPush(Tool):
                 stdin=b"",
                 timeout=PUSH_SECONDS,
                 confinement="off",
-                environment=own_programs(git.root, git.ctx.scratch_dir),
+                environment=search_path(git.root, git.ctx.scratch_dir),
             )
         )
         lines = (line.split("\t") for line in decode(done.stdout).splitlines())
@@ -184,7 +184,7 @@ def _asked(
     assert ctx.workspace is not None
     root = os.path.realpath(ctx.workspace)
     argv = Repository(ctx, root=root).argv(*words, place=place)
-    variables = own_programs(ctx.workspace, ctx.scratch_dir)
+    variables = search_path(ctx.workspace, ctx.scratch_dir)
     command = Command(argv, stdin=b"", timeout=10.0, limit=MAX_LISTING, variables=variables)
     done = finished(ctx.runner.run(root, command))
     if done.exit_code:

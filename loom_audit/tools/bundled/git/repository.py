@@ -31,8 +31,8 @@ from loom_audit.tools.bundled.git.person_config import (
     settings_of,
 )
 from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.calls.area import search_path
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.search_path import own_programs
 
 MAX_LISTING = 16 * 1024 * 1024
 """Bytes git may print of names and other data."""
@@ -186,7 +186,7 @@ class Repository:
             confinement=self.confinement,
             environment=None
             if hooks
-            else {**own_programs(self.root, self.ctx.scratch_dir), **person_variables()},
+            else {**search_path(self.root, self.ctx.scratch_dir), **person_variables()},
             network=None if hooks else False,
             readable=() if hooks else person_files(self.listed),
             writable=self._elsewhere,
