@@ -44,21 +44,25 @@ def test_a_release_s_store_is_small() -> None:
         assert sum(file.stat().st_size for file in (STORES / release).iterdir()) < 200_000
 
 
-def test_an_older_release_s_store_is_verified_against_the_head_kept_of_it(golden) -> None:
+def test_an_older_release_s_store_is_verified_against_the_head_kept_of_it(
+    golden: SimpleNamespace,
+) -> None:
     workspace: AuditedWorkspace = golden.workspace
     found = workspace.verify(against=golden.head)
     assert found.findings == () and found.anchored == golden.head.size
     assert found.root == golden.head.root
 
 
-def test_an_older_release_s_store_is_replayed_as_it_lay_on_disk(golden, tmp_path: Path) -> None:
+def test_an_older_release_s_store_is_replayed_as_it_lay_on_disk(
+    golden: SimpleNamespace, tmp_path: Path
+) -> None:
     for at, expected in golden.trees.items():
         target = tmp_path / f"at-{at}"
         golden.workspace.replay(at, target)
         assert tree(target) == expected
 
 
-def test_an_older_release_s_store_is_listed(golden) -> None:
+def test_an_older_release_s_store_is_listed(golden: SimpleNamespace) -> None:
     store: AuditStore = golden.store
     workspace: AuditedWorkspace = golden.workspace
     (entry,) = store.workspaces()

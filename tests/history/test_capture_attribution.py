@@ -64,7 +64,9 @@ def test_what_somebody_made_at_the_same_moment_and_deleted_before_the_next_look_
     assert "new" not in tree(session)
 
 
-def test_what_others_change_while_a_command_waits_is_not_its_doing(session, root, workspace):
+def test_what_others_change_while_a_command_waits_is_not_its_doing(
+    session: Session, root: Path, workspace: AuditedWorkspace
+) -> None:
     async def ask(request):
         (root / "a.txt").write_text("by a person\n")
         other = workspace.session("other")

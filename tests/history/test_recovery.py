@@ -71,7 +71,9 @@ def test_a_call_whose_end_could_not_be_recorded_is_closed_when_the_session_ends(
     assert workspace.timeline.open_calls() == []
 
 
-def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(workspace, root):
+def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
     """The session of this recorder holds no lock, as that of a dead process."""
     recorder = Recorder(workspace.attachment, session="gone", actor="agent:gone")
     call = recorder.begin("shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")

@@ -1,16 +1,18 @@
 """Sessions and stores that are not open, and sessions whose process is gone."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.errors import AuditUnavailable, Conflict
 
 WRITE = {"path": "late.txt", "content": "x"}
 ANSWER = {"tool_calls": [{"id": "c1", "function": {"name": "write_file", "arguments": "{}"}}]}
 
 
-def refuses(session, root):
+def refuses(session, root) -> None:
     head = session.workspace.log.head()
     result = anyio.run(session.call, "write_file", WRITE)
     assert result.error.code == "CONFLICT" and "workspace.session(" in result.error.hint
@@ -24,7 +26,7 @@ def refuses(session, root):
     assert session.workspace.log.head() == head
 
 
-def test_a_session_that_has_ended_takes_no_calls(workspace, root):
+def test_a_session_that_has_ended_takes_no_calls(workspace: AuditedWorkspace, root: Path) -> None:
     with workspace.session("agent") as session:
         assert anyio.run(session.call, "write_file", {"path": "a.txt", "content": "x"}).success
     refuses(session, root)
@@ -33,11 +35,15 @@ def test_a_session_that_has_ended_takes_no_calls(workspace, root):
     assert workspace.timeline.session(session.id).status == "completed"
 
 
-def test_a_session_that_was_never_entered_takes_no_calls(workspace, root):
+def test_a_session_that_was_never_entered_takes_no_calls(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
     refuses(workspace.session("agent"), root)
 
 
-def test_a_batch_of_a_session_that_has_ended_runs_nothing(workspace, root):
+def test_a_batch_of_a_session_that_has_ended_runs_nothing(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
     answer = [
         {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": WRITE}}
     ]
@@ -49,7 +55,9 @@ def test_a_batch_of_a_session_that_has_ended_runs_nothing(workspace, root):
     assert workspace.log.head() == head and not (root / "late.txt").exists()
 
 
-def test_a_closed_store_takes_nothing_and_says_so(workspace, store, root):
+def test_a_closed_store_takes_nothing_and_says_so(
+    workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
     session = workspace.session("agent")
     with pytest.raises(AuditUnavailable, match="closed"), session:
         store.close()

@@ -67,11 +67,13 @@ class Writer:
         self.calls = 0
         self.random = random.Random(7)
 
-    def state(self, content: bytes, before: FileState | None = None, kind="file") -> FileState:
+    def state(
+        self, content: bytes, before: FileState | None = None, kind: str = "file"
+    ) -> FileState:
         blob = self.blobs.put(content, similar_to=before.blob if before else None)
         return FileState(kind, blob, 0o644 if kind == "file" else 0o777, len(content))
 
-    def append(self, *facts, session="", actor="outside"):
+    def append(self, *facts, session: str = "", actor: str = "outside"):
         return self.log.append([Draft(fact, session, actor) for fact in facts])
 
     def changed(self, path, after):
@@ -100,7 +102,7 @@ class Writer:
             actor="agent:a",
         )
 
-    def read(self, session, path, *, status="ok") -> None:
+    def read(self, session, path, *, status: str = "ok") -> None:
         self.calls += 1
         call = f"{self.calls:032x}"
         result = {"success": status == "ok", "output": "x" * (self.calls * 37 % 9000)}
@@ -160,11 +162,11 @@ def record(path: Path, events: int) -> Recorded:
 
 
 @pytest.fixture(scope="session")
-def master(tmp_path_factory) -> Recorded:
+def master(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The log that tests copy before they harm it."""
     return record(tmp_path_factory.mktemp("master") / "audit.db", 700)
 
 
 @pytest.fixture
-def store(master, tmp_path) -> Recorded:
+def store(master: Recorded, tmp_path: Path) -> Recorded:
     return master.copy(tmp_path / "store")

@@ -2,6 +2,8 @@
 another type than was written, and tables, indexes and triggers that are not ours.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.integrity.conftest import record
@@ -9,11 +11,11 @@ from tests.integrity.test_tamper import codes, connect, unguarded
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small(tmp_path_factory: pytest.TempPathFactory):
     return record(tmp_path_factory.mktemp("small") / "audit.db", 60)
 
 
-def session_of_another_log(raw):
+def session_of_another_log(raw) -> None:
     names = ", ".join(
         name
         for _, name, *_ in raw.execute("PRAGMA table_info(session)").fetchall()
@@ -25,7 +27,7 @@ def session_of_another_log(raw):
     )
 
 
-def path_of_another_log(raw):
+def path_of_another_log(raw) -> None:
     raw.execute("INSERT INTO path SELECT 7777, 999, path FROM path WHERE number = 9")
 
 
@@ -38,7 +40,9 @@ def path_of_another_log(raw):
         "(SELECT max(requested) FROM call)",
     ],
 )
-def test_a_row_that_says_it_is_about_no_event_differs_all_the_same(small, tmp_path, sql):
+def test_a_row_that_says_it_is_about_no_event_differs_all_the_same(
+    small, tmp_path: Path, sql: str
+) -> None:
     forged = small.copy(tmp_path / "forged")
     with connect(forged) as raw:
         assert raw.execute(sql).rowcount == 1
@@ -73,7 +77,9 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("steps", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(small, tmp_path, steps):
+def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(
+    small, tmp_path: Path, steps
+) -> None:
     store = small.copy(tmp_path / "forged")
     with connect(store) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")
@@ -127,7 +133,7 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("altered", ALTERED.values(), ids=ALTERED)
-def test_what_was_altered_or_added_to_the_tables_is_named(small, tmp_path, altered):
+def test_what_was_altered_or_added_to_the_tables_is_named(small, tmp_path: Path, altered) -> None:
     name, *statements = altered
     store = small.copy(tmp_path / "forged")
     with connect(store) as raw:
@@ -168,7 +174,9 @@ def put(small, folder, value, sql):
 
 
 @pytest.mark.parametrize(("table", "column"), TYPED, ids=[".".join(one) for one in TYPED])
-def test_a_value_of_another_type_is_a_finding_and_never_a_failure(small, tmp_path, table, column):
+def test_a_value_of_another_type_is_a_finding_and_never_a_failure(
+    small, tmp_path: Path, table, column
+) -> None:
     key = {"event": "(log, seq)", "payload": "(log, seq, role, n)", "call": "(log, requested)"}
     where = key.get(table, "rowid")
     used = {"payload": "role = 'args'", "blob": "encoding = 'zstd-delta'"}.get(table, "true")
@@ -187,7 +195,7 @@ def test_a_value_of_another_type_is_a_finding_and_never_a_failure(small, tmp_pat
 
 
 @pytest.mark.parametrize("column", ["level", "position", "hash"])
-def test_a_node_of_another_type_is_one_too_many(small, tmp_path, column):
+def test_a_node_of_another_type_is_one_too_many(small, tmp_path: Path, column: str) -> None:
     names = {"level": "8", "position": "0", "hash": "zeroblob(32)"} | {column: "?"}
     for n, value in enumerate(ODD):
         forged = put(

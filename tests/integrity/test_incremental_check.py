@@ -1,12 +1,13 @@
 """The quick check of projections: it agrees to a log in order, and to nothing else."""
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from loom_audit.history.verification import verify
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
-from tests.integrity.conftest import record
+from tests.integrity.conftest import Recorded, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
 
@@ -31,13 +32,13 @@ def verified(store):
         return verify(found, heads=store.heads), counted
 
 
-def test_a_log_in_order_is_read_once(master):
+def test_a_log_in_order_is_read_once(master: Recorded) -> None:
     found, counted = verified(master)
     assert found.ok and counted.decoded == 0
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
-def test_an_edited_projection_is_not_agreed_to(store, table, sql):
+def test_an_edited_projection_is_not_agreed_to(store: Recorded, table, sql) -> None:
     with connect(store) as raw:
         unguarded(raw)
         files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
@@ -59,7 +60,7 @@ PROJECTIONS = [
 
 
 @pytest.mark.parametrize("table", PROJECTIONS)
-def test_no_column_of_a_projection_is_left_out(tmp_path, table):
+def test_no_column_of_a_projection_is_left_out(tmp_path: Path, table) -> None:
     small = record(tmp_path / "small" / "audit.db", 40)
     assert verified(small)[1].decoded == 0
     with connect(small) as raw:

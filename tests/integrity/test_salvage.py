@@ -64,7 +64,7 @@ def assert_tree(folder: Path, log: str, tree: dict[str, FileState], missing=froz
             assert stat.S_IMODE(os.stat(target).st_mode) == state.mode
 
 
-def test_a_sound_store_comes_out_whole_and_is_not_touched(store, tmp_path):
+def test_a_sound_store_comes_out_whole_and_is_not_touched(store: Recorded, tmp_path: Path) -> None:
     tree, to = expected_tree(store), tmp_path / "out"
     before = bytes_below(store.path.parent)
     found = salvage(str(store.path), str(to))
@@ -86,7 +86,7 @@ def test_a_sound_store_comes_out_whole_and_is_not_touched(store, tmp_path):
     assert stat.S_IMODE(to.stat().st_mode) == 0o700
 
 
-def test_every_event_can_be_proven_from_its_line(store, tmp_path):
+def test_every_event_can_be_proven_from_its_line(store: Recorded, tmp_path: Path) -> None:
     salvage(str(store.path), str(tmp_path / "out"))
     hashes = []
     for line in lines(tmp_path / "out", store.log):
@@ -110,7 +110,7 @@ def test_every_event_can_be_proven_from_its_line(store, tmp_path):
 
 
 @pytest.mark.parametrize("taken", ["file", "folder with something"])
-def test_a_target_that_is_not_empty_is_refused(store, tmp_path, taken):
+def test_a_target_that_is_not_empty_is_refused(store: Recorded, tmp_path: Path, taken: str) -> None:
     to = tmp_path / "out"
     if taken == "file":
         to.write_text("mine")
@@ -122,7 +122,9 @@ def test_a_target_that_is_not_empty_is_refused(store, tmp_path, taken):
     assert (to if taken == "file" else to / "mine").read_text() == "mine"
 
 
-def test_a_store_that_somebody_keeps_locked_is_read_from_a_copy(store, tmp_path):
+def test_a_store_that_somebody_keeps_locked_is_read_from_a_copy(
+    store: Recorded, tmp_path: Path
+) -> None:
     with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
         raw.execute("PRAGMA locking_mode = EXCLUSIVE")
         raw.execute("BEGIN EXCLUSIVE")
@@ -134,7 +136,9 @@ def test_a_store_that_somebody_keeps_locked_is_read_from_a_copy(store, tmp_path)
     assert found.notice in (tmp_path / "out" / "failures.txt").read_text()
 
 
-def test_a_read_only_folder_is_read_with_what_is_in_the_write_ahead_log(store, tmp_path):
+def test_a_read_only_folder_is_read_with_what_is_in_the_write_ahead_log(
+    store: Recorded, tmp_path: Path
+) -> None:
     """As root the folder can be written all the same; then it is simply read in place."""
     raw = driver().connect(str(store.path))
     raw.execute("PRAGMA wal_autocheckpoint = 0")
@@ -200,7 +204,7 @@ def gaps(failures: Iterable[str]) -> set[int]:
     }
 
 
-def test_events_around_a_damaged_page_come_out(store, tmp_path):
+def test_events_around_a_damaged_page_come_out(store: Recorded, tmp_path: Path) -> None:
     settle(store)
     pages = pages_of(store, "event")
     assert len(pages) > 20
@@ -215,7 +219,9 @@ def test_events_around_a_damaged_page_come_out(store, tmp_path):
 
 
 @pytest.mark.parametrize("table", ["payload", "blob", "blob_content"])
-def test_what_does_not_lie_on_a_damaged_page_comes_out(store, tmp_path, table):
+def test_what_does_not_lie_on_a_damaged_page_comes_out(
+    store: Recorded, tmp_path: Path, table: str
+) -> None:
     settle(store)
     pages = pages_of(store, table)
     wipe(store, pages[1:2])
@@ -241,7 +247,9 @@ def exported(folder: Path, log: str) -> tuple[dict[int, dict], dict[str, bytes]]
 
 
 @pytest.mark.parametrize("table", ["log", "event", "payload", "blob", "blob_content"])
-def test_only_what_lies_on_the_root_page_of_a_table_is_lost_with_it(store, tmp_path, table):
+def test_only_what_lies_on_the_root_page_of_a_table_is_lost_with_it(
+    store: Recorded, tmp_path: Path, table: str
+) -> None:
     settle(store)
     salvage(str(store.path), str(tmp_path / "sound"))
     events, contents = exported(tmp_path / "sound", store.log)
@@ -267,7 +275,9 @@ def test_only_what_lies_on_the_root_page_of_a_table_is_lost_with_it(store, tmp_p
     assert lost == (rows if table == "payload" else 0)
 
 
-def test_a_damaged_store_is_read_with_what_is_in_the_write_ahead_log(store, tmp_path):
+def test_a_damaged_store_is_read_with_what_is_in_the_write_ahead_log(
+    store: Recorded, tmp_path: Path
+) -> None:
     settle(store)
     page, rows = root_of(store, "event")
     raw = driver().connect(str(store.path))
@@ -299,7 +309,9 @@ def test_a_damaged_store_is_read_with_what_is_in_the_write_ahead_log(store, tmp_
         "UPDATE log SET id = x'ff'",
     ],
 )
-def test_values_of_other_types_cost_only_themselves(store, tmp_path, sql):
+def test_values_of_other_types_cost_only_themselves(
+    store: Recorded, tmp_path: Path, sql: str
+) -> None:
     with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         raw.execute("DROP TRIGGER event_no_update")
@@ -312,8 +324,8 @@ def test_values_of_other_types_cost_only_themselves(store, tmp_path, sql):
 
 
 def test_a_payload_that_is_not_the_one_on_record_is_listed_and_no_tree_is_made_of_it(
-    store, tmp_path
-):
+    store: Recorded, tmp_path: Path
+) -> None:
     with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
         sql = "SELECT seq FROM payload WHERE role = 'manifest' AND content IS NOT NULL"
         seqs = [seq for (seq,) in raw.execute(sql + " ORDER BY seq DESC LIMIT 2")]
@@ -325,7 +337,7 @@ def test_a_payload_that_is_not_the_one_on_record_is_listed_and_no_tree_is_made_o
     assert any(f"event {seqs[0]}: payload manifest 0 is not" in line for line in found.failures)
 
 
-def test_a_store_without_its_first_page_comes_out_whole(store, tmp_path):
+def test_a_store_without_its_first_page_comes_out_whole(store: Recorded, tmp_path: Path) -> None:
     tree = expected_tree(store)
     settle(store)
     wipe(store, [1])
@@ -336,7 +348,7 @@ def test_a_store_without_its_first_page_comes_out_whole(store, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database" * 1000, None])
-def test_what_is_no_store_at_all_is_said_so(tmp_path, content):
+def test_what_is_no_store_at_all_is_said_so(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "audit.db"
     if content is not None:
         path.write_bytes(content)
@@ -346,7 +358,9 @@ def test_what_is_no_store_at_all_is_said_so(tmp_path, content):
     assert content is None or path.read_bytes() == content
 
 
-def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(store, tmp_path):
+def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(
+    store: Recorded, tmp_path: Path
+) -> None:
     with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
         raw.execute("DROP TRIGGER event_no_update")
         raw.execute("UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = 5")
@@ -362,7 +376,7 @@ def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(store, tm
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../b", "a//b", ".", "a/.", "x\0y", ""])
-def test_no_path_of_a_damaged_tree_leads_outside(tmp_path, path):
+def test_no_path_of_a_damaged_tree_leads_outside(tmp_path: Path, path: str) -> None:
     blobs = tmp_path / "blobs"
     blobs.mkdir()
     name = sha256(b"x").hexdigest()
@@ -374,7 +388,7 @@ def test_no_path_of_a_damaged_tree_leads_outside(tmp_path, path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == sorted(["blobs", name, "ok", "tree"])
 
 
-def test_no_file_is_written_through_a_symlink_of_the_tree(tmp_path):
+def test_no_file_is_written_through_a_symlink_of_the_tree(tmp_path: Path) -> None:
     blobs, outside = tmp_path / "blobs", tmp_path / "outside"
     blobs.mkdir()
     outside.mkdir()
@@ -390,7 +404,7 @@ def test_no_file_is_written_through_a_symlink_of_the_tree(tmp_path):
     assert len(failed) == 1 and list(outside.iterdir()) == []
 
 
-def test_files_recorded_by_hash_only_are_listed_as_missing(store, tmp_path):
+def test_files_recorded_by_hash_only_are_listed_as_missing(store: Recorded, tmp_path: Path) -> None:
     tree = expected_tree(store)
     assert tree["huge.bin"].size > LIMIT
     found = salvage(str(store.path), str(tmp_path / "out"))

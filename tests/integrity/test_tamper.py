@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,7 +158,9 @@ def forge(raw: Any, store: Recorded, fact: Any, session: str) -> int:
     ],
 )
 @pytest.mark.parametrize("recursive", ["ON", "OFF"])
-def test_the_guards_stop_plain_statements_whatever_the_settings(store, sql, recursive):
+def test_the_guards_stop_plain_statements_whatever_the_settings(
+    store: Recorded, sql: str, recursive: str
+) -> None:
     with connect(store) as raw:
         raw.execute(f"PRAGMA recursive_triggers = {recursive}")
         with pytest.raises(driver().IntegrityError, match="append-only"):
@@ -601,7 +604,7 @@ def codes(found: Verification) -> set[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_tampering_is_found_and_located(store, attack):
+def test_tampering_is_found_and_located(store: Recorded, attack) -> None:
     with connect(store) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")
         raw.execute("BEGIN")
@@ -622,13 +625,15 @@ def test_tampering_is_found_and_located(store, attack):
 
 
 @pytest.mark.parametrize("leaf", [b"", b"{}", b"[]", b"\xff"])
-def test_a_leaf_that_is_no_envelope_is_malformed(store, leaf):
+def test_a_leaf_that_is_no_envelope_is_malformed(store: Recorded, leaf: bytes) -> None:
     with connect(store) as raw:
         put_leaf(unguarded(raw), WHERE, leaf)
     assert {("event.malformed", WHERE)} <= codes(store.verify())
 
 
-def test_an_old_copy_put_back_is_too_short_for_the_heads(master, store, tmp_path):
+def test_an_old_copy_put_back_is_too_short_for_the_heads(
+    master: Recorded, store: Recorded, tmp_path: Path
+) -> None:
     old = store.copy(tmp_path / "old")
     with closing(store.open()) as database:
         log = database.event_log(store.log)
@@ -643,7 +648,9 @@ def test_an_old_copy_put_back_is_too_short_for_the_heads(master, store, tmp_path
     assert found.anchored == found.size
 
 
-def test_a_log_started_over_is_not_the_one_the_heads_are_of(store, tmp_path):
+def test_a_log_started_over_is_not_the_one_the_heads_are_of(
+    store: Recorded, tmp_path: Path
+) -> None:
     again = record(tmp_path / "again" / "audit.db", 50)
     found = again.verify(heads=store.heads)
     assert {one.code for one in found.findings} == {"head.log"}
@@ -674,7 +681,7 @@ PROJECTED = [
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
-def test_an_edited_projection_differs_from_the_log(store, table, sql):
+def test_an_edited_projection_differs_from_the_log(store: Recorded, table, sql) -> None:
     with connect(store) as raw:
         unguarded(raw)
         files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
@@ -738,13 +745,15 @@ def flip_bits(store: Recorded, seed: str, rounds: int) -> tuple[int, int]:
     return found + len(refused), harmless
 
 
-def test_flipped_bits_that_change_anything_stored_are_found(store, seed):
+def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, seed) -> None:
     found, harmless = flip_bits(store, seed, 15)
     assert found > harmless
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
-def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(store, seed):
+def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(
+    store: Recorded, seed
+) -> None:
     found, harmless = flip_bits(store, seed, 500)
     assert found > harmless

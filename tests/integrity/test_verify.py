@@ -12,9 +12,10 @@ from loom_audit.model.events import Draft, SessionEnded, SessionStarted, TreeHea
 from loom_audit.model.merkle import EMPTY_ROOT, root
 from loom_audit.ports import Progress
 from loom_audit.sql.evidence import open_evidence
+from tests.integrity.conftest import Recorded
 
 
-def test_a_log_in_order_is_checked_whole(master):
+def test_a_log_in_order_is_checked_whole(master: Recorded) -> None:
     found = master.verify()
     assert found.findings == ()
     assert (found.exit_code, found.unanchored, found.size) == (0, 0, master.heads[-1].size)
@@ -26,7 +27,7 @@ def test_a_log_in_order_is_checked_whole(master):
     assert found.checked["contents"] > 100
 
 
-def test_quick_looks_at_leaves_and_tree_only(master):
+def test_quick_looks_at_leaves_and_tree_only(master: Recorded) -> None:
     found = master.verify(quick=True)
     assert found.findings == ()
     assert set(found.checked) == {"events", "nodes"}
@@ -34,14 +35,14 @@ def test_quick_looks_at_leaves_and_tree_only(master):
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 50, 100_000])
-def test_a_sample_looks_at_so_many_events_and_the_first(master, wanted):
+def test_a_sample_looks_at_so_many_events_and_the_first(master: Recorded, wanted: int) -> None:
     found = master.verify(sample=wanted)
     assert (found.findings, found.exit_code) == ((), 0)
     assert found.checked["sampled"] == min(wanted, found.size)
     assert (found.checked["payloads"] > 0) == bool(found.size)
 
 
-def test_events_no_head_vouches_for_are_counted(master):
+def test_events_no_head_vouches_for_are_counted(master: Recorded) -> None:
     old = master.heads[1]
     found = master.verify(heads=[old])
     assert found.ok
@@ -50,7 +51,7 @@ def test_events_no_head_vouches_for_are_counted(master):
     assert master.verify(heads=[], quick=True).anchored == 0
 
 
-def test_every_head_is_compared_also_within_a_tree_node(master):
+def test_every_head_is_compared_also_within_a_tree_node(master: Recorded) -> None:
     with closing(master.open()) as database:
         log = database.event_log(master.log)
         hashes = [event.leaf_hash for event in log.read()]
@@ -59,7 +60,7 @@ def test_every_head_is_compared_also_within_a_tree_node(master):
     assert found.ok and found.anchored == heads[-1].size
 
 
-def test_an_empty_log_is_in_order(store):
+def test_an_empty_log_is_in_order(store: Recorded) -> None:
     with closing(store.open()) as database:
         id = database.create_log()
         with closing(open_evidence(database, id)) as evidence:
@@ -67,7 +68,7 @@ def test_an_empty_log_is_in_order(store):
     assert (found.findings, found.size, found.exit_code) == ((), 0, 0)
 
 
-def test_two_logs_of_one_store_are_checked_apart(store):
+def test_two_logs_of_one_store_are_checked_apart(store: Recorded) -> None:
     with closing(store.open()) as database:
         other = database.create_log()
         facts = [SessionStarted("x"), SessionEnded()]
@@ -77,7 +78,7 @@ def test_two_logs_of_one_store_are_checked_apart(store):
     assert store.verify().findings == ()
 
 
-def test_verifying_sees_one_moment_while_others_append(store):
+def test_verifying_sees_one_moment_while_others_append(store: Recorded) -> None:
     with closing(store.open()) as database, closing(open_evidence(database, store.log)) as evidence:
         before = database.event_log(store.log).head()
         rows = evidence.events()
@@ -88,14 +89,14 @@ def test_verifying_sees_one_moment_while_others_append(store):
     assert (found.size, found.unanchored, found.ok) == (before + 1, 1, True)
 
 
-def test_progress_is_told(master):
+def test_progress_is_told(master: Recorded) -> None:
     seen: list[Progress] = []
     master.verify(report=seen.append)
     assert "events" in {one.stage for one in seen}
     assert seen[-1].done <= master.heads[-1].size
 
 
-def test_a_log_that_is_not_there_is_an_error(store):
+def test_a_log_that_is_not_there_is_an_error(store: Recorded) -> None:
     with closing(store.open()) as database, pytest.raises(NotFound):
         open_evidence(database, "0" * 32)
 
@@ -110,7 +111,7 @@ def test_a_log_that_is_not_there_is_an_error(store):
         (("unreadable", "tampered"), 5, 1),
     ],
 )
-def test_exit_codes_say_the_worst(grades, anchored, code):
+def test_exit_codes_say_the_worst(grades, anchored: int, code: int) -> None:
     findings = tuple(Finding(1, "x", "x", grade) for grade in grades)
     assert Verification("l", 5, b"", findings, anchored, {}).exit_code == code
 
@@ -118,7 +119,7 @@ def test_exit_codes_say_the_worst(grades, anchored, code):
 class Broken:
     """Evidence that fails where it is told to."""
 
-    def __init__(self, evidence, *, name, after):
+    def __init__(self, evidence, *, name, after) -> None:
         self.evidence, self.name, self.after = evidence, name, after
 
     def __getattr__(self, name):
@@ -137,7 +138,9 @@ class Broken:
     "name", ["events", "payloads", "nodes", "references", "differences", "damage"]
 )
 @pytest.mark.parametrize("after", [0, 1])
-def test_what_cannot_be_read_is_reported_and_the_rest_is_checked(master, name, after):
+def test_what_cannot_be_read_is_reported_and_the_rest_is_checked(
+    master: Recorded, name: str, after: int
+) -> None:
     with closing(master.open()) as database, closing(open_evidence(database, master.log)) as real:
         found = verify(Broken(real, name=name, after=after))
     unread = [one for one in found.findings if one.grade == "unreadable"]

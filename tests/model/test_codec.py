@@ -57,13 +57,13 @@ from loom_audit.model.payloads import (
 AT = datetime(2026, 11, 21, 22, 41, 0, 123456, UTC)
 
 
-def salts(seed=0):
+def salts(seed: int = 0):
     """Salts that are the same in every run."""
     stream = random.Random(seed)
     return lambda: stream.randbytes(32)
 
 
-def put(fact, seq=7, **draft):
+def put(fact, seq: int = 7, **draft):
     whole = {"session": "s-1", "actor": "agent:x", **draft}
     return encode(
         Draft(fact, **whole),
@@ -225,7 +225,7 @@ def values_of(fact):
 
 
 @given(drafts, st.integers(1, 2**53 - 1), times, st.none() | st.binary(min_size=32, max_size=32))
-def test_every_event_reads_back_as_it_was_written(draft, seq, at, prev):
+def test_every_event_reads_back_as_it_was_written(draft, seq: int, at, prev) -> None:
     encoded = encode(draft, log="l", seq=seq, id="i", at=at, prev=prev, salts=salts())
     event = back(encoded)
     assert type(event.fact) is type(draft.fact)
@@ -247,7 +247,7 @@ def test_every_event_reads_back_as_it_was_written(draft, seq, at, prev):
 @example([{"$b64": "AAAA"}, {"$dict": [["a", 1]]}, {"": {"\ud800": "\udfff"}}])
 @example([-0.0, math.nan, math.inf, -math.inf, 5e-324, True, 1, 1.0, 10**5000, -(10**5000)])
 @example({"a": "x" * 5000, "b": ["x" * 5000, "\udcff" * 5000, "\ud800" * 5000]})
-def test_any_json_reads_back_exactly(value):
+def test_any_json_reads_back_exactly(value) -> None:
     assert same(back(put(CallRequested("c", "t", value, "read"))).fact.arguments, value)
     data = to_json(value, where="value")
     assert same(from_json(data, lambda n: None), value)
@@ -255,12 +255,12 @@ def test_any_json_reads_back_exactly(value):
 
 
 @given(st.dictionaries(odd_text, st.integers(), max_size=6))
-def test_keys_read_back_in_the_order_in_which_they_were_given(value):
+def test_keys_read_back_in_the_order_in_which_they_were_given(value) -> None:
     found = back(put(CallRequested("c", "t", value, "read"))).fact.arguments
     assert list(found) == list(value)
 
 
-def test_names_that_are_not_utf8_are_kept_byte_for_byte():
+def test_names_that_are_not_utf8_are_kept_byte_for_byte() -> None:
     raw = b"caf\xe9/\xff\xfe\n\x1b[31m"
     path = os.fsdecode(raw)
     change = FileChange(path, None, FileState("file", "ab" * 32, 0o644, 1))
@@ -269,7 +269,7 @@ def test_names_that_are_not_utf8_are_kept_byte_for_byte():
     assert os.fsencode(back(put(fact)).fact.changes[0].path) == raw
 
 
-def test_a_long_argument_is_the_same_blob_as_the_file_that_was_written_from_it():
+def test_a_long_argument_is_the_same_blob_as_the_file_that_was_written_from_it() -> None:
     text = "zeile\r\n" * 1000
     bad = b"\xff\xfe" * 4000
     value = {"content": text, "again": text, "bytes": bad.decode("utf-8", "surrogateescape")}
@@ -283,13 +283,13 @@ def test_a_long_argument_is_the_same_blob_as_the_file_that_was_written_from_it()
     assert back(encoded).fact.arguments == value
 
 
-def test_text_of_4096_bytes_stays_and_one_byte_more_is_kept_apart():
+def test_text_of_4096_bytes_stays_and_one_byte_more_is_kept_apart() -> None:
     for text, apart in (("x" * 4096, False), ("x" * 4097, True), ("é" * 2049, True)):
         encoded = put(CallRequested("c", "t", {"a": text}, "read"))
         assert any(item.role == "content" for item in encoded.payloads) == apart
 
 
-def test_an_event_with_very_many_long_texts_keeps_the_envelope_small():
+def test_an_event_with_very_many_long_texts_keeps_the_envelope_small() -> None:
     value = [f"{n}" * 5000 for n in range(1000, 1200)]
     encoded = put(CallRequested("c", "t", value, "read"))
     assert sum(item.role == "content" for item in encoded.payloads) == MAX_CONTENTS
@@ -297,7 +297,7 @@ def test_an_event_with_very_many_long_texts_keeps_the_envelope_small():
     assert back(encoded).fact.arguments == value
 
 
-def test_the_largest_envelope_stays_under_64_kib():
+def test_the_largest_envelope_stays_under_64_kib() -> None:
     long = "\x01" * 256
     fact = CallFinished(
         call_id=long,
@@ -315,7 +315,7 @@ def test_the_largest_envelope_stays_under_64_kib():
     assert back(encoded).fact == fact
 
 
-def test_secrets_never_reach_the_envelope():
+def test_secrets_never_reach_the_envelope() -> None:
     secret = "hunter2-canary"
     state = FileState("file", sha256(secret.encode()).hexdigest(), 0o644, len(secret))
     for fact in (
@@ -333,7 +333,7 @@ def test_secrets_never_reach_the_envelope():
         assert state.blob.encode() not in leaf
 
 
-def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ():
+def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ() -> None:
     fact = CallRequested("c", "t", {"a": 1}, "read")
     assert put(fact) == put(fact)
     other = encode(
@@ -349,7 +349,7 @@ def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ():
     assert other.leaf != put(fact).leaf
 
 
-def test_an_envelope_says_what_the_design_lists_and_leaves_out_what_has_no_value():
+def test_an_envelope_says_what_the_design_lists_and_leaves_out_what_has_no_value() -> None:
     envelope = read_envelope(put(CallFinished("c", "t", "read", "ok", None)).leaf)
     size = len(b'{"duration":0,"result":null}')
     assert envelope.pop("payloads")[0].items() >= {"role": "result", "n": 0, "size": size}.items()
@@ -384,20 +384,20 @@ def test_an_envelope_says_what_the_design_lists_and_leaves_out_what_has_no_value
         ({"when": AT}, "arguments.when"),
     ],
 )
-def test_what_is_not_json_is_refused_with_its_place(value, place):
+def test_what_is_not_json_is_refused_with_its_place(value, place: str) -> None:
     with pytest.raises(NotSerializable) as caught:
         put(CallRequested("c", "t", value, "read"))
     assert caught.value.details == {"where": place}
 
 
-def test_a_value_inside_itself_is_refused():
+def test_a_value_inside_itself_is_refused() -> None:
     value = []
     value.append(value)
     with pytest.raises(NotSerializable, match="deeper"):
         put(CallRequested("c", "t", value, "read"))
 
 
-def test_nesting_up_to_the_limit_is_kept():
+def test_nesting_up_to_the_limit_is_kept() -> None:
     value = "core"
     for n in range(100):
         value = [value] if n % 2 else {"$k": value}
@@ -407,7 +407,7 @@ def test_nesting_up_to_the_limit_is_kept():
 
 
 @pytest.mark.parametrize("name", ["x" * 257, "é" * 129, "\ud800"])
-def test_ids_that_do_not_fit_are_refused_and_other_names_are_kept_whole(name):
+def test_ids_that_do_not_fit_are_refused_and_other_names_are_kept_whole(name: str) -> None:
     for draft in (
         Draft(CallRequested(name, "t", None, "read"), "s", "a"),
         Draft(SessionEnded(), name, "a"),
@@ -421,19 +421,19 @@ def test_ids_that_do_not_fit_are_refused_and_other_names_are_kept_whole(name):
     assert len(read_envelope(encoded.leaf)["tool"].encode()) <= 256
 
 
-def test_a_time_without_a_zone_is_refused():
+def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(NotSerializable, match="zone"):
         format_time(datetime(2026, 1, 1))
 
 
 @given(times)
-def test_times_are_kept_to_the_microsecond_in_utc(moment):
+def test_times_are_kept_to_the_microsecond_in_utc(moment) -> None:
     text = format_time(moment)
     assert parse_time(text) == moment
     assert len(text) == 27 and text.endswith("Z")
 
 
-def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded():
+def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded() -> None:
     with pytest.raises(NotSerializable, match="no content hash"):
         put(FilesChanged((FileChange("a", None, FileState("file", None, 0, 0)),), "tool"))
     with pytest.raises(NotSerializable, match=r"x\.y"):
@@ -448,7 +448,7 @@ def leaf(**fields):
     return rfc8785.dumps({**base, "actor": "a", "kind": "x.happened", **fields})
 
 
-def test_a_kind_that_is_not_known_is_kept_whole():
+def test_a_kind_that_is_not_known_is_kept_whole() -> None:
     listed = [
         {"role": "fact", "n": 0, "size": 2, "commit": "00"},
         {"role": "fact", "n": 1, "size": 2, "commit": "00"},
@@ -460,14 +460,14 @@ def test_a_kind_that_is_not_known_is_kept_whole():
     assert event.fact.payloads == {"fact": "{}", "fact/1": {"$erased": True}, "new": "\udcff"}
 
 
-def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_refused():
+def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_refused() -> None:
     assert decode(leaf(v="1.9", new_field=1), {}).seq == 3
     with pytest.raises(StorageFailed, match=r"2\.0, newer than 1\.0") as caught:
         decode(leaf(v="2.0", kind="session.ended"), {})
     assert "Upgrade" in caught.value.hint
 
 
-def test_upcasters_lead_step_by_step_to_the_present_version():
+def test_upcasters_lead_step_by_step_to_the_present_version() -> None:
     def first(record):
         return Record({**record.envelope, "v": "0.2", "kind": "session.closed"}, record.payloads)
 
@@ -496,7 +496,7 @@ def test_upcasters_lead_step_by_step_to_the_present_version():
         b'{"v":1,"v":[]}',
     ],
 )
-def test_a_leaf_that_is_no_envelope_is_corrupt(data):
+def test_a_leaf_that_is_no_envelope_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
         decode(data, {})
 
@@ -511,7 +511,7 @@ def without(encoded, *gone):
     return {key: item for key, item in stored(encoded).items() if key not in gone}
 
 
-def test_erased_arguments_and_results_say_so():
+def test_erased_arguments_and_results_say_so() -> None:
     asked = put(CallRequested("c", "t", {"a": 1}, "read"))
     assert decode(asked.leaf, {}).fact == CallRequested("c", "t", {"$erased": True}, "read")
     done = put(CallFinished("c", "t", "read", "ok", {"a": 1}, duration=5))
@@ -522,13 +522,13 @@ def test_erased_arguments_and_results_say_so():
     )
 
 
-def test_an_erased_text_leaves_the_arguments_around_it():
+def test_an_erased_text_leaves_the_arguments_around_it() -> None:
     encoded = put(CallRequested("c", "t", {"path": "a", "content": LONG}, "write"))
     event = decode(encoded.leaf, without(encoded, ("content", 0)))
     assert event.fact.arguments == {"path": "a", "content": {"$erased": True, "size": len(LONG)}}
 
 
-def test_one_erased_content_of_a_manifest_reads_as_its_commitment():
+def test_one_erased_content_of_a_manifest_reads_as_its_commitment() -> None:
     one = FileChange("a", STATE, FileState("symlink", "cd" * 32, 0o777, 2))
     two = FileChange("b", STATE, FileState("directory", None, 0o755, 0))
     encoded = put(ChangeIntended("c", (one, two)))
@@ -544,7 +544,7 @@ def test_one_erased_content_of_a_manifest_reads_as_its_commitment():
     assert [code for code, _ in check_manifest(manifest, None)] == ["keys.erased"] * 3
 
 
-def test_all_keys_erased_leave_contents_that_equal_nothing_known():
+def test_all_keys_erased_leave_contents_that_equal_nothing_known() -> None:
     fact = FilesChanged((FileChange("a", STATE, None), FileChange("b", None, STATE)), "tool")
     encoded = put(fact)
     event = decode(encoded.leaf, without(encoded, ("keys", 0)))
@@ -552,7 +552,7 @@ def test_all_keys_erased_leave_contents_that_equal_nothing_known():
     assert len(found) == 2 and STATE.blob not in found
 
 
-def test_a_fact_that_cannot_do_without_what_was_erased_says_so():
+def test_a_fact_that_cannot_do_without_what_was_erased_says_so() -> None:
     for fact, role in (
         (FilesChanged((FileChange("a", None, STATE),), "tool"), "manifest"),
         (CheckpointMarked("n", 1), "fact"),
@@ -580,7 +580,7 @@ def problems(encoded, contents=None):
 
 
 @given(facts, st.data())
-def test_a_change_of_any_stored_byte_is_detected(fact, data):
+def test_a_change_of_any_stored_byte_is_detected(fact, data: st.DataObject) -> None:
     encoded = put(fact)
     contents = stored(encoded)
     whole = encoded.leaf + b"".join(contents.values())
@@ -606,7 +606,7 @@ def test_a_change_of_any_stored_byte_is_detected(fact, data):
 
 
 @given(facts)
-def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact):
+def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact) -> None:
     encoded = put(fact)
     contents = stored(encoded)
     for key in contents:
@@ -619,7 +619,7 @@ def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact):
             assert problems(encoded, {**contents, ("keys", 0): longer}) == ["keys.length"]
 
 
-def test_a_payload_whose_salt_was_erased_is_told_apart_from_a_wrong_one():
+def test_a_payload_whose_salt_was_erased_is_told_apart_from_a_wrong_one() -> None:
     encoded = put(CallRequested("c", "t", 1, "read"))
     listed = read_envelope(encoded.leaf)["payloads"]
     [item] = encoded.payloads

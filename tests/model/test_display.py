@@ -22,7 +22,7 @@ anything = st.text(st.characters())
 printable = st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Cn", "Zl", "Zp", "Mn"]))
 
 
-def test_no_hidden_character_of_all_of_unicode_gets_through():
+def test_no_hidden_character_of_all_of_unicode_gets_through() -> None:
     passed = [
         code
         for code in range(sys.maxunicode + 1)
@@ -31,7 +31,7 @@ def test_no_hidden_character_of_all_of_unicode_gets_through():
     assert passed == []
 
 
-def test_letters_digits_signs_and_emoji_of_all_of_unicode_stay():
+def test_letters_digits_signs_and_emoji_of_all_of_unicode_stay() -> None:
     changed = [
         hex(code)
         for code in range(sys.maxunicode + 1)
@@ -41,19 +41,19 @@ def test_letters_digits_signs_and_emoji_of_all_of_unicode_stay():
 
 
 @given(anything, st.booleans())
-def test_what_is_shown_holds_no_control_or_format_character(text, multiline):
+def test_what_is_shown_holds_no_control_or_format_character(text, multiline: bool) -> None:
     shown = visible(text, multiline=multiline)
     allowed = "\n\t" if multiline else ""
     assert [c for c in shown if unicodedata.category(c) in HIDDEN and c not in allowed] == []
 
 
 @given(printable.filter(lambda t: not set(t) & set("\u115f\u1160\u3164\uffa0")))
-def test_ordinary_text_is_shown_as_it_is(text):
+def test_ordinary_text_is_shown_as_it_is(text) -> None:
     assert visible(text) == text
 
 
 @given(st.binary())
-def test_any_bytes_can_be_shown_and_encoded(content):
+def test_any_bytes_can_be_shown_and_encoded(content: bytes) -> None:
     visible_bytes(content).encode("utf-8")
 
 
@@ -72,19 +72,19 @@ def test_any_bytes_can_be_shown_and_encoded(content):
         ("Zoë ☺\ufe0f 日本", "Zoë ☺\ufe0f 日本"),
     ],
 )
-def test_escapes(text, shown):
+def test_escapes(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_newlines_and_tabs_stay_in_text_of_many_lines():
+def test_newlines_and_tabs_stay_in_text_of_many_lines() -> None:
     assert visible("a\tb\r\nc\x00", multiline=True) == "a\tb\\r\nc\\x00"
 
 
-def test_a_name_that_is_not_utf8_shows_its_bytes():
+def test_a_name_that_is_not_utf8_shows_its_bytes() -> None:
     assert visible_path(b"caf\xe9/\n".decode("utf-8", "surrogateescape")) == "caf\\xe9/\\n"
 
 
-def test_one_line_joins_lines_and_cuts_long_text():
+def test_one_line_joins_lines_and_cuts_long_text() -> None:
     assert one_line("  a\n\tb \x1b c\n") == "a b \\x1b c"
     assert one_line("x" * 50, 10) == "x" * 9 + "…"
     assert one_line("x" * 10, 10) == "x" * 10
@@ -93,7 +93,7 @@ def test_one_line_joins_lines_and_cuts_long_text():
 
 
 @given(anything, st.integers(0, 30))
-def test_one_line_never_exceeds_its_limit(text, limit):
+def test_one_line_never_exceeds_its_limit(text, limit: int) -> None:
     line = one_line(text, limit)
     assert len(line) <= limit
     assert "\n" not in line
@@ -112,7 +112,7 @@ def test_one_line_never_exceeds_its_limit(text, limit):
         (1024**6, "1024 PiB"),
     ],
 )
-def test_sizes(n, text):
+def test_sizes(n: int, text: str) -> None:
     assert size_text(n) == text
 
 
@@ -128,7 +128,7 @@ def test_sizes(n, text):
         (10_920_000_000, "3 h 2 min"),
     ],
 )
-def test_durations(us, text):
+def test_durations(us: int, text: str) -> None:
     assert duration_text(us) == text
 
 
@@ -143,5 +143,5 @@ def test_durations(us, text):
         (-(10**21), "0001-01-01T00:00:00+00:00"),
     ],
 )
-def test_a_time_no_calendar_has_is_shown_as_the_nearest(ns, text):
+def test_a_time_no_calendar_has_is_shown_as_the_nearest(ns: int, text: str) -> None:
     assert moment(ns).isoformat() == text

@@ -30,7 +30,7 @@ def longest_common(a, b):
 
 
 @given(few_lines, few_lines, st.booleans())
-def test_edits_lead_from_old_to_new_and_are_shortest(old, new, tidy):
+def test_edits_lead_from_old_to_new_and_are_shortest(old, new, tidy: bool) -> None:
     found = edits(old, new, tidy=tidy)
     assert replayed(old, new, found) == new
     assert sum(e.new_end - e.new_start for e in found) == len(new) - longest_common(old, new)
@@ -38,28 +38,28 @@ def test_edits_lead_from_old_to_new_and_are_shortest(old, new, tidy):
 
 
 @given(st.binary())
-def test_lines_joined_are_the_content(content):
+def test_lines_joined_are_the_content(content: bytes) -> None:
     lines = split_lines(content)
     assert b"".join(lines) == content
     assert all(line.count(b"\n") == line.endswith(b"\n") for line in lines) and b"" not in lines
 
 
-def test_a_carriage_return_alone_ends_no_line():
+def test_a_carriage_return_alone_ends_no_line() -> None:
     assert split_lines(b"a\rb\r\nc") == [b"a\rb\r\n", b"c"]
 
 
-def test_a_repeated_line_is_inserted_at_the_lowest_place():
+def test_a_repeated_line_is_inserted_at_the_lowest_place() -> None:
     assert edits([b"x", b"a", b"a", b"y"], [b"x", b"a", b"a", b"a", b"y"]) == [Edit(3, 3, 3, 4)]
 
 
-def test_tidy_edits_follow_blank_lines():
+def test_tidy_edits_follow_blank_lines() -> None:
     old = [b"def a():\n", b"    pass\n", b"\n", b"def c():\n", b"    pass\n"]
     new = [*old[:3], b"def b():\n", b"    pass\n", b"\n", *old[3:]]
     assert edits(old, new, tidy=True) == [Edit(3, 3, 3, 6)]
 
 
 @pytest.mark.parametrize("kind", ["shuffled", "repetitive", "disjoint", "moved block"])
-def test_texts_of_50000_lines_with_nothing_in_order_end_and_replay(kind):
+def test_texts_of_50000_lines_with_nothing_in_order_end_and_replay(kind: str) -> None:
     rng = random.Random(7)
     old = [b"line %d\n" % i for i in range(50_000)]
     if kind == "shuffled":

@@ -14,7 +14,7 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 @pytest.fixture(scope="module")
-def git_merge(tmp_path_factory):
+def git_merge(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("merge")
 
     def run(base, ours, theirs):
@@ -55,7 +55,7 @@ few_lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n"]), max_size=7).map(b
 @needs_git
 @settings(max_examples=300, deadline=None)
 @given(versions=distinct_lines())
-def test_git_agrees_where_every_line_is_different(git_merge, versions):
+def test_git_agrees_where_every_line_is_different(git_merge, versions) -> None:
     merged = merge3(*versions)
     content, conflicts = git_merge(*versions)
     assert (merged.conflicts == 0) == (conflicts == 0)
@@ -65,7 +65,7 @@ def test_git_agrees_where_every_line_is_different(git_merge, versions):
 
 @settings(max_examples=500)
 @given(few_lines, few_lines, few_lines)
-def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs):
+def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs) -> None:
     """Also where lines repeat, and git may place an insertion elsewhere among equal lines."""
     one, other = merge3(base, ours, theirs), merge3(base, theirs, ours)
     assert one.conflicts == other.conflicts
@@ -74,14 +74,14 @@ def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs):
 
 
 @given(few_lines, few_lines)
-def test_one_side_alone_is_taken_whole(base, side):
+def test_one_side_alone_is_taken_whole(base, side) -> None:
     assert merge3(base, side, base) == MergeResult(side, 0)
     assert merge3(base, base, side) == MergeResult(side, 0)
     assert merge3(base, side, side) == MergeResult(side, 0)
 
 
 @given(st.data())
-def test_edits_apart_from_each_other_are_both_there(data):
+def test_edits_apart_from_each_other_are_both_there(data: st.DataObject) -> None:
     """Each edit replaces one of a row of slots; between two slots stands an untouched line."""
     slots = data.draw(st.lists(st.sampled_from(["none", "ours", "theirs"]), min_size=1))
     base, ours, theirs, both = [], [], [], []
@@ -97,7 +97,7 @@ def test_edits_apart_from_each_other_are_both_there(data):
 
 
 @given(st.data())
-def test_different_edits_of_one_line_are_always_a_conflict(data):
+def test_different_edits_of_one_line_are_always_a_conflict(data: st.DataObject) -> None:
     base = [b"line %d\n" % n for n in range(data.draw(st.integers(1, 12)))]
     at = data.draw(st.integers(0, len(base) - 1))
     ours, theirs = list(base), list(base)
@@ -107,30 +107,30 @@ def test_different_edits_of_one_line_are_always_a_conflict(data):
     assert merged == MergeResult(b"".join([*base[:at], *marked, *base[at + 1 :]]), 1)
 
 
-def test_touching_edits_are_a_conflict():
+def test_touching_edits_are_a_conflict() -> None:
     assert merge3(b"a\nb\n", b"A\nb\n", b"a\nB\n").conflicts == 1
 
 
-def test_lines_both_sides_share_stay_outside_the_markers():
+def test_lines_both_sides_share_stay_outside_the_markers() -> None:
     merged = merge3(b"x\n", b"1\n2\n3\n", b"1\n9\n3\n", labels=("l", "r"))
     assert merged.content == b"1\n<<<<<<< l\n2\n=======\n9\n>>>>>>> r\n3\n"
 
 
-def test_files_both_created_conflict_where_they_differ():
+def test_files_both_created_conflict_where_they_differ() -> None:
     merged = merge3(None, b"same\nmine\n", b"same\nyours\n", labels=("l", "r"))
     assert merged == MergeResult(b"same\n<<<<<<< l\nmine\n=======\nyours\n>>>>>>> r\n", 1)
 
 
-def test_carriage_returns_stay_and_markers_have_them_too():
+def test_carriage_returns_stay_and_markers_have_them_too() -> None:
     merged = merge3(b"a\r\n", b"b\r\n", b"c", labels=("l", "r"))
     assert merged.content == b"<<<<<<< l\r\nb\r\n=======\r\nc\r\n>>>>>>> r\r\n"
 
 
-def test_a_missing_final_newline_stays_missing():
+def test_a_missing_final_newline_stays_missing() -> None:
     assert merge3(b"a\nb\nc", b"A\nb\nc", b"a\nb\nC") == MergeResult(b"A\nb\nC", 0)
 
 
-def test_binary_and_huge_content_is_merged_only_where_trivial():
+def test_binary_and_huge_content_is_merged_only_where_trivial() -> None:
     assert merge3(b"\0a", b"\0b", b"\0c") is None
     assert merge3(b"\0a", b"\0b", b"\0a") == MergeResult(b"\0b", 0)
     huge = b"x" * (MAX_BYTES + 1)
@@ -139,7 +139,7 @@ def test_binary_and_huge_content_is_merged_only_where_trivial():
 
 
 @needs_git
-def test_50000_lines_with_many_edits_merge_as_git_does(git_merge):
+def test_50000_lines_with_many_edits_merge_as_git_does(git_merge) -> None:
     rng = random.Random(3)
     base = [b"line %d\n" % n for n in range(50_000)]
     ours, theirs = list(base), list(base)
@@ -151,7 +151,7 @@ def test_50000_lines_with_many_edits_merge_as_git_does(git_merge):
     assert (merged.content, merged.conflicts) == git_merge(*versions)
 
 
-def test_50000_lines_of_a_few_kinds_end_in_a_merge_or_a_conflict():
+def test_50000_lines_of_a_few_kinds_end_in_a_merge_or_a_conflict() -> None:
     rng = random.Random(5)
     versions = [b"".join(rng.choices([b"a\n", b"b\n"], k=50_000)) for _ in range(3)]
     assert merge3(*versions).conflicts >= 1

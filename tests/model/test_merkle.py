@@ -46,7 +46,7 @@ def node():
     return lambda level, index: nodes[level, index]
 
 
-def test_known_roots_of_the_certificate_transparency_test_tree():
+def test_known_roots_of_the_certificate_transparency_test_tree() -> None:
     inputs = [
         bytes.fromhex(text)
         for text in (
@@ -70,7 +70,7 @@ def test_known_roots_of_the_certificate_transparency_test_tree():
     ]
 
 
-def test_the_root_of_every_size_is_that_of_the_recursive_definition(node):
+def test_the_root_of_every_size_is_that_of_the_recursive_definition(node) -> None:
     frontier = merkle.Frontier()
     for size in SIZES:
         assert merkle.root(HASHES[:size]) == ROOTS[size]
@@ -82,7 +82,7 @@ def test_the_root_of_every_size_is_that_of_the_recursive_definition(node):
 
 
 @given(st.integers(0, 400), st.integers(0, 400))
-def test_a_frontier_read_back_goes_on_as_the_one_kept(first, more):
+def test_a_frontier_read_back_goes_on_as_the_one_kept(first: int, more: int) -> None:
     kept, nodes = merkle.Frontier(), {}
     for n in range(first + more):
         hashed = merkle.leaf_hash(n.to_bytes(4, "big"))
@@ -94,7 +94,7 @@ def test_a_frontier_read_back_goes_on_as_the_one_kept(first, more):
 
 
 @pytest.mark.parametrize("level", [0, 1, 3])
-def test_whole_subtrees_appended_give_the_same_tree_as_their_leaves(level):
+def test_whole_subtrees_appended_give_the_same_tree_as_their_leaves(level: int) -> None:
     width = 1 << level
     one_by_one, by_subtree = merkle.Frontier(), merkle.Frontier()
     for start in range(0, 128, width):

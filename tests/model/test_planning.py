@@ -20,7 +20,7 @@ class Kept(dict):
 class Story:
     """A workspace in memory with the log of what calls did to it."""
 
-    def __init__(self, files=None):
+    def __init__(self, files=None) -> None:
         self.blobs = Kept()
         self.start = {}
         self.tree = {}
@@ -31,34 +31,34 @@ class Story:
         self.moves = {}
         self.seq = 0
 
-    def file(self, content, mode=0o644):
+    def file(self, content, mode: int = 0o644):
         blob = sha256(content).hexdigest()
         self.blobs[blob] = content
         return FileState("file", blob, mode, len(content))
 
     # What a call does: changes of the tree alone.
 
-    def put(self, path, content, mode=None):
+    def put(self, path, content, mode=None) -> None:
         old = self.tree.get(path)
         for above in parents(path):
             self.tree.setdefault(above, FileState("directory", None, 0o755, 0))
         keep = old.mode if old and old.kind == "file" else 0o644
         self.tree[path] = self.file(content, keep if mode is None else mode)
 
-    def link(self, path, target):
+    def link(self, path, target) -> None:
         self.put(path, target)
         self.tree[path] = FileState("symlink", self.tree[path].blob, 0o777, len(target))
 
-    def folder(self, path, mode=0o755):
+    def folder(self, path, mode: int = 0o755) -> None:
         for above in parents(path):
             self.tree.setdefault(above, FileState("directory", None, 0o755, 0))
         self.tree[path] = FileState("directory", None, mode, 0)
 
-    def drop(self, path):
+    def drop(self, path) -> None:
         for other in [p for p in self.tree if p == path or p.startswith(path + "/")]:
             del self.tree[other]
 
-    def rename(self, source, target):
+    def rename(self, source, target) -> None:
         moved = {
             target + path.removeprefix(source): state
             for path, state in self.tree.items()
@@ -71,7 +71,7 @@ class Story:
 
     # The log.
 
-    def call(self, *acts, outside=False, hints=None):
+    def call(self, *acts, outside: bool = False, hints=None):
         """Record what the acts do as one event of one call; its number."""
         before = dict(self.tree)
         for name, *arguments in acts:
@@ -85,7 +85,7 @@ class Story:
             self.moves[self.seq] = found
         return self.seq
 
-    def plan(self, *taken, verb="revert", **options):
+    def plan(self, *taken, verb: str = "revert", **options):
         first = min(taken, default=0)
         steps = [
             PathStep(step.seq, step.change, step.seq in taken, step.call)
@@ -184,7 +184,7 @@ def settled(plan):
 
 @settings(max_examples=300)
 @given(calls)
-def test_taking_back_every_call_gives_the_starting_tree(script):
+def test_taking_back_every_call_gives_the_starting_tree(script) -> None:
     story = started()
     numbers = play(story, script)
     for verb in ("revert", "rollback"):
@@ -195,7 +195,7 @@ def test_taking_back_every_call_gives_the_starting_tree(script):
 
 @settings(max_examples=300)
 @given(calls)
-def test_taking_back_the_last_call_gives_the_tree_before_it(script):
+def test_taking_back_the_last_call_gives_the_tree_before_it(script) -> None:
     story = started()
     play(story, script[:-1])
     before = dict(story.tree)
@@ -209,7 +209,7 @@ def test_taking_back_the_last_call_gives_the_tree_before_it(script):
 
 @settings(max_examples=300)
 @given(calls, st.sets(st.integers(0, 5)))
-def test_taking_back_what_was_taken_back_gives_the_head_again(script, chosen):
+def test_taking_back_what_was_taken_back_gives_the_head_again(script, chosen) -> None:
     story = started()
     numbers = play(story, script)
     plan = story.plan(*[n for i, n in enumerate(numbers) if i in chosen])
@@ -226,7 +226,7 @@ def test_taking_back_what_was_taken_back_gives_the_head_again(script, chosen):
 
 @settings(max_examples=300)
 @given(calls, st.sets(st.integers(0, 5)))
-def test_only_paths_that_were_touched_and_their_parents_change(script, chosen):
+def test_only_paths_that_were_touched_and_their_parents_change(script, chosen) -> None:
     story = started()
     numbers = play(story, script)
     taken = {n for i, n in enumerate(numbers) if i in chosen}
@@ -245,7 +245,9 @@ def test_only_paths_that_were_touched_and_their_parents_change(script, chosen):
 
 @settings(max_examples=300)
 @given(st.data())
-def test_calls_on_different_files_are_taken_back_as_if_they_had_never_been(data):
+def test_calls_on_different_files_are_taken_back_as_if_they_had_never_been(
+    data: st.DataObject,
+) -> None:
     """Oracle: the kept calls alone, played on the starting tree."""
     story, alone = started(), started()
     taken = []
@@ -268,7 +270,7 @@ def test_calls_on_different_files_are_taken_back_as_if_they_had_never_been(data)
 
 @settings(max_examples=200)
 @given(st.data())
-def test_edits_of_different_lines_are_taken_back_each_by_itself(data):
+def test_edits_of_different_lines_are_taken_back_each_by_itself(data: st.DataObject) -> None:
     """Oracle: the kept edits alone, on the starting text."""
     text = [b"line %d\n" % n for n in range(12)]
     story = Story({"f": b"".join(text)})
@@ -290,7 +292,7 @@ def test_edits_of_different_lines_are_taken_back_each_by_itself(data):
 # --- what was edited later ----------------------------------------------------------------
 
 
-def test_a_later_edit_of_other_lines_is_kept_and_named():
+def test_a_later_edit_of_other_lines_is_kept_and_named() -> None:
     story = Story({"f": b"1\n2\n3\n"})
     first = story.call(("put", "f", b"one\n2\n3\n"))
     later = story.call(("put", "f", b"one\n2\nthree\n"))
@@ -299,7 +301,7 @@ def test_a_later_edit_of_other_lines_is_kept_and_named():
     assert plan.kept == (Note("f", "changed later, kept", (later,)),)
 
 
-def test_a_later_edit_of_the_same_line_blocks_and_is_named():
+def test_a_later_edit_of_the_same_line_blocks_and_is_named() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"one\n"))
     story.call(("put", "g", b""))
@@ -309,7 +311,7 @@ def test_a_later_edit_of_the_same_line_blocks_and_is_named():
     assert plan.blocked == (Note("f", f"same lines changed later by call {later}", (later,)),)
 
 
-def test_an_outside_edit_of_the_same_line_blocks_and_is_named():
+def test_an_outside_edit_of_the_same_line_blocks_and_is_named() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"one\n"))
     story.call(("put", "f", b"ONE\n"), outside=True)
@@ -324,7 +326,7 @@ def test_an_outside_edit_of_the_same_line_blocks_and_is_named():
         ("merge", b"<<<<<<< taken back\n1\n=======\nONE\nx\n>>>>>>> call 2\n"),
     ],
 )
-def test_a_blocked_file_goes_as_chosen(choice, text):
+def test_a_blocked_file_goes_as_chosen(choice: str, text: bytes) -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"one\n"))
     story.call(("put", "f", b"ONE\nx\n"))
@@ -334,7 +336,7 @@ def test_a_blocked_file_goes_as_chosen(choice, text):
     assert (plan.kept == (Note("f", "kept by choice"),)) == (choice == "current")
 
 
-def test_only_the_call_that_conflicts_is_named():
+def test_only_the_call_that_conflicts_is_named() -> None:
     story = Story({"f": b"1\n2\n3\n"})
     first = story.call(("put", "f", b"one\n2\n3\n"))
     story.call(("put", "f", b"one\n2\nthree\n"))
@@ -343,7 +345,7 @@ def test_only_the_call_that_conflicts_is_named():
     assert [note.calls for note in story.plan(first).blocked] == [(guilty,)]
 
 
-def test_later_edits_that_cancel_each_other_do_not_block():
+def test_later_edits_that_cancel_each_other_do_not_block() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"one\n"))
     story.call(("put", "f", b"ONE\n"))
@@ -352,7 +354,7 @@ def test_later_edits_that_cancel_each_other_do_not_block():
     assert story.after(plan) == story.start and plan.kept == ()
 
 
-def test_a_call_between_two_taken_back_is_kept():
+def test_a_call_between_two_taken_back_is_kept() -> None:
     story = Story({"f": b"1\n2\n3\n4\n5\n"})
     one = story.call(("put", "f", b"A\n2\n3\n4\n5\n"))
     story.call(("put", "f", b"A\n2\nB\n4\n5\n"))
@@ -361,7 +363,7 @@ def test_a_call_between_two_taken_back_is_kept():
     assert story.text(story.after(plan), "f") == b"1\n2\nB\n4\n5\n"
 
 
-def test_what_was_already_taken_back_needs_nothing():
+def test_what_was_already_taken_back_needs_nothing() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"one\n"), ("put", "new", b"n"))
     story.call(("put", "f", b"1\n"), ("drop", "new"))
@@ -369,7 +371,7 @@ def test_what_was_already_taken_back_needs_nothing():
     assert plan.changes == () and plan.already == ("f", "new")
 
 
-def test_a_created_file_that_was_edited_later_is_not_deleted():
+def test_a_created_file_that_was_edited_later_is_not_deleted() -> None:
     story = Story()
     first = story.call(("put", "f", b"made\n"))
     later = story.call(("put", "f", b"made\nmine\n"))
@@ -380,7 +382,7 @@ def test_a_created_file_that_was_edited_later_is_not_deleted():
     assert story.after(story.plan(first, choices={"f": "old"})) == {}
 
 
-def test_mode_and_content_are_taken_back_apart():
+def test_mode_and_content_are_taken_back_apart() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"1\n", 0o755))
     story.call(("put", "f", b"2\n"))
@@ -388,7 +390,7 @@ def test_mode_and_content_are_taken_back_apart():
     assert after["f"].mode == 0o644 and story.text(after, "f") == b"2\n"
 
 
-def test_a_mode_changed_later_too_blocks():
+def test_a_mode_changed_later_too_blocks() -> None:
     story = Story({"f": b"1\n"})
     first = story.call(("put", "f", b"1\n", 0o755))
     later = story.call(("put", "f", b"1\n", 0o600))
@@ -397,7 +399,7 @@ def test_a_mode_changed_later_too_blocks():
     )
 
 
-def test_a_binary_file_changed_later_blocks_also_when_a_merge_is_chosen():
+def test_a_binary_file_changed_later_blocks_also_when_a_merge_is_chosen() -> None:
     story = Story({"f": b"\0one"})
     first = story.call(("put", "f", b"\0two"))
     later = story.call(("put", "f", b"\0three"))
@@ -407,7 +409,7 @@ def test_a_binary_file_changed_later_blocks_also_when_a_merge_is_chosen():
         assert "not text" in plan.blocked[0].reason
 
 
-def test_a_symlink_is_taken_back_as_a_symlink():
+def test_a_symlink_is_taken_back_as_a_symlink() -> None:
     story = Story()
     story.call(("link", "l", b"a"))
     before = dict(story.tree)
@@ -415,7 +417,7 @@ def test_a_symlink_is_taken_back_as_a_symlink():
     assert story.after(story.plan(second)) == before
 
 
-def test_symlinks_changed_twice_are_never_merged():
+def test_symlinks_changed_twice_are_never_merged() -> None:
     story = Story()
     story.call(("link", "l", b"a\n"))
     second = story.call(("link", "l", b"b\n"))
@@ -428,7 +430,7 @@ def test_symlinks_changed_twice_are_never_merged():
 # --- what came from outside, in a rollback ------------------------------------------------
 
 
-def test_rollback_keeps_and_lists_what_came_from_outside():
+def test_rollback_keeps_and_lists_what_came_from_outside() -> None:
     story = Story({"f": b"1\n2\n3\n", "g": b"g"})
     story.call(("put", "g", b"mine"), outside=True)
     one = story.call(("put", "f", b"one\n2\n3\n"))
@@ -440,7 +442,7 @@ def test_rollback_keeps_and_lists_what_came_from_outside():
     assert plan.already == ()
 
 
-def test_rollback_takes_back_an_outside_edit_that_was_chosen():
+def test_rollback_takes_back_an_outside_edit_that_was_chosen() -> None:
     story = Story({"f": b"1", "g": b"g"})
     story.call(("put", "g", b"mine"), outside=True)
     one = story.call(("put", "f", b"one"))
@@ -449,14 +451,14 @@ def test_rollback_takes_back_an_outside_edit_that_was_chosen():
     assert story.after(plan) == story.start and plan.kept == ()
 
 
-def test_revert_does_not_mention_outside_edits_of_other_files():
+def test_revert_does_not_mention_outside_edits_of_other_files() -> None:
     story = Story({"f": b"1", "g": b"g"})
     one = story.call(("put", "f", b"one"))
     story.call(("put", "g", b"mine"), outside=True)
     assert story.plan(one).kept == ()
 
 
-def test_a_file_the_tree_has_otherwise_than_the_log_counts_as_changed_outside():
+def test_a_file_the_tree_has_otherwise_than_the_log_counts_as_changed_outside() -> None:
     story = Story({"f": b"1\n2\n3\n"})
     one = story.call(("put", "f", b"one\n2\n3\n"))
     story.put("f", b"one\n2\nthree\n")
@@ -468,13 +470,13 @@ def test_a_file_the_tree_has_otherwise_than_the_log_counts_as_changed_outside():
 # --- folders and names in the way ---------------------------------------------------------
 
 
-def test_a_created_folder_goes_when_empty():
+def test_a_created_folder_goes_when_empty() -> None:
     story = Story()
     one = story.call(("put", "d/e/f", b"x"))
     assert story.after(story.plan(one)) == {}
 
 
-def test_a_created_folder_stays_when_a_later_call_put_something_in():
+def test_a_created_folder_stays_when_a_later_call_put_something_in() -> None:
     story = Story()
     one = story.call(("put", "d/e/f", b"x"))
     later = story.call(("put", "d/e/g", b"y"))
@@ -485,7 +487,7 @@ def test_a_created_folder_stays_when_a_later_call_put_something_in():
     assert [note.path for note in plan.kept] == ["d", "d/e"]
 
 
-def test_a_file_comes_back_with_the_folders_a_later_call_removed():
+def test_a_file_comes_back_with_the_folders_a_later_call_removed() -> None:
     story = Story()
     story.call(("folder", "d", 0o700), ("folder", "d/e"), ("put", "d/e/f", b"x"))
     two = story.call(("drop", "d/e/f"))
@@ -494,7 +496,7 @@ def test_a_file_comes_back_with_the_folders_a_later_call_removed():
     assert sorted(after) == ["d", "d/e", "d/e/f"] and after["d"].mode == 0o700
 
 
-def test_a_file_is_blocked_where_its_folder_is_a_file_now():
+def test_a_file_is_blocked_where_its_folder_is_a_file_now() -> None:
     story = Story({"d/f": b"x"})
     one = story.call(("drop", "d/f"))
     story.call(("drop", "d"))
@@ -504,7 +506,7 @@ def test_a_file_is_blocked_where_its_folder_is_a_file_now():
     assert plan.blocked == (Note("d/f", f"d is in the way, put there by call {later}", (later,)),)
 
 
-def test_a_file_is_blocked_where_a_folder_with_later_files_stands():
+def test_a_file_is_blocked_where_a_folder_with_later_files_stands() -> None:
     story = Story({"d": b"file"})
     one = story.call(("drop", "d"), ("put", "d/f", b"x"))
     later = story.call(("put", "d/g", b"y"))
@@ -513,7 +515,7 @@ def test_a_file_is_blocked_where_a_folder_with_later_files_stands():
     assert story.tree["d"] == story.after(plan)["d"]
 
 
-def test_names_that_differ_by_case_are_blocked_where_they_are_one_file():
+def test_names_that_differ_by_case_are_blocked_where_they_are_one_file() -> None:
     story = Story({"Read.me": b"x"})
     one = story.call(("drop", "Read.me"))
     story.call(("put", "READ.ME", b"y"))
@@ -522,14 +524,14 @@ def test_names_that_differ_by_case_are_blocked_where_they_are_one_file():
     assert [note.path for note in plan.blocked] == ["Read.me"] and plan.changes == ()
 
 
-def test_names_that_differ_by_normal_form_are_blocked_where_they_are_one_file():
+def test_names_that_differ_by_normal_form_are_blocked_where_they_are_one_file() -> None:
     story = Story({"e\u0301": b"x"})
     one = story.call(("drop", "e\u0301"))
     story.call(("put", "\u00e9", b"y"))
     assert [n.path for n in story.plan(one, folds_case=True).blocked] == ["e\u0301"]
 
 
-def test_a_rename_by_case_alone_can_be_taken_back():
+def test_a_rename_by_case_alone_can_be_taken_back() -> None:
     story = Story({"a": b"x"})
     one = story.call(("rename", "a", "A"))
     plan = story.plan(one, folds_case=True)
@@ -539,7 +541,7 @@ def test_a_rename_by_case_alone_can_be_taken_back():
 # --- content that is gone -----------------------------------------------------------------
 
 
-def test_a_file_whose_old_content_is_not_kept_is_irreversible():
+def test_a_file_whose_old_content_is_not_kept_is_irreversible() -> None:
     story = Story({"f": b"1", "g": b"g"})
     one = story.call(("put", "f", b"2"), ("put", "g", b"G"))
     del story.blobs[story.start["f"].blob]
@@ -548,7 +550,7 @@ def test_a_file_whose_old_content_is_not_kept_is_irreversible():
     assert [change.path for change in plan.changes] == ["g"]
 
 
-def test_a_file_that_could_not_come_back_is_not_removed_unless_chosen():
+def test_a_file_that_could_not_come_back_is_not_removed_unless_chosen() -> None:
     story = Story()
     one = story.call(("put", "f", b"huge"))
     story.blobs.clear()
@@ -557,7 +559,7 @@ def test_a_file_that_could_not_come_back_is_not_removed_unless_chosen():
     assert story.after(story.plan(one, choices={"f": "old"})) == {}
 
 
-def test_a_moved_file_whose_content_is_not_kept_stays_where_it_is():
+def test_a_moved_file_whose_content_is_not_kept_stays_where_it_is() -> None:
     story = Story({"f": b"huge"})
     one = story.call(("rename", "f", "g"))
     story.blobs.clear()
@@ -565,7 +567,7 @@ def test_a_moved_file_whose_content_is_not_kept_stays_where_it_is():
     assert plan.changes == () and [note.path for note in plan.irreversible] == ["g"]
 
 
-def test_a_merge_whose_texts_are_not_kept_is_irreversible():
+def test_a_merge_whose_texts_are_not_kept_is_irreversible() -> None:
     story = Story({"f": b"1\n2\n3\n"})
     one = story.call(("put", "f", b"one\n2\n3\n"))
     story.call(("put", "f", b"one\n2\nthree\n"))
@@ -577,7 +579,7 @@ def test_a_merge_whose_texts_are_not_kept_is_irreversible():
 # --- renames ------------------------------------------------------------------------------
 
 
-def test_a_rename_taken_back_is_shown_as_a_move():
+def test_a_rename_taken_back_is_shown_as_a_move() -> None:
     story = Story({"a": b"x"})
     one = story.call(("rename", "a", "b"))
     plan = story.plan(one)
@@ -585,7 +587,7 @@ def test_a_rename_taken_back_is_shown_as_a_move():
     assert plan.moves == (Move("b", "a"),)
 
 
-def test_an_edit_of_the_new_name_follows_the_rename_back():
+def test_an_edit_of_the_new_name_follows_the_rename_back() -> None:
     story = Story({"a": b"1\n2\n3\n"})
     one = story.call(("rename", "a", "d/b"))
     later = story.call(("put", "d/b", b"1\n2\nthree\n"))
@@ -596,7 +598,7 @@ def test_an_edit_of_the_new_name_follows_the_rename_back():
     assert plan.kept == (Note("a", "changed later, kept", (later,)),)
 
 
-def test_an_edit_before_and_one_after_a_rename_are_merged_when_the_rest_is_taken_back():
+def test_an_edit_before_and_one_after_a_rename_are_merged_when_the_rest_is_taken_back() -> None:
     story = Story({"a": b"1\n2\n3\n"})
     one = story.call(("put", "a", b"one\n2\n3\n"))
     two = story.call(("rename", "a", "b"))
@@ -605,7 +607,7 @@ def test_an_edit_before_and_one_after_a_rename_are_merged_when_the_rest_is_taken
     assert story.text(after, "a") == b"1\n2\nthree\n" and "b" not in after
 
 
-def test_an_edit_is_taken_back_where_a_later_rename_has_put_the_file():
+def test_an_edit_is_taken_back_where_a_later_rename_has_put_the_file() -> None:
     story = Story({"a": b"1\n2\n3\n"})
     one = story.call(("put", "a", b"one\n2\n3\n"))
     two = story.call(("rename", "a", "b"))
@@ -614,7 +616,7 @@ def test_an_edit_is_taken_back_where_a_later_rename_has_put_the_file():
     assert story.after(story.plan(one, two)) == story.start
 
 
-def test_the_first_of_two_renames_is_blocked_by_the_second():
+def test_the_first_of_two_renames_is_blocked_by_the_second() -> None:
     story = Story({"a": b"x"})
     one = story.call(("rename", "a", "b"))
     two = story.call(("rename", "b", "c"))
@@ -625,7 +627,7 @@ def test_the_first_of_two_renames_is_blocked_by_the_second():
     assert story.after(story.plan(one, two)) == story.start
 
 
-def test_a_rename_over_another_file_brings_both_back():
+def test_a_rename_over_another_file_brings_both_back() -> None:
     story = Story({"a": b"1\n2\n3\n", "b": b"other"})
     one = story.call(("rename", "a", "b"), hints=(Move("a", "b"),))
     story.call(("put", "b", b"1\n2\nthree\n"))
@@ -633,7 +635,7 @@ def test_a_rename_over_another_file_brings_both_back():
     assert story.text(after, "a") == b"1\n2\nthree\n" and story.text(after, "b") == b"other"
 
 
-def test_a_rename_is_blocked_when_the_old_name_is_in_use_again():
+def test_a_rename_is_blocked_when_the_old_name_is_in_use_again() -> None:
     story = Story({"a": b"x"})
     one = story.call(("rename", "a", "b"))
     later = story.call(("put", "a", b"new"))
@@ -644,7 +646,7 @@ def test_a_rename_is_blocked_when_the_old_name_is_in_use_again():
     assert forced == story.start
 
 
-def test_files_that_changed_places_change_back():
+def test_files_that_changed_places_change_back() -> None:
     story = Story({"a": b"1", "b": b"2"})
     one = story.call(
         ("rename", "a", "t"),
@@ -657,7 +659,7 @@ def test_files_that_changed_places_change_back():
     assert story.text(after, "a") == b"1 and more" and story.text(after, "b") == b"2"
 
 
-def test_a_folder_renamed_back_takes_its_files_and_leaves_later_ones():
+def test_a_folder_renamed_back_takes_its_files_and_leaves_later_ones() -> None:
     story = Story({"d/a": b"1", "d/b": b"2"})
     one = story.call(("rename", "d", "n"))
     story.call(("put", "n/c", b"3"))
@@ -666,7 +668,7 @@ def test_a_folder_renamed_back_takes_its_files_and_leaves_later_ones():
     assert [note.path for note in plan.kept] == ["n"]
 
 
-def test_a_file_deleted_after_its_rename_stays_deleted():
+def test_a_file_deleted_after_its_rename_stays_deleted() -> None:
     story = Story({"a": b"x"})
     one = story.call(("rename", "a", "b"))
     story.call(("drop", "b"))
@@ -674,7 +676,7 @@ def test_a_file_deleted_after_its_rename_stays_deleted():
     assert settled(plan) and story.after(plan) == {}
 
 
-def test_two_files_that_were_at_one_path_cannot_both_go_back():
+def test_two_files_that_were_at_one_path_cannot_both_go_back() -> None:
     story = Story({"a": b"1"})
     one = story.call(("rename", "a", "b"))
     story.call(("put", "a", b"2"))
@@ -685,7 +687,7 @@ def test_two_files_that_were_at_one_path_cannot_both_go_back():
     assert {path: story.text(chosen, path) for path in chosen} == {"a": b"2", "b": b"1"}
 
 
-def test_a_folder_comes_back_for_its_files_although_a_later_call_removed_its_place():
+def test_a_folder_comes_back_for_its_files_although_a_later_call_removed_its_place() -> None:
     story = Story({"d/f": b"x"})
     one = story.call(("drop", "d"), ("link", "d", b"elsewhere"))
     story.call(("drop", "d"))
@@ -693,14 +695,14 @@ def test_a_folder_comes_back_for_its_files_although_a_later_call_removed_its_pla
     assert settled(plan) and story.after(plan) == story.start
 
 
-def test_a_created_folder_whose_mode_was_changed_later_goes_when_empty():
+def test_a_created_folder_whose_mode_was_changed_later_goes_when_empty() -> None:
     story = Story()
     one = story.call(("put", "d/f", b"x"))
     story.call(("folder", "d", 0o700))
     assert story.after(story.plan(one)) == {}
 
 
-def test_of_many_calls_three_are_named_in_words_and_all_by_number():
+def test_of_many_calls_three_are_named_in_words_and_all_by_number() -> None:
     story = Story()
     one = story.call(("put", "d/f", b"x"))
     later = tuple(story.call(("put", f"d/{n}", b"y")) for n in range(5))

@@ -18,7 +18,7 @@ def carried_out(story, plan):
     return story.seq
 
 
-def there_and_back(story, numbers, trees):
+def there_and_back(story, numbers, trees) -> None:
     """Take the calls back one by one, newest first, and then bring them back, newest undo first."""
     undone = []
     for number, tree in zip(reversed(numbers), reversed(trees), strict=True):
@@ -40,7 +40,7 @@ def there_and_back(story, numbers, trees):
     [[("put", "a", b"one\n", None)], [("rename", "a", "b")], [("rename", "d", "a")]], [(True, 0)]
 )
 @given(calls, st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=4))
-def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_back):
+def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_back) -> None:
     story = started()
     numbers, trees = [], []
     for one in script:

@@ -26,21 +26,23 @@ names = st.lists(
 ).map(lambda parts: b"".join(parts).decode("utf-8", "surrogateescape"))
 
 
-def file(mode=0o644):
+def file(mode: int = 0o644):
     return FileState("file", None, mode, 0)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory):
     return tmp_path_factory.mktemp("apply")
 
 
-def emptied(folder):
+def emptied(folder) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
 
 
-def applied(folder, patch, *, tool=("git", "apply", "--whitespace=nowarn")):
+def applied(
+    folder, patch, *, tool: tuple[str, ...] = ("git", "apply", "--whitespace=nowarn")
+) -> None:
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     done = subprocess.run(
         tool, cwd=folder, input=patch, capture_output=True, env=environment, check=False
@@ -51,7 +53,7 @@ def applied(folder, patch, *, tool=("git", "apply", "--whitespace=nowarn")):
 @needs_git
 @settings(max_examples=150, deadline=None)
 @given(old=st.none() | texts, new=st.none() | texts, name=names, context=st.integers(1, 4))
-def test_git_applies_a_diff_to_the_byte(folder, old, new, name, context):
+def test_git_applies_a_diff_to_the_byte(folder, old, new, name, context: int) -> None:
     emptied(folder)
     path = folder / name
     if old is not None:
@@ -66,7 +68,7 @@ def test_git_applies_a_diff_to_the_byte(folder, old, new, name, context):
 @needs_git
 @settings(max_examples=40, deadline=None)
 @given(old=texts, new=texts, names=st.tuples(names, names).filter(lambda n: n[0] != n[1]))
-def test_git_applies_a_rename_with_changes(folder, old, new, names):
+def test_git_applies_a_rename_with_changes(folder, old, new, names) -> None:
     emptied(folder)
     (folder / names[0]).write_bytes(old)
     applied(folder, unified(*names, old, new, state_old=file(), state_new=file(0o755)))
@@ -78,7 +80,7 @@ def test_git_applies_a_rename_with_changes(folder, old, new, names):
 @needs_patch
 @settings(max_examples=60, deadline=None)
 @given(old=lines, new=lines.filter(bool))
-def test_patch_applies_a_diff_to_the_byte(folder, old, new):
+def test_patch_applies_a_diff_to_the_byte(folder, old, new) -> None:
     emptied(folder)
     (folder / "f g").write_bytes(old)
     if old != new:
@@ -89,7 +91,7 @@ def test_patch_applies_a_diff_to_the_byte(folder, old, new):
 
 
 @given(texts, texts, st.integers(0, 4), st.booleans())
-def test_hunks_count_and_number_their_lines(old, new, context, words):
+def test_hunks_count_and_number_their_lines(old, new, context: int, words: bool) -> None:
     diff = diff_lines(old, new, context, words=words)
     sides = {"-": old.split(b"\n"), "+": new.split(b"\n")}
     for hunk in diff.hunks:
@@ -106,26 +108,26 @@ def test_hunks_count_and_number_their_lines(old, new, context, words):
     assert (kinds.count("+"), kinds.count("-")) == (diff.added, diff.removed)
 
 
-def test_a_diff_is_minimal_where_lines_repeat():
+def test_a_diff_is_minimal_where_lines_repeat() -> None:
     old = b"a\n" * 5000 + b"x\n" + b"a\n" * 5000
     new = b"a\n" * 5000 + b"a\n" * 5000 + b"y\n"
     diff = diff_lines(old, new)
     assert (diff.added, diff.removed) == (1, 1)
 
 
-def test_words_that_differ_are_marked_within_the_line():
+def test_words_that_differ_are_marked_within_the_line() -> None:
     diff = diff_lines(b"def size(n):\n", b"def size(number):\n", words=True)
     gone, come = diff.hunks[0].lines
     assert [gone.content[a:b] for a, b in gone.spans] == [b"n"]
     assert [come.content[a:b] for a, b in come.spans] == [b"number"]
 
 
-def test_lines_with_little_alike_have_no_marks():
+def test_lines_with_little_alike_have_no_marks() -> None:
     diff = diff_lines(b"one two three\n", b"x = compute()\n", words=True)
     assert [line.spans for line in diff.hunks[0].lines] == [(), ()]
 
 
-def test_the_look_of_a_unified_diff():
+def test_the_look_of_a_unified_diff() -> None:
     old = b"".join(b"%d\n" % n for n in range(1, 9))
     assert unified("a b", "a b", old, old.replace(b"5", b"five")[:-1]) == (
         b"diff --git a/a b b/a b\n--- a/a b\t\n+++ b/a b\t\n@@ -2,7 +2,7 @@\n"
@@ -133,7 +135,7 @@ def test_the_look_of_a_unified_diff():
     )
 
 
-def test_modes_of_created_deleted_and_changed_files():
+def test_modes_of_created_deleted_and_changed_files() -> None:
     made = unified(None, "f", None, b"x\n", state_new=file(0o755))
     assert made.startswith(b"diff --git a/f b/f\nnew file mode 100755\n--- /dev/null\n+++ b/f\n")
     gone = unified("f", None, b"x\n", None, state_old=file(0o600))
@@ -142,21 +144,21 @@ def test_modes_of_created_deleted_and_changed_files():
     assert changed == b"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n"
 
 
-def test_a_file_that_became_a_symlink_goes_and_comes():
+def test_a_file_that_became_a_symlink_goes_and_comes() -> None:
     link = FileState("symlink", None, 0o777, 1)
     patch = unified("f", "f", b"x\n", b"t", state_old=file(), state_new=link)
     assert b"deleted file mode 100644" in patch and b"new file mode 120000" in patch
     assert patch.endswith(b"+t\n\\ No newline at end of file\n")
 
 
-def test_binary_and_huge_content_is_named_only():
+def test_binary_and_huge_content_is_named_only() -> None:
     assert unified("f", "f", b"\0", b"\0\1") == (
         b"diff --git a/f b/f\nBinary files a/f and b/f differ\n"
     )
     assert diff_lines(None, b"x" * (MAX_BYTES + 1)).binary
 
 
-def test_folders_and_equal_contents_give_nothing():
+def test_folders_and_equal_contents_give_nothing() -> None:
     folder = FileState("directory", None, 0o755, 0)
     assert unified(None, "d", None, None, state_new=folder) == b""
     assert unified("f", "f", b"x", b"x") == b""

@@ -13,7 +13,7 @@ from loom_audit.sandbox.scratch import remove_tree
 
 def test_a_temporary_directory_that_is_gone_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path / "gone"))
     gone = pytest.raises(StorageFailed, match=r"gone.*No such file")
     with gone as caught, scratch.scratch_folder():
@@ -23,7 +23,7 @@ def test_a_temporary_directory_that_is_gone_is_named(
 
 def test_where_folders_cannot_be_held_one_is_tried_and_none_is_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     def refused(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -40,7 +40,7 @@ def rows_of(path: Path, sql: str) -> set[tuple]:
 
 
 @pytest.mark.parametrize("page_size", [512, 4096, 65536])
-def test_every_row_of_both_kinds_of_tables_is_found_once(tmp_path, page_size):
+def test_every_row_of_both_kinds_of_tables_is_found_once(tmp_path: Path, page_size: int) -> None:
     path = tmp_path / "a.db"
     made(path, page_size)
     found = read(path)
@@ -50,7 +50,7 @@ def test_every_row_of_both_kinds_of_tables_is_found_once(tmp_path, page_size):
     assert set(indexed) == rows_of(path, "SELECT * FROM w") and len(indexed) == len(set(indexed))
 
 
-def test_what_was_deleted_is_not_brought_back(tmp_path):
+def test_what_was_deleted_is_not_brought_back(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     made(path)
     with closing(driver().connect(str(path))) as raw:
@@ -59,7 +59,7 @@ def test_what_was_deleted_is_not_brought_back(tmp_path):
     assert all(row.values[2] is None for row in read(path) if row.tree == "index")
 
 
-def test_pages_are_those_of_the_last_commit_in_the_write_ahead_log(tmp_path):
+def test_pages_are_those_of_the_last_commit_in_the_write_ahead_log(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "copy.db"
     with closing(driver().connect(str(path), isolation_level=None)) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
@@ -78,7 +78,7 @@ def test_pages_are_those_of_the_last_commit_in_the_write_ahead_log(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_damage_costs_no_more_than_what_it_lies_on(tmp_path, seed):
+def test_damage_costs_no_more_than_what_it_lies_on(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "a.db"
     made(path)
     whole = set(read(path))

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from loom_audit.web.listing import list_calls
+from tests.web.conftest import Recorded
 from tests.web.web_pages import pages
 
 pytestmark = pytest.mark.browser
@@ -90,7 +91,9 @@ def notes(recorded) -> str:
     return (recorded.root / "notes.txt").read_text()
 
 
-def test_a_clean_call_is_undone_by_one_click_in_its_row(recorded, watch: Watch, scripted) -> None:
+def test_a_clean_call_is_undone_by_one_click_in_its_row(
+    recorded: Recorded, watch: Watch, scripted: bool
+) -> None:
     page, number = watch.page, recorded.numbers["notes"]
     watch.go(f"{recorded.url}/calls")
     page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
@@ -108,7 +111,9 @@ def test_a_clean_call_is_undone_by_one_click_in_its_row(recorded, watch: Watch, 
     assert notes(recorded) == "one\nTWO\nthree\n"
 
 
-def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(recorded, watch: Watch) -> None:
+def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(
+    recorded: Recorded, watch: Watch
+) -> None:
     page, number = watch.page, recorded.numbers["first"]
     watch.go(f"{recorded.url}/calls")
     page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
@@ -122,7 +127,7 @@ def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(recorded, watc
     assert "return value + 7\n" in (recorded.root / "src/main.py").read_text()
 
 
-def test_rollback_from_a_call_page(recorded, watch: Watch) -> None:
+def test_rollback_from_a_call_page(recorded: Recorded, watch: Watch) -> None:
     page = watch.page
     watch.go(f"{recorded.url}/c/{recorded.numbers['notes']}")
     page.get_by_role("link", name="before this call").click()
@@ -135,7 +140,7 @@ def test_rollback_from_a_call_page(recorded, watch: Watch) -> None:
     assert not (recorded.root / "big.txt").exists()
 
 
-def test_backing_out_of_a_plan_changes_nothing(standing, looking: Watch) -> None:
+def test_backing_out_of_a_plan_changes_nothing(standing: Recorded, looking: Watch) -> None:
     head = standing.workspace.log.head()
     looking.go(f"{standing.url}/plan?verb=rollback&target={standing.numbers['read']}")
     looking.page.get_by_role("link", name="Back, change nothing").click()
@@ -143,7 +148,9 @@ def test_backing_out_of_a_plan_changes_nothing(standing, looking: Watch) -> None
     assert standing.workspace.log.head() == head
 
 
-def test_a_plan_overtaken_by_another_call_is_shown_anew(recorded, browser, live, scripted) -> None:
+def test_a_plan_overtaken_by_another_call_is_shown_anew(
+    recorded: Recorded, browser, live: str, scripted: bool
+) -> None:
     context = browser.new_context(java_script_enabled=scripted)
     page = context.new_page()
     page.goto(f"{live}{recorded.url}/plan?verb=rollback&target={recorded.numbers['read']}")
@@ -154,7 +161,7 @@ def test_a_plan_overtaken_by_another_call_is_shown_anew(recorded, browser, live,
     context.close()
 
 
-def test_a_large_diff_is_loaded_on_request(standing, looking: Watch) -> None:
+def test_a_large_diff_is_loaded_on_request(standing: Recorded, looking: Watch) -> None:
     looking.go(f"{standing.url}/c/{standing.numbers['big']}")
     assert looking.page.locator(".diff tr").count() == 0
     looking.page.get_by_role("link", name="Load diff").click()
@@ -162,7 +169,7 @@ def test_a_large_diff_is_loaded_on_request(standing, looking: Watch) -> None:
     assert looking.page.locator("section.file").count() == 1
 
 
-def test_filtering_by_form(standing, looking: Watch) -> None:
+def test_filtering_by_form(standing: Recorded, looking: Watch) -> None:
     page = looking.page
     looking.go(f"{standing.url}/calls")
     page.get_by_label("Tool").fill("edit_file")
@@ -175,7 +182,7 @@ def test_filtering_by_form(standing, looking: Watch) -> None:
 
 
 def test_the_last_words_typed_win_over_a_slow_answer(
-    standing, scripted_watch: Watch, monkeypatch: pytest.MonkeyPatch
+    standing: Recorded, scripted_watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = threading.Event()
 
@@ -199,7 +206,9 @@ def test_the_last_words_typed_win_over_a_slow_answer(
     assert page.locator("tr[id^=c]").count() == 1
 
 
-def test_older_calls_are_reached(standing, looking: Watch, monkeypatch, scripted) -> None:
+def test_older_calls_are_reached(
+    standing: Recorded, looking: Watch, monkeypatch: pytest.MonkeyPatch, scripted: bool
+) -> None:
     monkeypatch.setattr("loom_audit.web.listing.ROWS", 4)
     looking.go(f"{standing.url}/calls")
     looking.page.get_by_role("link", name="Older calls").click()
@@ -208,7 +217,9 @@ def test_older_calls_are_reached(standing, looking: Watch, monkeypatch, scripted
     assert looking.page.locator("tr[id^=c]").count() == (8 if scripted else 4)
 
 
-def test_every_page_is_silent_and_deaf_to_hostile_content(standing, scripted_watch: Watch) -> None:
+def test_every_page_is_silent_and_deaf_to_hostile_content(
+    standing: Recorded, scripted_watch: Watch
+) -> None:
     for name, path in pages(standing).items():
         scripted_watch.go(path)
         assert scripted_watch.page.evaluate("window.hacked") is None, name
@@ -217,7 +228,7 @@ def test_every_page_is_silent_and_deaf_to_hostile_content(standing, scripted_wat
 
 
 def test_an_injected_htmx_attribute_does_nothing(
-    standing, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: str
 ) -> None:
     context = browser.new_context()
     page = context.new_page()
@@ -241,7 +252,7 @@ def test_an_injected_htmx_attribute_does_nothing(
 
 
 def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(
-    standing, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: str
 ) -> None:
     context = browser.new_context(
         color_scheme="light", reduced_motion="reduce", viewport={"width": 1280, "height": 800}
@@ -267,7 +278,7 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(
 
 
 def test_on_a_phone_nothing_to_press_is_out_of_sight(
-    standing, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: str
 ) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740})
     page = context.new_page()
@@ -286,7 +297,7 @@ def test_on_a_phone_nothing_to_press_is_out_of_sight(
     assert {name: hidden for name, hidden in found.items() if hidden} == {}
 
 
-def test_the_keyboard_reaches_the_content_first(standing, scripted_watch: Watch) -> None:
+def test_the_keyboard_reaches_the_content_first(standing: Recorded, scripted_watch: Watch) -> None:
     scripted_watch.go(f"{standing.url}/calls")
     page = scripted_watch.page
     page.keyboard.press("Tab")
@@ -295,7 +306,7 @@ def test_the_keyboard_reaches_the_content_first(standing, scripted_watch: Watch)
     assert page.evaluate("location.hash") == "#main"
 
 
-def test_a_first_visit_is_light(standing, scripted_watch: Watch) -> None:
+def test_a_first_visit_is_light(standing: Recorded, scripted_watch: Watch) -> None:
     scripted_watch.go(f"{standing.url}/calls")
     page = scripted_watch.page
     assert page.evaluate("performance.getEntriesByType('resource').length") <= 6

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from loom_audit.errors import InvalidArguments, StorageFailed
 from loom_audit.web.app import serve
 from loom_audit.web.guard import hosts
+from tests.web.conftest import Recorded
 
 PORT = 8642
 OURS = f"http://127.0.0.1:{PORT}"
@@ -56,7 +57,7 @@ REFUSED = [
 @pytest.mark.parametrize("headers", REFUSED, ids=str)
 @pytest.mark.parametrize("path", ["carry-out", "verify"])
 def test_a_request_that_changes_something_must_be_ours(
-    standing, reader: TestClient, headers: dict[str, str], path: str
+    standing: Recorded, reader: TestClient, headers: dict[str, str], path: str
 ) -> None:
     del reader.headers["sec-fetch-site"]
     head = standing.workspace.log.head()
@@ -79,7 +80,7 @@ def test_a_request_that_changes_something_must_be_ours(
     ids=str,
 )
 def test_our_own_forms_are_let_through(
-    recorded, client: TestClient, headers: dict[str, str]
+    recorded: Recorded, client: TestClient, headers: dict[str, str]
 ) -> None:
     del client.headers["sec-fetch-site"]
     form = {"verb": "revert", "target": str(recorded.numbers["notes"]), "quick": "1"}
@@ -89,7 +90,7 @@ def test_our_own_forms_are_let_through(
 
 
 @pytest.mark.parametrize("path", ["carry-out"])
-def test_a_get_never_changes_anything(standing, reader: TestClient, path: str) -> None:
+def test_a_get_never_changes_anything(standing: Recorded, reader: TestClient, path: str) -> None:
     head = standing.workspace.log.head()
     query = f"?verb=revert&target={standing.numbers['notes']}&quick=1"
     assert reader.get(f"{standing.url}/{path}{query}").status_code == 405
@@ -99,7 +100,7 @@ def test_a_get_never_changes_anything(standing, reader: TestClient, path: str) -
     assert (standing.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
-def test_every_answer_carries_the_headers(standing, reader: TestClient) -> None:
+def test_every_answer_carries_the_headers(standing: Recorded, reader: TestClient) -> None:
     for path in ("/", standing.url + "/", "/nothing", "/static/app.css", "/healthz"):
         headers = reader.get(path).headers
         policy = headers["content-security-policy"]
@@ -122,7 +123,9 @@ def test_every_page_has_a_nonce_of_its_own(reader: TestClient) -> None:
     assert one.text.count(f'nonce="{nonce}"') >= 2
 
 
-def test_a_defect_of_ours_is_a_page_with_all_headers(standing, monkeypatch) -> None:
+def test_a_defect_of_ours_is_a_page_with_all_headers(
+    standing: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from loom_audit.web.app import create_app
 
     app = create_app(standing.store, port=PORT)
@@ -135,7 +138,7 @@ def test_a_defect_of_ours_is_a_page_with_all_headers(standing, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "example.org", ""])
-def test_it_is_served_on_loopback_only(standing, host: str) -> None:
+def test_it_is_served_on_loopback_only(standing: Recorded, host: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         serve(standing.store, port=PORT, host=host)
     assert "ssh -L" in refused.value.hint
@@ -143,7 +146,7 @@ def test_it_is_served_on_loopback_only(standing, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_answer_is_sent_without_waiting_for_the_last_one_to_be_acknowledged(
-    standing, monkeypatch: pytest.MonkeyPatch, host: str
+    standing: Recorded, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """As Nagle's algorithm does, which makes each answer on a kept connection 40 ms late."""
     options = []
@@ -160,7 +163,7 @@ def test_an_answer_is_sent_without_waiting_for_the_last_one_to_be_acknowledged(
     assert options[0] != 0
 
 
-def test_a_port_that_is_taken_is_named(standing) -> None:
+def test_a_port_that_is_taken_is_named(standing: Recorded) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StorageFailed) as refused:
@@ -182,7 +185,7 @@ def test_static_files_do_not_lead_outside(reader: TestClient, path: str) -> None
     assert reader.get(path).status_code == 404
 
 
-def test_a_form_that_is_too_large_is_refused(standing, reader: TestClient) -> None:
+def test_a_form_that_is_too_large_is_refused(standing: Recorded, reader: TestClient) -> None:
     body = "verb=revert&target=1&x=" + "y" * (1024 * 1024)
     answer = reader.post(
         f"{standing.url}/carry-out",
@@ -192,6 +195,6 @@ def test_a_form_that_is_too_large_is_refused(standing, reader: TestClient) -> No
     assert answer.status_code == 413
 
 
-def test_a_form_of_another_type_is_refused(standing, reader: TestClient) -> None:
+def test_a_form_of_another_type_is_refused(standing: Recorded, reader: TestClient) -> None:
     answer = reader.post(f"{standing.url}/carry-out", json={"verb": "revert", "target": "1"})
     assert answer.status_code == 400

@@ -4,6 +4,7 @@ import html
 import re
 from html.parser import HTMLParser
 from itertools import chain
+from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -35,7 +36,7 @@ class Links(HTMLParser):
                 self.addresses.append(found)
 
 
-def test_every_link_on_every_page_answers(standing, reader: TestClient) -> None:
+def test_every_link_on_every_page_answers(standing: Recorded, reader: TestClient) -> None:
     waiting, seen, shapes = ["/"], set[str](), dict[str, int]()
     while waiting:
         path = waiting.pop(0)
@@ -55,7 +56,9 @@ def test_every_link_on_every_page_answers(standing, reader: TestClient) -> None:
     assert len(seen) > 60
 
 
-def test_no_recorded_text_becomes_markup_or_steers_anything(standing, reader: TestClient) -> None:
+def test_no_recorded_text_becomes_markup_or_steers_anything(
+    standing: Recorded, reader: TestClient
+) -> None:
     for name, path in pages(standing).items():
         answer = reader.get(path)
         assert answer.status_code == 200, (name, answer.text[:300])
@@ -74,7 +77,7 @@ def test_no_recorded_text_becomes_markup_or_steers_anything(standing, reader: Te
                 assert "data-hx-nonce" in attributes, name
 
 
-def test_hostile_content_is_shown_in_full_as_text(standing, reader: TestClient) -> None:
+def test_hostile_content_is_shown_in_full_as_text(standing: Recorded, reader: TestClient) -> None:
     path = quoted("docs/evil <i>.html", safe="/")
     text = html.unescape(reader.get(f"{standing.url}/at/head/{path}").text)
     assert "<script>window.hacked = 1</script>" in text
@@ -88,7 +91,7 @@ def test_hostile_content_is_shown_in_full_as_text(standing, reader: TestClient) 
     assert raw.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_name_that_is_not_text_works_everywhere(standing, reader: TestClient) -> None:
+def test_a_name_that_is_not_text_works_everywhere(standing: Recorded, reader: TestClient) -> None:
     name = quoted(STRANGE)
     assert "%FF%FE" in name
     url = standing.url
@@ -105,12 +108,14 @@ def test_a_name_that_is_not_text_works_everywhere(standing, reader: TestClient) 
     assert reader.get(rollback).status_code == 200
 
 
-def test_the_raw_download_names_the_file_by_its_bytes(standing, reader: TestClient) -> None:
+def test_the_raw_download_names_the_file_by_its_bytes(
+    standing: Recorded, reader: TestClient
+) -> None:
     raw = reader.get(f"{standing.url}/raw/head/{quoted(STRANGE)}")
     assert raw.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quoted(STRANGE)}"
 
 
-def test_filters_narrow_the_timeline(standing, reader: TestClient) -> None:
+def test_filters_narrow_the_timeline(standing: Recorded, reader: TestClient) -> None:
     def numbers(query: str) -> set[str]:
         found = reader.get(f"{standing.url}/calls?{query}")
         assert found.status_code == 200
@@ -128,14 +133,14 @@ def test_filters_narrow_the_timeline(standing, reader: TestClient) -> None:
     assert numbers("tool=nothing") == set()
 
 
-def test_an_empty_answer_says_what_to_do(standing, reader: TestClient) -> None:
+def test_an_empty_answer_says_what_to_do(standing: Recorded, reader: TestClient) -> None:
     text = reader.get(f"{standing.url}/calls?tool=nothing").text
     assert "No call matches" in text
     assert "Show all calls" in text
 
 
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
-    standing, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.web.listing.ROWS", 3)
     url = f"{standing.url}/calls"
@@ -158,7 +163,7 @@ def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
 
 
 def test_what_came_from_outside_stands_once_between_the_calls(
-    standing, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.web.listing.ROWS", 1)
     found, where = [], f"{standing.url}/calls"
@@ -174,7 +179,7 @@ def test_what_came_from_outside_stands_once_between_the_calls(
     assert 'id="o' not in only
 
 
-def test_a_fragment_is_a_part_of_the_page(standing, reader: TestClient) -> None:
+def test_a_fragment_is_a_part_of_the_page(standing: Recorded, reader: TestClient) -> None:
     rows = reader.get(f"{standing.url}/calls?before=1000000&more=1", headers=HX).text
     assert rows.lstrip().startswith("<tr")
     listing = reader.get(f"{standing.url}/calls?tool=read_file", headers=HX).text
@@ -184,7 +189,9 @@ def test_a_fragment_is_a_part_of_the_page(standing, reader: TestClient) -> None:
 
 
 @pytest.mark.parametrize("fragment", [True, False])
-def test_a_large_diff_waits_for_a_click(standing, reader: TestClient, fragment: bool) -> None:
+def test_a_large_diff_waits_for_a_click(
+    standing: Recorded, reader: TestClient, fragment: bool
+) -> None:
     number = standing.numbers["big"]
     page = reader.get(f"{standing.url}/c/{number}")
     assert "Load diff" in page.text
@@ -194,7 +201,9 @@ def test_a_large_diff_waits_for_a_click(standing, reader: TestClient, fragment: 
     assert answer.text.lstrip().startswith("<section" if fragment else "<!doctype")
 
 
-def test_what_is_too_large_to_compare_can_be_downloaded(standing, reader: TestClient) -> None:
+def test_what_is_too_large_to_compare_can_be_downloaded(
+    standing: Recorded, reader: TestClient
+) -> None:
     number = standing.numbers["huge"]
     page = reader.get(f"{standing.url}/c/{number}?diff=huge.txt")
     assert "Too large to compare" in page.text
@@ -202,7 +211,7 @@ def test_what_is_too_large_to_compare_can_be_downloaded(standing, reader: TestCl
     assert len(raw.content) == 1024 * 1024 + 1
 
 
-def test_a_call_page_answers_to_any_of_its_events(standing, reader: TestClient) -> None:
+def test_a_call_page_answers_to_any_of_its_events(standing: Recorded, reader: TestClient) -> None:
     detail = standing.workspace.timeline.call(standing.numbers["notes"])
     assert len(detail.events) > 2
     for event in detail.events:
@@ -210,14 +219,16 @@ def test_a_call_page_answers_to_any_of_its_events(standing, reader: TestClient) 
         assert f"#{standing.numbers['notes']}</span>" in text
 
 
-def test_a_call_shows_its_own_diff_and_not_what_came_later(standing, reader: TestClient) -> None:
+def test_a_call_shows_its_own_diff_and_not_what_came_later(
+    standing: Recorded, reader: TestClient
+) -> None:
     text = html.unescape(reader.get(f"{standing.url}/c/{standing.numbers['first']}").text)
     plain = re.sub(r"</?(ins|del)>", "", text)
     assert "return value * 7" in plain
     assert "value ** 7" not in plain
 
 
-def test_a_file_is_shown_as_it_was(standing, reader: TestClient) -> None:
+def test_a_file_is_shown_as_it_was(standing: Recorded, reader: TestClient) -> None:
     call = standing.workspace.timeline.call(standing.numbers["notes"]).call
     assert ">TWO</td>" in reader.get(f"{standing.url}/at/{call.seq}/notes.txt").text
     assert ">two</td>" in reader.get(f"{standing.url}/at/{call.requested}/notes.txt").text
@@ -225,13 +236,15 @@ def test_a_file_is_shown_as_it_was(standing, reader: TestClient) -> None:
     assert checkpoint.status_code == 200
 
 
-def test_a_binary_file_is_dumped_and_never_rendered(standing, reader: TestClient) -> None:
+def test_a_binary_file_is_dumped_and_never_rendered(standing: Recorded, reader: TestClient) -> None:
     text = reader.get(f"{standing.url}/at/{standing.numbers['big']}/build/out.o").text
     assert "7f 45 4c 46" in text
     assert "Download" in text
 
 
-def test_a_file_recorded_by_hash_only_says_so_and_offers_no_bytes(tmp_path, monkeypatch) -> None:
+def test_a_file_recorded_by_hash_only_says_so_and_offers_no_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
     root = tmp_path / "work"
     root.mkdir()
@@ -280,7 +293,7 @@ ERRORS = [
 @pytest.mark.parametrize(("path", "status", "says"), ERRORS, ids=[path for path, *_ in ERRORS])
 @pytest.mark.parametrize("fragment", [True, False], ids=["fragment", "page"])
 def test_an_error_is_a_page_with_code_message_and_hint(
-    standing, reader: TestClient, path: str, status: int, says: str, fragment: bool
+    standing: Recorded, reader: TestClient, path: str, status: int, says: str, fragment: bool
 ) -> None:
     answer = reader.get(path.format(url=standing.url), headers=HX if fragment else None)
     assert answer.status_code == status, answer.text
@@ -295,7 +308,7 @@ def test_an_error_is_a_page_with_code_message_and_hint(
 
 
 def test_an_error_of_the_store_leads_back_and_asks_the_store_nothing(
-    standing, reader: TestClient, monkeypatch
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
         raise AuditUnavailable("the disk is gone")
@@ -315,14 +328,18 @@ def test_an_address_in_an_error_is_not_reflected_as_markup(reader: TestClient) -
         assert "location" not in answer.headers
 
 
-def test_a_path_that_was_deleted_leads_to_where_it_was(standing, reader: TestClient) -> None:
+def test_a_path_that_was_deleted_leads_to_where_it_was(
+    standing: Recorded, reader: TestClient
+) -> None:
     text = reader.get(f"{standing.url}/at/head/build/out.o").text
     near = re.search(r'href="([^"]+)">As it was at', text)
     assert near
     assert reader.get(html.unescape(near.group(1))).status_code == 200
 
 
-def test_a_store_without_workspaces_says_how_to_begin(tmp_path, monkeypatch) -> None:
+def test_a_store_without_workspaces_says_how_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
     with open_store(f"sqlite:///{tmp_path / 'home' / 'audit.db'}") as store:
         app = create_app(store, port=8642)
@@ -332,7 +349,7 @@ def test_a_store_without_workspaces_says_how_to_begin(tmp_path, monkeypatch) -> 
 
 
 def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
-    recorded, client: TestClient
+    recorded: Recorded, client: TestClient
 ) -> None:
     recorded.root.rename(recorded.root.with_name("elsewhere"))
     assert client.get(f"{recorded.url}/").status_code == 200
@@ -343,7 +360,7 @@ def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
     assert "replay" in gone.text
 
 
-def test_a_difference_that_waits_says_why(recorded, client: TestClient) -> None:
+def test_a_difference_that_waits_says_why(recorded: Recorded, client: TestClient) -> None:
     number = recorded.call("long", "write_file", {"path": "long.txt", "content": "1\n" * 900})
     text = client.get(f"{recorded.url}/c/{number}").text
     assert "900 lines added and removed" in text and "Large difference" not in text
@@ -354,7 +371,9 @@ def test_a_difference_that_waits_says_why(recorded, client: TestClient) -> None:
     assert "Not compared yet, 703" in text and "Large difference" not in text
 
 
-def test_verify_runs_on_post_and_shows_what_it_found(recorded, client: TestClient) -> None:
+def test_verify_runs_on_post_and_shows_what_it_found(
+    recorded: Recorded, client: TestClient
+) -> None:
     before = client.get(f"{recorded.url}/verify").text
     assert "Verify now" in before
     for mode in ("full", "quick"):
@@ -363,7 +382,7 @@ def test_verify_runs_on_post_and_shows_what_it_found(recorded, client: TestClien
         assert "Result" in answer.text
 
 
-def test_status_names_what_differs_on_disk(recorded, client: TestClient) -> None:
+def test_status_names_what_differs_on_disk(recorded: Recorded, client: TestClient) -> None:
     assert "Everything on disk is as recorded" in client.get(f"{recorded.url}/status").text
     (recorded.root / "notes.txt").write_text("mine\n")
     text = client.get(f"{recorded.url}/status").text
@@ -384,6 +403,8 @@ def test_status_names_what_differs_on_disk(recorded, client: TestClient) -> None
         "/plan?verb=rollback&target={}",
     ],
 )
-def test_a_number_beyond_any_event_is_not_found(standing, reader: TestClient, page: str) -> None:
+def test_a_number_beyond_any_event_is_not_found(
+    standing: Recorded, reader: TestClient, page: str
+) -> None:
     answer = reader.get(standing.url + page.format("9" * 25))
     assert answer.status_code in (400, 404) and "Traceback" not in answer.text

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from loom_audit.web.urls import quoted
+from tests.web.conftest import Recorded
 
 HX = {"hx-request": "true"}
 
@@ -30,7 +31,7 @@ def carry_out(client: TestClient, recorded: Any, form: dict[str, str]) -> Any:
 
 
 def test_a_plan_that_was_seen_is_carried_out_and_leads_to_its_call(
-    recorded, client: TestClient
+    recorded: Recorded, client: TestClient
 ) -> None:
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
     assert "Will change" in text
@@ -46,7 +47,9 @@ def test_a_plan_that_was_seen_is_carried_out_and_leads_to_its_call(
     assert newest.reverts == (recorded.numbers["notes"],)
 
 
-def test_the_undone_call_is_marked_and_can_be_brought_back(recorded, client: TestClient) -> None:
+def test_the_undone_call_is_marked_and_can_be_brought_back(
+    recorded: Recorded, client: TestClient
+) -> None:
     number = recorded.numbers["notes"]
     done = carry_out(client, recorded, {"verb": "revert", "target": str(number), "quick": "1"})
     undo = int(done.headers["location"].rsplit("/", 1)[1])
@@ -59,7 +62,9 @@ def test_the_undone_call_is_marked_and_can_be_brought_back(recorded, client: Tes
     assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
-def test_one_click_on_what_needs_a_decision_shows_the_plan(recorded, client: TestClient) -> None:
+def test_one_click_on_what_needs_a_decision_shows_the_plan(
+    recorded: Recorded, client: TestClient
+) -> None:
     head = recorded.workspace.log.head()
     form = {"verb": "revert", "target": str(recorded.numbers["first"]), "quick": "1"}
     answer = carry_out(client, recorded, form)
@@ -74,7 +79,7 @@ def test_one_click_on_what_needs_a_decision_shows_the_plan(recorded, client: Tes
 
 
 def test_one_click_by_htmx_answers_with_the_row_or_sends_to_the_plan(
-    recorded, client: TestClient
+    recorded: Recorded, client: TestClient
 ) -> None:
     number = str(recorded.numbers["first"])
     form = {"verb": "revert", "target": number, "quick": "1", "row": number}
@@ -88,7 +93,9 @@ def test_one_click_by_htmx_answers_with_the_row_or_sends_to_the_plan(
     assert "<hx-partial" in answer.text
 
 
-def test_a_blocked_plan_is_not_carried_out_even_when_asked(recorded, client: TestClient) -> None:
+def test_a_blocked_plan_is_not_carried_out_even_when_asked(
+    recorded: Recorded, client: TestClient
+) -> None:
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['first']}")
     before = (recorded.root / "src/main.py").read_bytes()
     answer = carry_out(client, recorded, fields(text))
@@ -96,7 +103,9 @@ def test_a_blocked_plan_is_not_carried_out_even_when_asked(recorded, client: Tes
     assert (recorded.root / "src/main.py").read_bytes() == before
 
 
-def test_each_choice_for_a_conflict_does_what_it_says(recorded, client: TestClient) -> None:
+def test_each_choice_for_a_conflict_does_what_it_says(
+    recorded: Recorded, client: TestClient
+) -> None:
     query = f"verb=revert&target={recorded.numbers['first']}&choice:src/main.py="
     current = plan(client, recorded, query + "current")
     assert "Needs a decision" not in current
@@ -109,7 +118,7 @@ def test_each_choice_for_a_conflict_does_what_it_says(recorded, client: TestClie
 
 
 def test_a_plan_that_no_longer_holds_is_shown_anew_and_nothing_is_changed(
-    recorded, client: TestClient
+    recorded: Recorded, client: TestClient
 ) -> None:
     text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
     recorded.call("more", "write_file", {"path": "more.txt", "content": "more\n"})
@@ -124,7 +133,9 @@ def test_a_plan_that_no_longer_holds_is_shown_anew_and_nothing_is_changed(
     assert not (recorded.root / "more.txt").exists()
 
 
-def test_an_edit_from_outside_since_the_plan_stops_it(recorded, client: TestClient) -> None:
+def test_an_edit_from_outside_since_the_plan_stops_it(
+    recorded: Recorded, client: TestClient
+) -> None:
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
     (recorded.root / "notes.txt").write_text("somebody else\n")
     answer = carry_out(client, recorded, fields(text))
@@ -132,13 +143,15 @@ def test_an_edit_from_outside_since_the_plan_stops_it(recorded, client: TestClie
     assert (recorded.root / "notes.txt").read_text() == "somebody else\n"
 
 
-def test_a_call_elsewhere_does_not_make_a_person_decide_again(recorded, client: TestClient) -> None:
+def test_a_call_elsewhere_does_not_make_a_person_decide_again(
+    recorded: Recorded, client: TestClient
+) -> None:
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
     recorded.call("look", "read_file", {"path": "notes.txt"})
     assert carry_out(client, recorded, fields(text)).status_code == 303
 
 
-def test_a_forged_plan_is_refused(recorded, client: TestClient) -> None:
+def test_a_forged_plan_is_refused(recorded: Recorded, client: TestClient) -> None:
     form = fields(plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}"))
     for changed in ({"plan": "0" * 64}, {"plan": ""}, {"target": str(recorded.numbers["big"])}):
         answer = carry_out(client, recorded, {**form, **changed})
@@ -148,7 +161,7 @@ def test_a_forged_plan_is_refused(recorded, client: TestClient) -> None:
 
 
 def test_rollback_brings_everything_back_and_is_itself_undoable(
-    recorded, client: TestClient
+    recorded: Recorded, client: TestClient
 ) -> None:
     text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
     answer = carry_out(client, recorded, fields(text))
@@ -162,7 +175,7 @@ def test_rollback_brings_everything_back_and_is_itself_undoable(
     assert (recorded.root / "docs").exists()
 
 
-def test_rollback_of_one_path_leaves_the_others(recorded, client: TestClient) -> None:
+def test_rollback_of_one_path_leaves_the_others(recorded: Recorded, client: TestClient) -> None:
     query = f"verb=rollback&target={recorded.numbers['read']}&path={quoted('notes.txt')}"
     text = plan(client, recorded, query)
     assert carry_out(client, recorded, fields(text)).status_code == 303
@@ -170,7 +183,9 @@ def test_rollback_of_one_path_leaves_the_others(recorded, client: TestClient) ->
     assert (recorded.root / "big.txt").exists()
 
 
-def test_what_came_from_outside_is_kept_unless_chosen(recorded, client: TestClient) -> None:
+def test_what_came_from_outside_is_kept_unless_chosen(
+    recorded: Recorded, client: TestClient
+) -> None:
     (recorded.root / "notes.txt").write_text("mine\n")
     recorded.call("shell2", "shell_execute", {"command": "true"})
     query = f"verb=rollback&target={recorded.numbers['shell']}"
@@ -182,7 +197,7 @@ def test_what_came_from_outside_is_kept_unless_chosen(recorded, client: TestClie
     assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
-def test_a_whole_session_is_taken_back(recorded, client: TestClient) -> None:
+def test_a_whole_session_is_taken_back(recorded: Recorded, client: TestClient) -> None:
     text = plan(client, recorded, f"verb=revert&target=session:{recorded.session}")
     answer = carry_out(client, recorded, fields(text))
     assert answer.status_code == 303
@@ -190,7 +205,7 @@ def test_a_whole_session_is_taken_back(recorded, client: TestClient) -> None:
     assert not (recorded.root / "huge.txt").exists()
 
 
-def test_undo_and_redo_walk_one_session(recorded, client: TestClient) -> None:
+def test_undo_and_redo_walk_one_session(recorded: Recorded, client: TestClient) -> None:
     answer = carry_out(client, recorded, fields(plan(client, recorded, "verb=undo")))
     assert answer.status_code == 303
     assert not (recorded.root / "copy").exists()
@@ -199,7 +214,7 @@ def test_undo_and_redo_walk_one_session(recorded, client: TestClient) -> None:
     assert (recorded.root / "copy").exists()
 
 
-def test_showing_plans_records_nothing(recorded, client: TestClient) -> None:
+def test_showing_plans_records_nothing(recorded: Recorded, client: TestClient) -> None:
     head = recorded.workspace.log.head()
     for number in recorded.numbers.values():
         client.get(f"{recorded.url}/plan?verb=revert&target={number}")

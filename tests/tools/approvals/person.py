@@ -1,6 +1,7 @@
 """A person who is asked, and what the log says of questions and answers."""
 
 from loom_audit.tools.calls.gate import Decision
+from tests.tools.conftest import Bench
 
 OVERWRITE = {"path": "notes.txt", "content": "new\n"}
 YES = Decision("allowed", "person:me")
@@ -10,7 +11,7 @@ NO = Decision("denied", "person:me", "not that file")
 class Person:
     """Answers each question with the next of these, and remembers what was asked."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers) -> None:
         self.answers = list(answers)
         self.asked = []
 
@@ -20,13 +21,13 @@ class Person:
         return answer(request) if callable(answer) else answer
 
 
-def call_kinds(bench):
+def call_kinds(bench: Bench):
     return [e.kind for e in bench.events() if getattr(e.fact, "call_id", None)]
 
 
-def questions(bench):
+def questions(bench: Bench):
     return [e.fact for e in bench.events("approval.requested")]
 
 
-def answers(bench):
+def answers(bench: Bench):
     return [e.fact for e in bench.events("call.decided")]

@@ -15,9 +15,12 @@ from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 from tests.tools.approvals.person import NO, OVERWRITE, YES, Person, answers, call_kinds, questions
+from tests.tools.conftest import Bench
 
 
-def test_the_question_is_on_record_before_the_answer_and_the_answer_before_the_effect(bench):
+def test_the_question_is_on_record_before_the_answer_and_the_answer_before_the_effect(
+    bench: Bench,
+) -> None:
     seen = []
 
     def look(request):
@@ -44,7 +47,7 @@ def test_the_question_is_on_record_before_the_answer_and_the_answer_before_the_e
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_no_is_a_refusal_the_model_can_read(bench):
+def test_a_no_is_a_refusal_the_model_can_read(bench: Bench) -> None:
     before = bench.tree()
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(NO)))
     assert (result.error.code, result.error.details) == ("APPROVAL_DENIED", {"by": "person:me"})
@@ -53,14 +56,14 @@ def test_a_no_is_a_refusal_the_model_can_read(bench):
     assert len(answers(bench)) == 1
 
 
-def test_what_the_tool_does_not_ask_about_runs_unasked_and_leaves_no_decision(bench):
+def test_what_the_tool_does_not_ask_about_runs_unasked_and_leaves_no_decision(bench: Bench) -> None:
     gate = AskingGate(ask=Person())
     assert bench.call("write_file", {"path": "new", "content": "x"}, gate=gate).success
     assert bench.call("read_file", {"path": "notes.txt"}, gate=gate).success
     assert bench.events("call.decided", "approval.requested") == []
 
 
-def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench):
+def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench: Bench) -> None:
     for gate, by in (
         (AskingGate(wait=False), "gate:nobody"),
         (AskingGate(wait=False, ask=Person(None)), "gate:nobody"),
@@ -75,8 +78,10 @@ def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench):
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["a function", "a coroutine function"])
-def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(bench, plain):
-    def answer(request):
+def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(
+    bench: Bench, plain: bool
+) -> None:
+    def answer(request) -> None:
         raise RuntimeError("no display")
 
     async def later(request):
@@ -87,7 +92,7 @@ def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(bench, plain):
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=lambda request: YES)).success
 
 
-def test_a_plain_callback_does_not_hold_up_the_event_loop(bench):
+def test_a_plain_callback_does_not_hold_up_the_event_loop(bench: Bench) -> None:
     asked, go = threading.Event(), threading.Event()
 
     def answer(request):
@@ -95,24 +100,24 @@ def test_a_plain_callback_does_not_hold_up_the_event_loop(bench):
         assert go.wait(20)
         return YES
 
-    async def main():
+    async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(bench_call)
             while not asked.is_set():
                 await anyio.sleep(0.01)
             go.set()
 
-    async def bench_call():
+    async def bench_call() -> None:
         done = await bench.acall("write_file", OVERWRITE, gate=AskingGate(ask=answer))
         assert done.success
 
     anyio.run(main)
 
 
-def from_elsewhere(bench, *said, **more):
+def from_elsewhere(bench: Bench, *said, **more):
     """Answers every question from outside of the process's gate, as soon as it is on record."""
 
-    async def answer(request):
+    async def answer(request) -> None:
         attachment = bench.session.recorder.attachment
         [found] = await anyio.to_thread.run_sync(approvals.pending, attachment)
         assert found == request
@@ -121,21 +126,21 @@ def from_elsewhere(bench, *said, **more):
     return answer
 
 
-def test_an_answer_in_the_log_is_enough(bench):
+def test_an_answer_in_the_log_is_enough(bench: Bench) -> None:
     gate = AskingGate(ask=from_elsewhere(bench, "allowed", "person:other", reason="fine"))
     assert bench.call("write_file", OVERWRITE, gate=gate).success
     (said,) = answers(bench)
     assert (said.by, said.reason, said.lasting) == ("person:other", "fine", False)
 
 
-def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
+def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench: Bench) -> None:
     attachment = bench.session.recorder.attachment
     told = []
 
     async def both(request):
         barrier = threading.Barrier(2)
 
-        def one(by, decision):
+        def one(by, decision) -> None:
             barrier.wait()
             try:
                 approvals.answer(attachment, request, decision, by)
@@ -157,14 +162,14 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench):
     assert len(answers(bench)) == 5
 
 
-def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
+def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> None:
     attachment = bench.session.recorder.attachment
     asked = []
 
-    async def main():
+    async def main() -> None:
         async with anyio.create_task_group() as group:
 
-            async def ask(request):
+            async def ask(request) -> None:
                 asked.append(request)
                 group.cancel_scope.cancel()
                 await anyio.sleep_forever()
@@ -178,7 +183,7 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_modified_arguments_are_what_runs_and_both_are_on_record(bench):
+def test_modified_arguments_are_what_runs_and_both_are_on_record(bench: Bench) -> None:
     other = OVERWRITE | {"content": "x"}
     person = Person(Decision("allowed", "person:me", "", other))
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
@@ -188,21 +193,25 @@ def test_modified_arguments_are_what_runs_and_both_are_on_record(bench):
 
 
 @pytest.mark.parametrize(("answer", "success"), [(True, True), (False, False)])
-def test_a_callback_may_answer_true_or_false(bench, answer, success):
+def test_a_callback_may_answer_true_or_false(bench: Bench, answer: bool, success: bool) -> None:
     gate = AskingGate(ask=lambda request: answer)
     assert bench.call("write_file", OVERWRITE, gate=gate).success == success
     assert answers(bench)[0].by == "gate:callback"
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, {"decision": "allowed"}])
-def test_another_answer_of_a_callback_is_a_no_that_says_what_is_expected(bench, answer, caplog):
+def test_another_answer_of_a_callback_is_a_no_that_says_what_is_expected(
+    bench: Bench, answer: dict[str, str] | int | str, caplog: pytest.LogCaptureFixture
+) -> None:
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=lambda request: answer))
     assert result.error.code == "APPROVAL_DENIED"
     assert f"gave {type(answer).__name__}; expected are a Decision, True" in result.output
     assert "Traceback" not in caplog.text
 
 
-def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again(bench):
+def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again(
+    bench: Bench,
+) -> None:
     wrong = Decision("allowed", "person:me", "", {"path": 1})
     gone = Decision("allowed", "person:me", "", {"path": "src", "content": ""})
     person = Person(wrong, gone, NO)
@@ -215,7 +224,7 @@ def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again
 
 
 @pytest.mark.parametrize("more", ["", "-more"])
-def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench, more):
+def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench: Bench, more: str) -> None:
     """An id that an agent chose, or a random one that begins so, is no number of another call."""
     person = Person(YES)
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
@@ -231,14 +240,14 @@ def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench, more):
     assert bench.call("write_file", again, gate=gate, call_id=number + more).success
 
 
-def test_a_call_that_cannot_work_asks_nobody(bench):
+def test_a_call_that_cannot_work_asks_nobody(bench: Bench) -> None:
     result = bench.call("delete_file", {"path": "none"}, gate=AskingGate(ask=Person()))
     assert result.error.code == "FILE_NOT_FOUND"
     assert bench.events("approval.requested", "call.decided") == []
     bench.assert_every_call_has_one_finish()
 
 
-def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench):
+def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench: Bench) -> None:
     person = Person(Decision("allowed", "person:me", lasting=True), NO)
     gate = AskingGate(ask=person)
     assert bench.call("write_file", OVERWRITE, gate=gate).success
@@ -254,7 +263,9 @@ def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench):
         assert anyio.run(session.call, "write_file", OVERWRITE).error.code == "APPROVAL_DENIED"
 
 
-def test_an_answer_for_the_session_holds_when_it_was_given_to_the_second_question(bench):
+def test_an_answer_for_the_session_holds_when_it_was_given_to_the_second_question(
+    bench: Bench,
+) -> None:
     def edit_first(request):
         (bench.root / "notes.txt").write_text("edited in between\n")
         return YES
@@ -265,7 +276,9 @@ def test_an_answer_for_the_session_holds_when_it_was_given_to_the_second_questio
     assert len(questions(bench)) == 2
 
 
-def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(bench):
+def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(
+    bench: Bench,
+) -> None:
     policy = read_policy({"rule": [{"tool": "write_file", "action": "ask", "reason": "careful"}]})
     person = Person(Decision("allowed", "person:me", lasting=True))
     gate = AskingGate(policy, ask=person)
@@ -274,7 +287,7 @@ def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(b
     assert len(person.asked) == 1 and questions(bench)[0].rule == "policy:approvals.toml#1"
 
 
-def test_an_answer_for_the_session_cannot_change_arguments(bench):
+def test_an_answer_for_the_session_cannot_change_arguments(bench: Bench) -> None:
     attachment = bench.session.recorder.attachment
 
     async def ask(request):
@@ -287,7 +300,7 @@ def test_an_answer_for_the_session_cannot_change_arguments(bench):
     assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=ask)).success
 
 
-def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench):
+def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench: Bench) -> None:
     person = Person(Decision("allowed", "p", "", {"path": "x", "content": object()}))
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person))
     assert result.error.code == "APPROVAL_DENIED" and "not a JSON value" in result.output
@@ -305,7 +318,7 @@ class Always(Tool):
         return ToolResult(True, "ran")
 
 
-def test_a_tool_may_say_that_it_always_asks(bench):
+def test_a_tool_may_say_that_it_always_asks(bench: Bench) -> None:
     bench.registry.register(Always())
     person = Person(NO, YES)
     assert not bench.call("always", {}, gate=AskingGate(ask=person)).success
@@ -313,7 +326,7 @@ def test_a_tool_may_say_that_it_always_asks(bench):
     assert questions(bench)[0].reason == "always asks first"
 
 
-def test_a_function_may_say_when_it_asks(bench):
+def test_a_function_may_say_when_it_asks(bench: Bench) -> None:
     @tool(requires_approval=lambda args, ctx: f"spends {args.euros}" if args.euros > 5 else False)
     def spend(euros: int) -> str:
         """Spend money."""
@@ -326,7 +339,7 @@ def test_a_function_may_say_when_it_asks(bench):
     assert [request.reason for request in person.asked] == ["spends 9"]
 
 
-def test_facts_of_questions_survive_a_rebuild_and_are_what_was_said(bench):
+def test_facts_of_questions_survive_a_rebuild_and_are_what_was_said(bench: Bench) -> None:
     assert not bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(NO))).success
     before = [e.fact for e in bench.events()]
     bench.workspace.rebuild()
@@ -335,7 +348,7 @@ def test_facts_of_questions_survive_a_rebuild_and_are_what_was_said(bench):
     assert isinstance(answers(bench)[0], CallDecided)
 
 
-def test_a_move_that_overwrites_nothing_and_a_reading_tool_ask_nobody(bench):
+def test_a_move_that_overwrites_nothing_and_a_reading_tool_ask_nobody(bench: Bench) -> None:
     gate = AskingGate(wait=False)
     for name, arguments in (
         ("list_directory", {}),
@@ -358,7 +371,7 @@ def test_a_move_that_overwrites_nothing_and_a_reading_tool_ask_nobody(bench):
         assert bench.call(name, arguments, gate=gate).error.code == "APPROVAL_DENIED"
 
 
-def test_a_request_names_step_tool_arguments_and_reason_and_waits(bench):
+def test_a_request_names_step_tool_arguments_and_reason_and_waits(bench: Bench) -> None:
     asked = []
 
     def person(request):
@@ -377,7 +390,7 @@ def test_a_request_names_step_tool_arguments_and_reason_and_waits(bench):
     assert (bench.root / "notes.txt").exists()
 
 
-def test_a_tool_may_need_approval_only_where_something_is_overwritten(bench):
+def test_a_tool_may_need_approval_only_where_something_is_overwritten(bench: Bench) -> None:
     class WriteFileTool(Tool):
         name = "write_once"
         description = "write a file"

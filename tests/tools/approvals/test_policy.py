@@ -9,18 +9,19 @@ from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import Policy, Subject, command_in, paths_in, read_policy
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.approvals.person import NO, OVERWRITE, Person, answers, questions
+from tests.tools.conftest import Bench
 
 
 def subject(**more):
     return Subject(**({"tool": "bash", "effect": "execute", "agent": "agent:coder"} | more))
 
 
-def matches(one, action="deny", **rule):
+def matches(one, action: str = "deny", **rule):
     policy = read_policy({"rule": [{"action": action, **rule}]})
     return policy.rule_for(one) is not None
 
 
-def test_the_first_rule_that_matches_decides():
+def test_the_first_rule_that_matches_decides() -> None:
     rules = [
         {"tool": "read_*", "action": "allow"},
         {"effect": "write", "agent": "trusted-*", "action": "allow"},
@@ -41,7 +42,7 @@ def test_the_first_rule_that_matches_decides():
     assert Policy().rule_for(subject()) is None
 
 
-def test_an_agent_is_named_alone_or_with_what_it_is():
+def test_an_agent_is_named_alone_or_with_what_it_is() -> None:
     assert matches(subject(), agent="coder") and matches(subject(), agent="agent:*")
     assert not matches(subject(), agent="code") and not matches(subject(), agent="person:*")
 
@@ -76,7 +77,7 @@ def test_an_agent_is_named_alone_or_with_what_it_is():
         ("/usr/bin/git --no-pager -c a=b push", "git push *"),
     ],
 )
-def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
+def test_one_command_of_a_line_is_enough_to_ask_or_deny(command: str, pattern: str) -> None:
     assert matches(subject(command=command), "deny", command=pattern)
     assert matches(subject(command=command), "ask", command=pattern)
 
@@ -112,23 +113,25 @@ def test_one_command_of_a_line_is_enough_to_ask_or_deny(command, pattern):
         ("cat src/a..b", "cat src/*", True),
     ],
 )
-def test_every_command_of_a_line_must_match_to_be_allowed(command, pattern, allowed):
+def test_every_command_of_a_line_must_match_to_be_allowed(
+    command: str, pattern: str, allowed: bool
+) -> None:
     assert matches(subject(command=command), "allow", command=pattern) == allowed
 
 
-def test_options_before_what_is_wanted_do_not_make_another_command_of_it():
+def test_options_before_what_is_wanted_do_not_make_another_command_of_it() -> None:
     assert not matches(subject(command="git commit -m push"), "ask", command="git push *")
     assert not matches(subject(command="git push -f"), "ask", command="git pull *")
 
 
-def test_a_path_allows_nothing_that_runs_in_it():
+def test_a_path_allows_nothing_that_runs_in_it() -> None:
     inside = subject(command="rm -rf ../src", paths=[frozenset({"build"})])
     assert not matches(inside, "allow", path="build/")
     assert matches(inside, "allow", path="build/", tool=inside.tool)
     assert matches(inside, "deny", path="build/")
 
 
-def test_variables_of_a_command_are_part_of_it():
+def test_variables_of_a_command_are_part_of_it() -> None:
     given_path = {"language": "bash", "code": "git status", "env": {"PATH": "./bin"}}
     one = subject(command=command_in(given_path))
     assert not matches(one, "allow", command="git status *")
@@ -139,13 +142,13 @@ def test_variables_of_a_command_are_part_of_it():
     st.text(st.sampled_from("rm x;|&()<>\n\\'\"`$#*{}\t\u00e9\udcff"), max_size=60),
     st.sampled_from(["rm *", "x", "* x", "rm x"]),
 )
-def test_any_text_is_read_and_what_is_allowed_would_be_denied_too(command, pattern):
+def test_any_text_is_read_and_what_is_allowed_would_be_denied_too(command: str, pattern) -> None:
     one = subject(command=command)
     if matches(one, "allow", command=pattern):
         assert matches(one, "deny", command=pattern)
 
 
-def test_a_very_long_command_is_read_in_time_that_grows_with_it():
+def test_a_very_long_command_is_read_in_time_that_grows_with_it() -> None:
     for command in ("x " * 100_000, "'" + "x; " * 50_000 + "'", "x;" * 100_000, "(" * 100_000):
         assert not matches(subject(command=command), "deny", command="rm *")
 
@@ -162,13 +165,13 @@ def test_a_very_long_command_is_read_in_time_that_grows_with_it():
         ("*", "", False),
     ],
 )
-def test_path_patterns_are_those_of_gitignore(pattern, path, matched):
+def test_path_patterns_are_those_of_gitignore(pattern: str, path: str, matched: bool) -> None:
     one = subject(effect="write", paths=[frozenset({path})])
     assert matches(one, "deny", path=pattern) == matched
     assert matches(one, "allow", path=pattern) == matched
 
 
-def test_one_path_is_enough_to_deny_and_all_must_match_to_allow():
+def test_one_path_is_enough_to_deny_and_all_must_match_to_allow() -> None:
     both = subject(paths=[frozenset({"src/a"}), frozenset({"secrets/b"})])
     assert matches(both, "deny", path="secrets/") and not matches(both, "allow", path="src/")
     link = subject(paths=[frozenset({"src/link", "secrets/b"})])
@@ -176,7 +179,7 @@ def test_one_path_is_enough_to_deny_and_all_must_match_to_allow():
     assert not matches(subject(), "allow", path="src/")
 
 
-def test_what_arguments_name():
+def test_what_arguments_name() -> None:
     arguments = {"path": "a", "from": "b", "to": "c", "paths": ["d", 1], "other": "e"}
     assert paths_in(arguments) == ["a", "b", "c", "d"]
     assert paths_in(["a"]) == []
@@ -215,13 +218,13 @@ def test_what_arguments_name():
         ({"rule": [{"action": "deny", "path": "a\nb"}]}, "rule 1: path"),
     ],
 )
-def test_what_is_no_rule_is_named(table, named):
+def test_what_is_no_rule_is_named(table: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
         read_policy(table)
     assert named in caught.value.message and "approvals.toml" in caught.value.message
 
 
-def test_a_rule_is_named_with_its_number_what_it_is_about_and_its_reason(bench):
+def test_a_rule_is_named_with_its_number_what_it_is_about_and_its_reason(bench: Bench) -> None:
     rules = [{"command": "sudo *", "action": "deny", "reason": "runs as another user"}]
     rules += [{"path": "*.txt", "action": "ask"}]
     gate = AskingGate(read_policy({"rule": rules}), ask=Person(NO))
@@ -235,7 +238,9 @@ def test_a_rule_is_named_with_its_number_what_it_is_about_and_its_reason(bench):
     ("rule", "allowed"),
     [({"action": "allow", "path": "*.txt"}, True), ({"action": "deny", "effect": "write"}, False)],
 )
-def test_the_policy_decides_first_and_its_decision_is_on_record(bench, rule, allowed):
+def test_the_policy_decides_first_and_its_decision_is_on_record(
+    bench: Bench, rule: dict[str, str], allowed: bool
+) -> None:
     gate = AskingGate(read_policy({"rule": [{"tool": "none", "action": "ask"}, rule]}))
     result = bench.call("write_file", OVERWRITE, gate=gate)
     assert result.success == allowed
@@ -243,7 +248,7 @@ def test_the_policy_decides_first_and_its_decision_is_on_record(bench, rule, all
     assert said.by == "policy:approvals.toml#2" and questions(bench) == []
 
 
-def test_arguments_put_in_place_must_pass_the_policy_too(bench):
+def test_arguments_put_in_place_must_pass_the_policy_too(bench: Bench) -> None:
     deny = {"path": "src/", "action": "deny"}
     gate = AskingGate(
         read_policy({"rule": [deny]}),
@@ -263,21 +268,23 @@ def test_arguments_put_in_place_must_pass_the_policy_too(bench):
         ("edit_file", {"path": "link", "old_str": "one", "new_str": "two"}),
     ],
 )
-def test_a_path_is_denied_however_it_is_reached(bench, call):
+def test_a_path_is_denied_however_it_is_reached(bench: Bench, call) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     gate = AskingGate(read_policy({"rule": [{"path": "src/main.py", "action": "deny"}]}))
     result = bench.call(*call, gate=gate)
     assert result.error.code == "APPROVAL_DENIED", result
 
 
-def test_folders_that_are_only_made_do_not_stand_in_the_way_of_an_allowed_path(bench):
+def test_folders_that_are_only_made_do_not_stand_in_the_way_of_an_allowed_path(
+    bench: Bench,
+) -> None:
     rules = [{"path": "new/**/*.txt", "action": "allow"}, {"action": "deny"}]
     gate = AskingGate(read_policy({"rule": rules}))
     assert bench.call("write_file", {"path": "new/a/b.txt", "content": ""}, gate=gate).success
     assert not bench.call("write_file", {"path": "new/a/b.py", "content": ""}, gate=gate).success
 
 
-def test_the_default_of_the_policy_stands_where_no_rule_matches(bench):
+def test_the_default_of_the_policy_stands_where_no_rule_matches(bench: Bench) -> None:
     for default, code in (("deny", "APPROVAL_DENIED"), ("ask", "APPROVAL_DENIED"), ("allow", None)):
         gate = AskingGate(read_policy({"default": default}), wait=False)
         result = bench.call("read_file", {"path": "notes.txt"}, gate=gate)

@@ -8,9 +8,12 @@ from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.approvals.person import NO, OVERWRITE, YES, Person, answers, questions
+from tests.tools.conftest import Bench
 
 
-def test_modified_arguments_that_make_what_was_not_shown_are_asked_about_again(bench):
+def test_modified_arguments_that_make_what_was_not_shown_are_asked_about_again(
+    bench: Bench,
+) -> None:
     other = {"path": "other.txt", "content": "x"}
     modified = Decision("allowed", "person:me", "", other)
     refused = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=Person(modified, NO)))
@@ -20,7 +23,9 @@ def test_modified_arguments_that_make_what_was_not_shown_are_asked_about_again(b
     assert (bench.root / "other.txt").read_text() == "x"
 
 
-def test_modified_arguments_that_touch_what_was_not_shown_are_asked_about_again(bench):
+def test_modified_arguments_that_touch_what_was_not_shown_are_asked_about_again(
+    bench: Bench,
+) -> None:
     elsewhere = {"path": "src/main.py", "content": "x"}
     person = Person(Decision("allowed", "person:me", "", elsewhere), YES)
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
@@ -29,7 +34,7 @@ def test_modified_arguments_that_touch_what_was_not_shown_are_asked_about_again(
     assert (bench.root / "src/main.py").read_text() == "x"
 
 
-def test_what_moved_since_it_was_shown_is_asked_about_again(bench):
+def test_what_moved_since_it_was_shown_is_asked_about_again(bench: Bench) -> None:
     notes = bench.root / "notes.txt"
 
     def edit_first(request):
@@ -45,7 +50,7 @@ def test_what_moved_since_it_was_shown_is_asked_about_again(bench):
     assert notes.read_text() == "edited in between\n"
 
 
-def test_one_that_moves_every_time_is_denied_in_the_end(bench):
+def test_one_that_moves_every_time_is_denied_in_the_end(bench: Bench) -> None:
     def edit_first(request):
         (bench.root / "notes.txt").write_text(f"{request.seq}")
         return YES
@@ -56,7 +61,9 @@ def test_one_that_moves_every_time_is_denied_in_the_end(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_file_is_not_made_in_another_folder_than_was_shown(bench, monkeypatch):
+def test_a_file_is_not_made_in_another_folder_than_was_shown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wait = AskingGate.decide
 
     async def decide(self, *args, **options):
@@ -73,7 +80,7 @@ def test_a_file_is_not_made_in_another_folder_than_was_shown(bench, monkeypatch)
     assert os.listdir(bench.root / "src") == ["main.py"]
 
 
-def test_a_preview_that_is_cut_says_how_much_would_change(bench):
+def test_a_preview_that_is_cut_says_how_much_would_change(bench: Bench) -> None:
     for number in range(1500):
         (bench.root / "src" / f"{number:04}{'x' * 60}").write_text("")
     person = Person(NO)
@@ -84,7 +91,9 @@ def test_a_preview_that_is_cut_says_how_much_would_change(bench):
 
 
 @pytest.mark.parametrize("how", ["content", "mode", "deleted", "symlink"])
-def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(bench, monkeypatch, how):
+def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """The gate has looked for the last time: only the write itself can find it."""
     notes, wait = bench.root / "notes.txt", AskingGate.decide
 
@@ -110,7 +119,7 @@ def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(bench, monkey
     assert bench.call("list_directory", {}).success
 
 
-def test_a_folder_is_deleted_as_it_was_shown_or_not_at_all(bench):
+def test_a_folder_is_deleted_as_it_was_shown_or_not_at_all(bench: Bench) -> None:
     def add_first(request):
         (bench.root / "src" / "late.py").write_text("late")
         return YES
@@ -126,7 +135,7 @@ def test_a_folder_is_deleted_as_it_was_shown_or_not_at_all(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_overwriting_by_moving_asks_with_what_would_be_lost(bench):
+def test_overwriting_by_moving_asks_with_what_would_be_lost(bench: Bench) -> None:
     move = {"from": "src/main.py", "to": "notes.txt", "overwrite": True}
     assert bench.call("move_file", move, gate=AskingGate(ask=Person(YES))).success
     (asked,) = questions(bench)
@@ -134,7 +143,7 @@ def test_overwriting_by_moving_asks_with_what_would_be_lost(bench):
     assert asked.arguments == move
 
 
-def test_the_scratch_directory_is_named_and_the_workspace_stays(bench):
+def test_the_scratch_directory_is_named_and_the_workspace_stays(bench: Bench) -> None:
     write = {"path": "scratch://a.txt", "content": "one"}
     assert bench.call("write_file", write, gate=AskingGate(wait=False)).success
     gate = AskingGate(ask=Person(YES, YES))
@@ -144,7 +153,9 @@ def test_the_scratch_directory_is_named_and_the_workspace_stays(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_hostile_text_and_large_content_are_asked_about_whole_and_shown_bounded(bench):
+def test_hostile_text_and_large_content_are_asked_about_whole_and_shown_bounded(
+    bench: Bench,
+) -> None:
     hostile = "\x1b[31m\u202e<script>\udcff"
     content = (hostile[:-1] + "\n") * 20_000
     arguments = {"path": "notes.txt", "content": content}

@@ -4,9 +4,14 @@ import os
 import shutil
 import socket
 import stat
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+
+from loom_audit.api import AuditStore
+from tests.tools.conftest import Bench
 
 OUTSIDE = "/etc/hostname"
 NEVER = "/tmp/never-written-by-a-tool"
@@ -128,7 +133,10 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def trapped(tmp_path_factory, new_bench):
+def trapped(
+    tmp_path_factory: pytest.TempPathFactory,
+    new_bench: Callable[[Path], AbstractContextManager[Bench]],
+):
     """A workspace with everything in it that is not to be touched; no row may change it."""
     with new_bench(tmp_path_factory.mktemp("trapped")) as bench:
         (bench.root / "out").symlink_to("/etc")
@@ -147,7 +155,7 @@ def trapped(tmp_path_factory, new_bench):
 
 
 @pytest.mark.parametrize("row", BAD)
-def test_bad_input(trapped, row):
+def test_bad_input(trapped, row) -> None:
     tool, arguments, code = BAD[row]
     before, asked_before = trapped.tree(), len(trapped.requested())
     result = trapped.call(tool, arguments)
@@ -167,7 +175,7 @@ def test_bad_input(trapped, row):
         assert asked.arguments == arguments
 
 
-def test_messages_say_what_and_what_to_do(bench):
+def test_messages_say_what_and_what_to_do(bench: Bench) -> None:
     missing = bench.call("read_file", {"path": "missing.txt"})
     assert missing.output.split("\n")[0] == "Error: File not found: missing.txt"
     assert str(missing.error) == "File not found: missing.txt"
@@ -187,7 +195,9 @@ def test_messages_say_what_and_what_to_do(bench):
         ("run_tests", {"paths": [3]}, "paths.0: 3 is not of type 'string'"),
     ],
 )
-def test_a_refused_optional_argument_is_told_its_limit(bench, tool, arguments, said):
+def test_a_refused_optional_argument_is_told_its_limit(
+    bench: Bench, tool: str, arguments: dict[str, object], said: str
+) -> None:
     assert said in bench.call(tool, arguments).error.message
 
 
@@ -200,15 +210,15 @@ def test_a_refused_optional_argument_is_told_its_limit(bench, tool, arguments, s
         ('{"path": "notes.txt"}', "must be a JSON object, not str"),
     ],
 )
-def test_broken_json_is_told_where_it_breaks(bench, text, said):
+def test_broken_json_is_told_where_it_breaks(bench: Bench, text: str, said: str) -> None:
     result = bench.call("read_file", text)
     assert result.error.code == "INVALID_ARGUMENTS"
     assert result.error.message.startswith(f"The arguments of read_file {said}")
 
 
-def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench):
+def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench: Bench) -> None:
     class Broken:
-        def __repr__(self):
+        def __repr__(self) -> None:
             raise RuntimeError
 
     cyclic = []
@@ -220,7 +230,9 @@ def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_file_over_the_limit_of_the_record_is_not_written(bench, shared_store):
+def test_a_file_over_the_limit_of_the_record_is_not_written(
+    bench: Bench, shared_store: AuditStore
+) -> None:
     shared_store.attach(bench.root, max_file_bytes=100)
     assert bench.call("write_file", {"path": "small", "content": "x"}).success
     before = bench.tree()
@@ -231,7 +243,7 @@ def test_a_file_over_the_limit_of_the_record_is_not_written(bench, shared_store)
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_huge_file_is_not_read_into_memory_to_be_edited(bench):
+def test_a_huge_file_is_not_read_into_memory_to_be_edited(bench: Bench) -> None:
     with (bench.root / "huge").open("wb") as file:
         file.truncate(2**40)
     edit = {"path": "huge", "old_str": "a", "new_str": "b"}
@@ -240,7 +252,7 @@ def test_a_huge_file_is_not_read_into_memory_to_be_edited(bench):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-def test_what_the_system_refuses(bench):
+def test_what_the_system_refuses(bench: Bench) -> None:
     (bench.root / "notes.txt").chmod(0)
     (bench.root / "src").chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
@@ -253,7 +265,7 @@ def test_what_the_system_refuses(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_link_swapped_while_calls_run_never_leaks(bench):
+def test_a_link_swapped_while_calls_run_never_leaks(bench: Bench) -> None:
     """Another process keeps exchanging a directory for a link to one outside."""
     import multiprocessing
 
@@ -287,7 +299,7 @@ def _swap(root: str) -> None:
         os.rename("t", "d")
 
 
-def test_calls_in_a_workspace_that_vanished_fail_on_record(bench):
+def test_calls_in_a_workspace_that_vanished_fail_on_record(bench: Bench) -> None:
     shutil.rmtree(bench.root)
     for tool, arguments in (
         ("read_file", {"path": "notes.txt"}),

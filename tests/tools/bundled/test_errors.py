@@ -11,6 +11,7 @@ from loom_audit.tools.bundled.project import install_package as packages
 from loom_audit.tools.bundled.search.search_files import SearchFiles
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.test_bad_input import BAD
+from tests.tools.conftest import Bench
 
 ROOT = Path(__file__).parents[3]
 LOCAL_SERVER = "http://127.0.0.1:9/"
@@ -70,7 +71,9 @@ def silent():
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: " ".join(cause))
-def test_each_error_of_a_tool_happens(bench, monkeypatch, silent, cause):
+def test_each_error_of_a_tool_happens(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, silent, cause
+) -> None:
     name, code = cause
     arguments = dict(CAUSES[cause])
     given = ToolSettings()
@@ -110,7 +113,7 @@ EVERYWHERE = {
 }  # fmt: skip
 
 
-def test_the_table_of_errors_is_what_happens():
+def test_the_table_of_errors_is_what_happens() -> None:
     text = (ROOT / "docs" / "tools.md").read_text("utf-8")
     written = {
         (name, code)

@@ -6,9 +6,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from loom_audit.tools.bundled.builtin import builtin_tools
+from tests.tools.conftest import Bench
 
 
-def test_every_tool_says_what_it_takes_and_what_it_gives():
+def test_every_tool_says_what_it_takes_and_what_it_gives() -> None:
     for tool in builtin_tools():
         assert tool.description
         for schema in (tool.parameters, tool.output_schema):
@@ -36,7 +37,9 @@ def test_every_tool_says_what_it_takes_and_what_it_gives():
         ("oracle", {"question": "x"}),
     ],
 )
-def test_needed_arguments_are_needed_and_no_others(bench, name, arguments):
+def test_needed_arguments_are_needed_and_no_others(
+    bench: Bench, name: str, arguments: dict[str, object]
+) -> None:
     before = bench.tree()
     for left_out in arguments:
         some = {key: value for key, value in arguments.items() if key != left_out}
@@ -47,7 +50,7 @@ def test_needed_arguments_are_needed_and_no_others(bench, name, arguments):
     assert result.success or result.error.code == "EXECUTION_ERROR"  # nobody to ask in the web
 
 
-def test_results_of_the_file_tools_fit_their_output_schemas(bench):
+def test_results_of_the_file_tools_fit_their_output_schemas(bench: Bench) -> None:
     for name, arguments in (
         ("read_file", {"path": "notes.txt"}),
         ("write_file", {"path": "n", "content": "x"}),

@@ -26,7 +26,9 @@ def lines_of(content: bytes) -> list[bytes]:
 
 @given(raw, st.integers(1, 20), st.integers(0, 20), st.integers(1, 100))
 @example(b"ab\ncd\nef\n", 1, 2, 4)
-def test_a_range_is_what_cutting_a_list_of_lines_gives(content, first, more, limit):
+def test_a_range_is_what_cutting_a_list_of_lines_gives(
+    content, first: int, more: int, limit: int
+) -> None:
     last = first + more
     part = read_part(io.BytesIO(content), first, last, limit)
     wanted = b"".join(lines_of(content)[first - 1 : last])
@@ -35,22 +37,22 @@ def test_a_range_is_what_cutting_a_list_of_lines_gives(content, first, more, lim
 
 
 @given(raw)
-def test_a_file_read_whole_is_the_file_and_its_lines_are_counted(content):
+def test_a_file_read_whole_is_the_file_and_its_lines_are_counted(content) -> None:
     part = read_part(io.BytesIO(content), 1, None, 10**6)
     assert (part.raw, part.truncated, part.lines) == (content, False, len(lines_of(content)))
 
 
-def test_a_range_is_found_across_chunks_of_the_stream():
+def test_a_range_is_found_across_chunks_of_the_stream() -> None:
     content = b"".join(b"%d %s\n" % (n, b"x" * 1000) for n in range(1, 500))
     part = read_part(io.BytesIO(content), 300, 301, 10**6)
     assert part.raw == b"".join(lines_of(content)[299:301])
 
 
-def test_an_endless_line_is_not_read_beyond_the_limit():
+def test_an_endless_line_is_not_read_beyond_the_limit() -> None:
     class Endless(io.RawIOBase):
         given = 0
 
-        def read(self, size=-1):
+        def read(self, size: int = -1) -> bytes:
             self.given += size
             assert self.given < 10**6
             return b"x" * size
@@ -81,7 +83,7 @@ steps = st.lists(st.builds(Replacing, short, short, st.booleans()), min_size=1, 
 
 
 @given(st.none() | raw, steps)
-def test_edits_do_what_the_rules_say(content, steps):
+def test_edits_do_what_the_rules_say(content, steps) -> None:
     wanted = naive_edit(content, steps)
     if wanted is None:
         with pytest.raises((InvalidArguments, FileNotFound)):
@@ -90,29 +92,29 @@ def test_edits_do_what_the_rules_say(content, steps):
         assert edited("f", content, steps).after == wanted
 
 
-def test_an_edit_keeps_bytes_that_are_not_utf_8_and_newlines_as_they_are():
+def test_an_edit_keeps_bytes_that_are_not_utf_8_and_newlines_as_they_are() -> None:
     content = b"\xff\xfe one\r\ntwo\nthree\r"
     done = edited("f", content, [Replacing(b"two", "zwö".encode())])
     assert done.after == b"\xff\xfe one\r\nzw\xc3\xb6\nthree\r"
 
 
-def test_overlapping_occurrences_count_as_several():
+def test_overlapping_occurrences_count_as_several() -> None:
     with pytest.raises(InvalidArguments, match="found 2 times"):
         edited("f", b"aaa", [Replacing(b"aa", b"b")])
 
 
-def test_a_missing_old_str_says_that_line_ends_differ():
+def test_a_missing_old_str_says_that_line_ends_differ() -> None:
     with pytest.raises(InvalidArguments) as caught:
         edited("f", b"one\r\ntwo\r\n", [Replacing(b"one\ntwo", b"x")])
     assert "CRLF" in caught.value.hint
 
 
-def test_an_error_names_which_edit_of_several_failed():
+def test_an_error_names_which_edit_of_several_failed() -> None:
     with pytest.raises(InvalidArguments, match=r"edit 2 of 2: old_str not found in f: 'nope'"):
         edited("f", b"one", [Replacing(b"one", b"1"), Replacing(b"nope", b"")])
 
 
-def test_context_shows_numbered_lines_around_the_change():
+def test_context_shows_numbered_lines_around_the_change() -> None:
     content = b"".join(b"line %d\n" % n for n in range(1, 21))
     done = edited("f", content, [Replacing(b"line 10\n", b"ten\n10\n")])
     assert done.contexts == (
@@ -122,7 +124,9 @@ def test_context_shows_numbered_lines_around_the_change():
 
 
 @given(raw, st.integers(0, 80), st.integers(0, 30))
-def test_context_of_any_place_is_short_and_starts_with_a_number(content, start, length):
+def test_context_of_any_place_is_short_and_starts_with_a_number(
+    content, start: int, length: int
+) -> None:
     start = min(start, len(content))
     shown = context(content, start, min(len(content), start + length))
     assert len(shown) < 6000
@@ -131,18 +135,18 @@ def test_context_of_any_place_is_short_and_starts_with_a_number(content, start, 
 
 
 @given(raw, st.integers(0, 100))
-def test_a_part_decodes_to_the_start_of_the_whole(content, end):
+def test_a_part_decodes_to_the_start_of_the_whole(content, end: int) -> None:
     text = decode(content[:end], whole=False)
     assert decode(content).startswith(text)
 
 
-def test_a_lone_surrogate_is_no_content():
+def test_a_lone_surrogate_is_no_content() -> None:
     with pytest.raises(InvalidArguments, match="lone surrogate at 1"):
         encode("a\udcff", "content")
 
 
 @given(st.text(alphabet=st.characters(), max_size=400), st.integers(100, 300))
-def test_a_cut_text_fits_keeps_both_ends_and_says_so(text, limit):
+def test_a_cut_text_fits_keeps_both_ends_and_says_so(text: str, limit: int) -> None:
     shown = cut(text, limit)
     size = len(text.encode("utf-8", "surrogatepass"))
     assert len(shown.encode("utf-8", "surrogatepass")) <= limit
@@ -157,7 +161,7 @@ def test_a_cut_text_fits_keeps_both_ends_and_says_so(text, limit):
         assert len(head) > 3 and len(tail) > 3
 
 
-def test_a_long_output_is_cut_for_the_model_and_kept_for_the_log():
+def test_a_long_output_is_cut_for_the_model_and_kept_for_the_log() -> None:
     text = "".join(f"line {n}\n" for n in range(10_000))
     result = ToolResult(True, text)
     assert len(result.output.encode()) <= MAX_OUTPUT

@@ -11,6 +11,7 @@ from loom_audit.tools.calls import batch as batch_module
 from loom_audit.tools.calls.batch import ToolBatch
 from loom_audit.tools.calls.messages import ToolCall
 from loom_audit.tools.calls.result import ToolResult
+from tests.tools.conftest import Bench
 
 EFFECTS = {"look": "read", "fetch": "network", "put": "write", "sh": "execute"}
 
@@ -46,7 +47,7 @@ def run(wanted, hooks=()):
     return batch, recording, outcome
 
 
-def test_reads_run_side_by_side_and_writes_alone_in_their_place():
+def test_reads_run_side_by_side_and_writes_alone_in_their_place() -> None:
     _, recording, outcome = run(calls("look", "fetch", "look", "put", "put", "look", "look", "sh"))
     beside = dict(recording.seen)
     assert beside["0"] == ("0", "1", "2")
@@ -57,12 +58,12 @@ def test_reads_run_side_by_side_and_writes_alone_in_their_place():
     assert [result.output for result in outcome.results] == [f"did {n}" for n in range(8)]
 
 
-def test_an_unknown_tool_is_called_too_so_that_it_is_on_record():
+def test_an_unknown_tool_is_called_too_so_that_it_is_on_record() -> None:
     _, recording, _ = run(calls("nothing"))
     assert [name for name, _ in recording.seen] == ["0"]
 
 
-def test_one_failure_stops_none_of_the_others():
+def test_one_failure_stops_none_of_the_others() -> None:
     wanted = [*calls("look", "look"), ToolCall("2", "put", "raise"), ToolCall("3", "put", None)]
     wanted[0] = ToolCall("0", "look", "raise")
     batch, _, outcome = run(wanted)
@@ -75,10 +76,10 @@ def test_one_failure_stops_none_of_the_others():
     assert [*batch.status.values()] == ["done"] * 4
 
 
-def test_status_goes_from_pending_to_running_to_done():
+def test_status_goes_from_pending_to_running_to_done() -> None:
     seen = []
 
-    async def main():
+    async def main() -> None:
         async def execute(call):
             seen.append((call.id, batch.status))
             return ToolResult(True)
@@ -106,12 +107,12 @@ def test_status_goes_from_pending_to_running_to_done():
         (["put"], InvalidArguments("no"), False),
     ],
 )
-def test_a_batch_says_whether_it_mutated(names, arguments, mutated):
+def test_a_batch_says_whether_it_mutated(names: list[str], arguments, mutated: bool) -> None:
     assert run(calls(*names, arguments=arguments))[2].mutated is mutated
 
 
 class Hook:
-    def __init__(self, name, act):
+    def __init__(self, name, act) -> None:
         self.name, self.act, self.ran = name, act, 0
 
     async def __call__(self, outcome, call):
@@ -119,17 +120,19 @@ class Hook:
         return await self.act(outcome, call)
 
 
-def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(monkeypatch):
+def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(batch_module, "MAX_HOOK_SECONDS", 0.05)
 
-    async def count(outcome, call):
+    async def count(outcome, call) -> str:
         made = await call("look", {})
         return f"{len(outcome.results)} calls, {made.success}"
 
-    async def fail(outcome, call):
+    async def fail(outcome, call) -> None:
         raise ValueError("no")
 
-    async def hang(outcome, call):
+    async def hang(outcome, call) -> None:
         await anyio.sleep_forever()
 
     hooks = [Hook("count", count), Hook("fail", fail), Hook("hang", hang), Hook("again", count)]
@@ -146,8 +149,8 @@ def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(m
     assert "no" in outcome.hooks[1].text
 
 
-def test_hooks_do_not_run_after_a_batch_that_only_read():
-    async def never(outcome, call):
+def test_hooks_do_not_run_after_a_batch_that_only_read() -> None:
+    async def never(outcome, call) -> None:
         raise AssertionError
 
     hook = Hook("never", never)
@@ -155,12 +158,12 @@ def test_hooks_do_not_run_after_a_batch_that_only_read():
     assert hook.ran == 0 and outcome.hooks == ()
 
 
-def test_two_calls_of_one_id_are_refused():
+def test_two_calls_of_one_id_are_refused() -> None:
     with pytest.raises(InvalidArguments, match="one id"):
         ToolBatch([ToolCall("a", "look", {})] * 2, Recording(), EFFECTS.get)
 
 
-def test_an_empty_batch_is_done_at_once():
+def test_an_empty_batch_is_done_at_once() -> None:
     _, _, outcome = run([])
     assert outcome.results == () and not outcome.mutated
 
@@ -168,7 +171,7 @@ def test_an_empty_batch_is_done_at_once():
 # --- recorded -----------------------------------------------------------------------------
 
 
-def answer(*calls):
+def answer(*calls) -> dict[str, object]:
     return {
         "role": "assistant",
         "tool_calls": [
@@ -178,7 +181,7 @@ def answer(*calls):
     }
 
 
-def test_a_models_answer_is_run_and_recorded_under_its_ids(bench):
+def test_a_models_answer_is_run_and_recorded_under_its_ids(bench: Bench) -> None:
     batch = bench.session.batch(
         answer(
             ("call_1", "read_file", '{"path": "notes.txt"}'),
@@ -200,13 +203,15 @@ def test_a_models_answer_is_run_and_recorded_under_its_ids(bench):
     assert "{broken" in [fact.arguments for fact in bench.requested()]
 
 
-def test_the_registry_runs_a_batch_too(bench):
+def test_the_registry_runs_a_batch_too(bench: Bench) -> None:
     batch = bench.registry.batch([{"id": "a", "name": "read_file", "arguments": {"path": "x"}}])
     outcome = anyio.run(batch.run)
     assert outcome.results[0].error.code == "NO_WORKSPACE"
 
 
-def test_an_id_used_before_gets_a_number_on_record_and_the_message_keeps_the_models(bench):
+def test_an_id_used_before_gets_a_number_on_record_and_the_message_keeps_the_models(
+    bench: Bench,
+) -> None:
     anyio.run(partial(bench.session.call, "list_directory", {}, call_id="call_0"))
     ids = ["call_0#2", "call_0#3", "call_0#4"]
     twice = answer(("call_0", "list_directory", "{}"), ("call_0", "list_directory", "{}"))
@@ -217,12 +222,12 @@ def test_an_id_used_before_gets_a_number_on_record_and_the_message_keeps_the_mod
     assert sorted(fact.call_id for fact in bench.finished()) == ["call_0", *ids]
 
 
-def test_a_call_made_under_a_used_id_is_refused(bench):
+def test_a_call_made_under_a_used_id_is_refused(bench: Bench) -> None:
     anyio.run(bench.session.batch(answer(("same", "list_directory", "{}"))).run)
     assert bench.call("list_directory", {}, call_id="same").error.code == "CONFLICT"
 
 
-def test_a_malformed_call_fails_on_record_and_the_others_run(bench):
+def test_a_malformed_call_fails_on_record_and_the_others_run(bench: Bench) -> None:
     blocks = [
         {"type": "tool_use", "id": "x1", "name": "read_file", "input": {"path": "notes.txt"}},
         {"type": "tool_use", "id": "x2", "name": "read_file", "input": ["notes.txt"]},
@@ -238,7 +243,9 @@ def test_a_malformed_call_fails_on_record_and_the_others_run(bench):
     assert [block["is_error"] for block in message["content"]] == [False, True, True]
 
 
-def test_an_error_goes_back_as_the_message_of_its_call_and_the_model_may_go_on(bench):
+def test_an_error_goes_back_as_the_message_of_its_call_and_the_model_may_go_on(
+    bench: Bench,
+) -> None:
     first = [{"id": "call_123", "name": "read_file", "arguments": {"path": "missing.txt"}}]
     outcome = anyio.run(bench.session.batch(first).run)
     (message,) = outcome.messages()
@@ -248,7 +255,7 @@ def test_an_error_goes_back_as_the_message_of_its_call_and_the_model_may_go_on(b
     assert anyio.run(bench.session.batch(again).run).results[0].success
 
 
-def test_a_models_answer_goes_all_the_way_to_the_hook(bench):
+def test_a_models_answer_goes_all_the_way_to_the_hook(bench: Bench) -> None:
     answer = {
         "role": "assistant",
         "tool_calls": [
@@ -269,7 +276,7 @@ def test_a_models_answer_goes_all_the_way_to_the_hook(bench):
     class Hook:
         name = "commit"
 
-        async def __call__(self, outcome, call):
+        async def __call__(self, outcome, call) -> str:
             ran.append([result.files_changed for result in outcome.results])
             return "done"
 

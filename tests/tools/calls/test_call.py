@@ -18,6 +18,7 @@ from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
+from tests.tools.conftest import Bench
 
 
 class Probe(Tool):
@@ -28,7 +29,7 @@ class Probe(Tool):
     effect = "write"
     timeout_seconds = 20
 
-    def __init__(self, action):
+    def __init__(self, action) -> None:
         self.action = action
 
     async def execute(self, args, ctx):
@@ -36,7 +37,7 @@ class Probe(Tool):
 
 
 @pytest.fixture
-def probe(bench):
+def probe(bench: Bench):
     def with_action(action, **attributes):
         tool = Probe(action)
         for name, value in attributes.items():
@@ -47,8 +48,8 @@ def probe(bench):
     return with_action
 
 
-def test_a_bug_in_a_tool_is_a_result(probe, caplog):
-    async def fail(ctx):
+def test_a_bug_in_a_tool_is_a_result(probe, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(ctx) -> None:
         raise ZeroDivisionError("one / zero")
 
     bench = probe(fail)
@@ -59,8 +60,8 @@ def test_a_bug_in_a_tool_is_a_result(probe, caplog):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_bug_after_a_write_leaves_the_write_on_record(probe):
-    async def fail(ctx):
+def test_a_bug_after_a_write_leaves_the_write_on_record(probe) -> None:
+    async def fail(ctx) -> None:
         await ctx.write("made", b"1")
         raise KeyError("x")
 
@@ -72,7 +73,7 @@ def test_a_bug_after_a_write_leaves_the_write_on_record(probe):
 
 
 @pytest.mark.parametrize("value", [None, {"success": True}, "text"])
-def test_a_tool_that_returns_no_result(probe, value):
+def test_a_tool_that_returns_no_result(probe, value: dict[str, bool] | str | None) -> None:
     async def odd(ctx):
         return value
 
@@ -81,7 +82,7 @@ def test_a_tool_that_returns_no_result(probe, value):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe):
+def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe) -> None:
     async def odd(ctx):
         await ctx.write("made", b"1", final=True)
         return ToolResult(True, "fine", {"when": time})
@@ -93,8 +94,8 @@ def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe):
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_tool_that_takes_too_long_is_stopped(probe):
-    async def wait(ctx):
+def test_a_tool_that_takes_too_long_is_stopped(probe) -> None:
+    async def wait(ctx) -> None:
         await ctx.write("made", b"1")
         await anyio.sleep(60)
 
@@ -107,22 +108,22 @@ def test_a_tool_that_takes_too_long_is_stopped(probe):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_time_limit_of_the_tool_s_own_code_is_not_ours(probe):
-    async def wait(ctx):
+def test_a_time_limit_of_the_tool_s_own_code_is_not_ours(probe) -> None:
+    async def wait(ctx) -> None:
         raise TimeoutError("socket")
 
     bench = probe(wait)
     assert bench.call("probe", {}).error.code == "EXECUTION_ERROR"
 
 
-def test_a_step_under_way_at_the_timeout_ends_first(probe):
+def test_a_step_under_way_at_the_timeout_ends_first(probe) -> None:
     order = []
 
-    def step():
+    def step() -> None:
         time.sleep(0.5)
         order.append("step ended")
 
-    async def wait(ctx):
+    async def wait(ctx) -> None:
         await ctx.in_thread(step)
 
     bench = probe(wait, timeout_seconds=0.1)
@@ -140,8 +141,8 @@ def working_in(folder):
     return found
 
 
-def test_a_running_command_is_killed_when_the_call_is_cancelled(bench):
-    async def main():
+def test_a_running_command_is_killed_when_the_call_is_cancelled(bench: Bench) -> None:
+    async def main() -> None:
         command = {"command": "echo 1 > made; sleep 600"}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.acall, "shell_execute", command)
@@ -158,21 +159,21 @@ def test_a_running_command_is_killed_when_the_call_is_cancelled(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe):
+def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe) -> None:
     """`asyncio.wait_for` cancels the task itself, which no scope of anyio shields from."""
     began, order = threading.Event(), []
 
-    def step():
+    def step() -> None:
         began.set()
         time.sleep(0.5)
         order.append("step ended")
 
-    async def wait(ctx):
+    async def wait(ctx) -> None:
         await ctx.in_thread(step)
 
     bench = probe(wait)
 
-    async def main():
+    async def main() -> None:
         task = asyncio.ensure_future(bench.acall("probe", {}))
         while not began.is_set():
             await asyncio.sleep(0.01)
@@ -189,20 +190,20 @@ def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_call_left_running_at_the_loop_s_end_is_finished(probe):
+def test_a_call_left_running_at_the_loop_s_end_is_finished(probe) -> None:
     began = threading.Event()
 
-    def step():
+    def step() -> None:
         began.set()
         time.sleep(0.3)
 
-    async def wait(ctx):
+    async def wait(ctx) -> None:
         await ctx.write("made", b"1")
         await ctx.in_thread(step)
 
     bench = probe(wait)
 
-    async def main():
+    async def main() -> None:
         bench.kept = asyncio.ensure_future(bench.acall("probe", {}))
         while not began.is_set():
             await asyncio.sleep(0.01)
@@ -212,8 +213,8 @@ def test_a_call_left_running_at_the_loop_s_end_is_finished(probe):
     bench.assert_every_call_has_one_finish()
 
 
-def test_cancelling_at_any_moment_leaves_one_finish_and_a_log_that_agrees(bench):
-    async def main():
+def test_cancelling_at_any_moment_leaves_one_finish_and_a_log_that_agrees(bench: Bench) -> None:
+    async def main() -> None:
         for n in range(40):
             with anyio.move_on_after(n * 0.001):
                 await bench.acall("write_file", {"path": f"f{n}", "content": str(n)})
@@ -223,8 +224,8 @@ def test_cancelling_at_any_moment_leaves_one_finish_and_a_log_that_agrees(bench)
     bench.assert_log_agrees_with_disk()
 
 
-def test_asyncio_s_own_cancelling_at_any_moment_does_no_worse(bench):
-    async def main():
+def test_asyncio_s_own_cancelling_at_any_moment_does_no_worse(bench: Bench) -> None:
+    async def main() -> None:
         for n in range(40):
             arguments = {"path": f"f{n}", "content": str(n)}
             task = asyncio.ensure_future(bench.acall("write_file", arguments))
@@ -245,7 +246,9 @@ class AtOnce(Probe):
         return await self.action(ctx)
 
 
-def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(bench, monkeypatch):
+def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads = []
     finish = OpenCall.finish
 
@@ -268,8 +271,10 @@ def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(benc
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_call_in_one_thread_that_awaits_something_else_fails_and_keeps_its_write(bench):
-    async def sleep(ctx):
+def test_a_call_in_one_thread_that_awaits_something_else_fails_and_keeps_its_write(
+    bench: Bench,
+) -> None:
+    async def sleep(ctx) -> None:
         await ctx.write("made", b"1")
         await anyio.sleep(0)
         await ctx.write("more", b"1")
@@ -282,7 +287,9 @@ def test_a_call_in_one_thread_that_awaits_something_else_fails_and_keeps_its_wri
 
 
 @pytest.mark.parametrize("status", ["timeout", "cancelled"])
-def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(bench, status):
+def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(
+    bench: Bench, status: str
+) -> None:
     began = threading.Event()
 
     async def wait(ctx):
@@ -297,7 +304,7 @@ def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(bench, statu
     tool.timeout_seconds = 0.3 if status == "timeout" else 20
     bench.registry.register(tool)
 
-    async def main():
+    async def main() -> None:
         task = asyncio.ensure_future(bench.acall("probe", {}))
         while not began.is_set():
             await asyncio.sleep(0.01)
@@ -311,7 +318,9 @@ def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(bench, statu
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(bench, monkeypatch):
+def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer is on record; that nobody waited for it any more changes nothing."""
     recorded, go_on = threading.Event(), threading.Event()
     finish = OpenCall.finish
@@ -324,7 +333,7 @@ def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(bench, monk
 
     monkeypatch.setattr(OpenCall, "finish", slow)
 
-    async def main():
+    async def main() -> None:
         task = asyncio.ensure_future(bench.acall("write_file", {"path": "x", "content": "1"}))
         while not recorded.is_set():
             await asyncio.sleep(0.01)
@@ -340,7 +349,7 @@ def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(bench, monk
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_denied_call_does_nothing_and_says_by_whom(bench):
+def test_a_denied_call_does_nothing_and_says_by_whom(bench: Bench) -> None:
     before = bench.tree()
     result = bench.call("write_file", {"path": "x", "content": ""}, gate=DenyAll("write"))
     assert result.error.code == "APPROVAL_DENIED" and bench.tree() == before
@@ -351,7 +360,9 @@ def test_a_denied_call_does_nothing_and_says_by_whom(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_without_a_gate_nobody_decided_and_with_one_its_yes_to_a_question_is_on_record(bench):
+def test_without_a_gate_nobody_decided_and_with_one_its_yes_to_a_question_is_on_record(
+    bench: Bench,
+) -> None:
     overwrite = {"path": "notes.txt", "content": "x"}
     assert bench.call("write_file", overwrite, gate=AllowAll()).success
     assert bench.events("call.decided") == []
@@ -361,23 +372,23 @@ def test_without_a_gate_nobody_decided_and_with_one_its_yes_to_a_question_is_on_
 
 
 class Gate:
-    def __init__(self, answer):
+    def __init__(self, answer) -> None:
         self.answer = answer
 
-    async def decide(self, tool, args, call_id, *, asked=""):
+    async def decide(self, tool, args, call_id, *, asked: str = ""):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError("no terminal"), PermissionDenied("not now")])
-def test_a_gate_in_trouble_denies(bench, trouble):
+def test_a_gate_in_trouble_denies(bench: Bench, trouble) -> None:
     result = bench.call("write_file", {"path": "x", "content": ""}, gate=Gate(trouble))
     assert result.error.code == "APPROVAL_DENIED" and str(trouble) in str(result.error)
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_gate_may_change_the_arguments_and_both_are_on_record(bench):
+def test_a_gate_may_change_the_arguments_and_both_are_on_record(bench: Bench) -> None:
     other = {"path": "safe", "content": "x"}
     gate = Gate(Decision("allowed", "person:me", "elsewhere", other))
     assert bench.call("write_file", {"path": "x", "content": "x"}, gate=gate).success
@@ -386,14 +397,14 @@ def test_a_gate_may_change_the_arguments_and_both_are_on_record(bench):
     assert bench.events("call.decided")[0].fact.arguments == other
 
 
-def test_a_gate_s_arguments_are_validated_like_the_caller_s(bench):
+def test_a_gate_s_arguments_are_validated_like_the_caller_s(bench: Bench) -> None:
     gate = Gate(Decision("allowed", "person:me", "", {"path": 1}))
     result = bench.call("write_file", {"path": "x", "content": "x"}, gate=gate)
     assert result.error.code == "INVALID_ARGUMENTS"
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_tool_registered_to_read_cannot_write_or_run(probe):
+def test_a_tool_registered_to_read_cannot_write_or_run(probe) -> None:
     refused = []
 
     async def overreach(ctx):
@@ -416,15 +427,15 @@ def test_a_tool_registered_to_read_cannot_write_or_run(probe):
     assert len(refused) == 5 and bench.tree() == before
 
 
-def test_a_tool_registered_to_write_cannot_run_commands(probe):
-    async def overreach(ctx):
+def test_a_tool_registered_to_write_cannot_run_commands(probe) -> None:
+    async def overreach(ctx) -> None:
         await ctx.run("touch", "x")
 
     bench = probe(overreach)
     assert bench.call("probe", {}).error.code == "PERMISSION_DENIED"
 
 
-def test_a_network_tool_is_on_record_before_it_starts(probe):
+def test_a_network_tool_is_on_record_before_it_starts(probe) -> None:
     seen = []
 
     async def look(ctx):
@@ -435,8 +446,10 @@ def test_a_network_tool_is_on_record_before_it_starts(probe):
     assert bench.call("probe", {}).success and len(seen) == 1
 
 
-def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(bench, monkeypatch):
-    def full(*_, **__):
+def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_, **__) -> None:
         raise AuditUnavailable("the disk is full")
 
     before = bench.tree()
@@ -455,7 +468,9 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(bench, monke
     assert bench.call("write_file", {"path": "x", "content": ""}).success
 
 
-def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(bench, monkeypatch):
+def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = type(bench.session.recorder.attachment.log)
     append = log.append
 
@@ -471,7 +486,7 @@ def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(bench, mon
     assert "The change was made" in result.output and "recover" in result.output
 
 
-def test_a_call_id_is_used_once(bench):
+def test_a_call_id_is_used_once(bench: Bench) -> None:
     assert bench.call("write_file", {"path": "x", "content": "1"}, call_id="c1").success
     again = bench.call("write_file", {"path": "x", "content": "2"}, call_id="c1")
     assert again.error.code == "CONFLICT" and (bench.root / "x").read_text() == "1"
@@ -479,17 +494,17 @@ def test_a_call_id_is_used_once(bench):
 
 
 @pytest.mark.parametrize("call_id", ["", "x" * 300, 7])
-def test_a_call_id_that_is_none_is_refused_on_record(bench, call_id):
+def test_a_call_id_that_is_none_is_refused_on_record(bench: Bench, call_id: int | str) -> None:
     result = bench.call("read_file", {"path": "notes.txt"}, call_id=call_id)
     assert result.error.code == "INVALID_ARGUMENTS"
     bench.assert_every_call_has_one_finish()
 
 
-def test_200_calls_at_once(bench):
+def test_200_calls_at_once(bench: Bench) -> None:
     async def main():
         results = []
 
-        async def one(n):
+        async def one(n) -> None:
             kind = n % 4
             if kind == 0:
                 results.append(await bench.acall("read_file", {"path": "notes.txt"}))
@@ -516,21 +531,21 @@ def test_200_calls_at_once(bench):
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_without_a_workspace_a_tool_that_needs_one_says_so(bench):
+def test_without_a_workspace_a_tool_that_needs_one_says_so(bench: Bench) -> None:
     async def main():
         return await call_tool(bench.registry, AllowAll(), None, "read_file", {"path": "x"})
 
     assert anyio.run(main).error.code == "NO_WORKSPACE"
 
 
-def test_of_several_calls_at_once_with_one_id_one_happens(bench):
+def test_of_several_calls_at_once_with_one_id_one_happens(bench: Bench) -> None:
     results = []
 
-    async def one(n):
+    async def one(n) -> None:
         arguments = {"path": f"f{n}", "content": str(n)}
         results.append(await bench.acall("write_file", arguments, call_id="same"))
 
-    async def main():
+    async def main() -> None:
         async with anyio.create_task_group() as group:
             for n in range(6):
                 group.start_soon(one, n)
@@ -542,7 +557,7 @@ def test_of_several_calls_at_once_with_one_id_one_happens(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_calls_are_logged_for_debugging(bench, caplog):
+def test_calls_are_logged_for_debugging(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "loom_audit.tools.call"):
         bench.call("read_file", {"path": "notes.txt"}, call_id="one")
         bench.call("read_file", {"path": "missing.txt"}, call_id="two")
@@ -568,12 +583,14 @@ def test_calls_are_logged_for_debugging(bench, caplog):
         (errors.NotSerializable, "SERIALIZATION"),
     ],
 )
-def test_each_kind_of_error_reaches_the_model_with_code_message_and_details(bench, kind, code):
+def test_each_kind_of_error_reaches_the_model_with_code_message_and_details(
+    bench: Bench, kind, code: str
+) -> None:
     class Failing(Tool):
         name = "failing"
         description = "fails"
 
-        async def execute(self, args, ctx):
+        async def execute(self, args, ctx) -> None:
             raise kind("it went wrong", hint="try again", details={"where": "here"})
 
     bench.registry.register(Failing())

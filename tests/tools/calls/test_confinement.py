@@ -15,6 +15,7 @@ from loom_audit.sandbox.plain import PlainRunner
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Arguments, Tool
+from tests.tools.conftest import Bench
 
 
 class Missing:
@@ -46,14 +47,14 @@ class Marking(Tool):
         return ToolResult(True, done.sandbox)
 
 
-def test_the_backend_that_ran_is_on_record_and_in_the_result(bench):
+def test_the_backend_that_ran_is_on_record_and_in_the_result(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "true"})
     assert bench.last().sandbox == result.data["sandbox"]
     assert bench.last().sandbox in BACKENDS
     assert ("not confined" in result.output) == (bench.last().sandbox == "plain")
 
 
-def test_preferred_confinement_that_is_not_to_be_had_is_said_in_words(bench):
+def test_preferred_confinement_that_is_not_to_be_had_is_said_in_words(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "echo hi"}, runner=nowhere())
     assert result.success
     assert bench.last().sandbox == "plain" == result.data["sandbox"]
@@ -62,7 +63,9 @@ def test_preferred_confinement_that_is_not_to_be_had_is_said_in_words(bench):
 
 
 @pytest.mark.parametrize("settings", [ToolSettings("required"), None])
-def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(bench, settings):
+def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(
+    bench: Bench, settings
+) -> None:
     bench.registry.register(Marking("off" if settings else "required"))
     result = bench.call("marking", {}, runner=nowhere(), settings=settings)
     assert result.error.code == "EXECUTION_ERROR"
@@ -72,20 +75,20 @@ def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(bench, sett
     assert bench.last().sandbox == "" and bench.last().status == "error"
 
 
-def test_a_tool_that_is_not_confined_does_not_probe(bench):
+def test_a_tool_that_is_not_confined_does_not_probe(bench: Bench) -> None:
     bench.registry.register(Marking())
     runner = nowhere()
     assert bench.call("marking", {}, runner=runner).output == "plain"
     assert not runner._found
 
 
-def test_the_settings_replace_what_tools_say(bench):
+def test_the_settings_replace_what_tools_say(bench: Bench) -> None:
     off = bench.call("shell_execute", {"command": "true"}, settings=ToolSettings("off"))
     assert off.data["sandbox"] == "plain" == bench.last().sandbox
     assert "not confined" not in off.output  # nobody asked for it
 
 
-def test_limits_of_the_settings_hold_in_a_confined_command(bench):
+def test_limits_of_the_settings_hold_in_a_confined_command(bench: Bench) -> None:
     command = "head -c 3000000 /dev/zero > big"
     settings = ToolSettings(file_mib=1)
     result = bench.call("shell_execute", {"command": command}, settings=settings)
@@ -94,7 +97,7 @@ def test_limits_of_the_settings_hold_in_a_confined_command(bench):
     assert len(bench.tree()["big"]) == 1024 * 1024
 
 
-def test_the_scratch_folder_is_there_for_a_confined_command(tmp_path: Path, home: Path):
+def test_the_scratch_folder_is_there_for_a_confined_command(tmp_path: Path, home: Path) -> None:
     (tmp_path / "work").mkdir()
     with open_store() as store, store.attach(tmp_path / "work").session("agent") as session:
 
@@ -106,7 +109,7 @@ def test_the_scratch_folder_is_there_for_a_confined_command(tmp_path: Path, home
         assert anyio.run(one).data["content"] == "x\n"
 
 
-def test_a_session_takes_the_settings_of_its_store(tmp_path: Path, home: Path):
+def test_a_session_takes_the_settings_of_its_store(tmp_path: Path, home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "tools.toml").write_text('confinement = "off"\n')
     (tmp_path / "work").mkdir()
@@ -118,7 +121,9 @@ def test_a_session_takes_the_settings_of_its_store(tmp_path: Path, home: Path):
         assert anyio.run(one).data["sandbox"] == "plain"
 
 
-def test_a_session_does_not_begin_with_settings_that_are_malformed(tmp_path: Path, home: Path):
+def test_a_session_does_not_begin_with_settings_that_are_malformed(
+    tmp_path: Path, home: Path
+) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "tools.toml").write_text('confinement = "none"\n')
     (tmp_path / "work").mkdir()
@@ -128,7 +133,7 @@ def test_a_session_does_not_begin_with_settings_that_are_malformed(tmp_path: Pat
             workspace.session("agent")
 
 
-def test_settings_that_an_agent_could_write_are_refused(tmp_path: Path, home: Path):
+def test_settings_that_an_agent_could_write_are_refused(tmp_path: Path, home: Path) -> None:
     (tmp_path / "work").mkdir()
     home.mkdir()
     (home / "config").symlink_to(tmp_path / "work", target_is_directory=True)
@@ -140,7 +145,7 @@ def test_settings_that_an_agent_could_write_are_refused(tmp_path: Path, home: Pa
             workspace.session("agent")
 
 
-def test_a_registry_takes_the_settings_of_the_default_store(tmp_path: Path, home: Path):
+def test_a_registry_takes_the_settings_of_the_default_store(tmp_path: Path, home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "tools.toml").write_text('confinement = "off"\n')
     (tmp_path / "work").mkdir()
@@ -153,7 +158,9 @@ def test_a_registry_takes_the_settings_of_the_default_store(tmp_path: Path, home
     assert anyio.run(one).data["sandbox"] == "plain"
 
 
-def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home, monkeypatch):
+def test_a_confined_command_sees_neither_the_store_nor_what_names_it(
+    bench: Bench, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOOM_AUDIT_STORE", "sqlite:///secret.db")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent.sock")
     monkeypatch.setenv("SOME_API_KEY", "k-123")
@@ -168,7 +175,9 @@ def test_a_confined_command_sees_neither_the_store_nor_what_names_it(bench, home
 
 
 @pytest.mark.parametrize("tool", ["run_code", "bash", "shell_execute"])
-def test_commands_and_code_have_the_network_only_when_a_person_enables_it(bench, tool):
+def test_commands_and_code_have_the_network_only_when_a_person_enables_it(
+    bench: Bench, tool: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = (
             "import socket\n"

@@ -7,6 +7,7 @@ from loom_audit import errors
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
+from tests.tools.conftest import Bench
 
 
 class Seeing(Tool):
@@ -22,13 +23,15 @@ class Seeing(Tool):
 
 
 @pytest.fixture
-def seeing(bench):
+def seeing(bench: Bench):
     tool = Seeing()
     bench.registry.register(tool)
     return tool
 
 
-def test_a_context_carries_workspace_directory_session_scratch_and_environment(bench, seeing):
+def test_a_context_carries_workspace_directory_session_scratch_and_environment(
+    bench: Bench, seeing
+) -> None:
     bench.call("seeing", {}, call_id="call_1", environment={"STAGE": "test"})
     ctx = seeing.seen
     assert ctx.workspace == bench.root and ctx.cwd == ""
@@ -38,13 +41,13 @@ def test_a_context_carries_workspace_directory_session_scratch_and_environment(b
     assert ctx.environment["SCRATCH_DIR"] == str(ctx.scratch_dir)
 
 
-def test_a_context_without_a_workspace_says_so(bench):
+def test_a_context_without_a_workspace_says_so(bench: Bench) -> None:
     tool = Seeing()
     tool.needs_workspace = False
     registry = ToolRegistry()
     registry.register(tool)
 
-    async def main():
+    async def main() -> None:
         assert (await registry.execute("seeing", {})).success
         assert tool.seen.workspace is None and tool.seen.scratch_dir is None
         with pytest.raises(errors.NoWorkspace):
@@ -53,11 +56,13 @@ def test_a_context_without_a_workspace_says_so(bench):
     anyio.run(main)
 
 
-def test_a_session_s_directory_is_for_commands_and_its_environment_too(bench, seeing):
+def test_a_session_s_directory_is_for_commands_and_its_environment_too(
+    bench: Bench, seeing
+) -> None:
     (bench.root / "src" / "deep").mkdir()
     seen = []
 
-    async def work(session):
+    async def work(session) -> None:
         for name, arguments in (
             ("shell_execute", {"command": "pwd; echo $STAGE"}),
             ("bash", {"command": "pwd; echo $STAGE"}),
@@ -84,7 +89,9 @@ def test_a_session_s_directory_is_for_commands_and_its_environment_too(bench, se
     ("cwd", "code"),
     [("../", "INVALID_PATH"), ("no", "FILE_NOT_FOUND"), ("notes.txt", "INVALID_PATH")],
 )
-def test_a_directory_that_is_none_of_the_workspace_runs_nothing(bench, cwd, code):
+def test_a_directory_that_is_none_of_the_workspace_runs_nothing(
+    bench: Bench, cwd: str, code: str
+) -> None:
     for name, arguments in (
         ("bash", {"command": "touch made"}),
         ("run_code", {"language": "bash", "code": "touch made"}),

@@ -47,7 +47,9 @@ def statements_of(
         return anyio.run(calls)
 
 
-def test_a_write_takes_two_transactions_and_so_many_statements(traced, tmp_path):
+def test_a_write_takes_two_transactions_and_so_many_statements(
+    traced: list[str], tmp_path: Path
+) -> None:
     def arguments(n: int) -> dict[str, Any]:
         return {"path": "file", "content": f"{n + 1}\n" * 50}
 
@@ -57,7 +59,9 @@ def test_a_write_takes_two_transactions_and_so_many_statements(traced, tmp_path)
     assert counted.total() <= 47, counted
 
 
-def test_a_command_that_changes_nothing_takes_few_transactions_and_statements(traced, tmp_path):
+def test_a_command_that_changes_nothing_takes_few_transactions_and_statements(
+    traced: list[str], tmp_path: Path
+) -> None:
     def arguments(n: int) -> dict[str, Any]:
         return {"command": "true"}
 

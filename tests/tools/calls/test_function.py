@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolResult
+from tests.tools.conftest import Bench
 
 
 class Point(BaseModel):
@@ -24,7 +25,7 @@ class Size(TypedDict):
     width: int
 
 
-def given(bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
+def given(bench: Bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
     def function():
         return value
 
@@ -55,7 +56,9 @@ def given(bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
         (dict[str, int] | list[int], {"a": 1}, {"result": {"a": 1}}, '{"a": 1}'),
     ],
 )
-def test_a_result_as_the_hint_says_is_given_and_fits_its_schema(bench, hint, value, data, output):
+def test_a_result_as_the_hint_says_is_given_and_fits_its_schema(
+    bench: Bench, hint, value, data: dict[str, object], output: str
+) -> None:
     result, schema = given(bench, hint, value)
     assert result.success, result.error
     assert (result.data, result.output) == (data, output)
@@ -68,7 +71,7 @@ def test_a_result_as_the_hint_says_is_given_and_fits_its_schema(bench, hint, val
     ("hint", "value"),
     [(int, "3"), (list[int], [1, "2"]), (dict[str, int], {"a": "b"}), (Size, {}), (int, None)],
 )
-def test_a_result_that_is_not_what_the_hint_says_is_an_error(bench, hint, value):
+def test_a_result_that_is_not_what_the_hint_says_is_an_error(bench: Bench, hint, value) -> None:
     result, _ = given(bench, hint, value)
     assert result.error.code == "EXECUTION_ERROR" and "what it says it gives" in result.output
     bench.assert_every_call_has_one_finish()
@@ -85,7 +88,9 @@ def test_a_result_that_is_not_what_the_hint_says_is_an_error(bench, hint, value)
         (object.__class__ | None, None, {"result": None}),
     ],
 )
-def test_where_the_hint_says_nothing_there_is_no_schema(bench, hint, value, data):
+def test_where_the_hint_says_nothing_there_is_no_schema(
+    bench: Bench, hint, value, data: dict[str, object] | None
+) -> None:
     result, schema = given(bench, hint, value)
     assert result.success and result.data == data
     assert schema is None

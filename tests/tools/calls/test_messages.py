@@ -9,7 +9,7 @@ from loom_audit.tools.calls.result import ToolResult
 WANTED = [ToolCall("call_1", "read_file", {"path": "a"}), ToolCall("call_2", "bash", {})]
 
 
-def test_a_chat_completion_message_is_read():
+def test_a_chat_completion_message_is_read() -> None:
     message = {
         "role": "assistant",
         "content": None,
@@ -26,7 +26,7 @@ def test_a_chat_completion_message_is_read():
     assert tool_calls_of(message["tool_calls"]) == WANTED
 
 
-def test_items_of_a_response_are_read():
+def test_items_of_a_response_are_read() -> None:
     items = [
         {"type": "reasoning", "summary": []},
         {
@@ -41,7 +41,7 @@ def test_items_of_a_response_are_read():
     assert tool_calls_of({"output": items}) == WANTED
 
 
-def test_content_blocks_are_read():
+def test_content_blocks_are_read() -> None:
     blocks = [
         {"type": "text", "text": "I look."},
         {"type": "tool_use", "id": "call_1", "name": "read_file", "input": {"path": "a"}},
@@ -50,26 +50,26 @@ def test_content_blocks_are_read():
     assert tool_calls_of({"role": "assistant", "content": blocks}) == WANTED
 
 
-def test_objects_of_a_package_are_read_by_their_dump():
+def test_objects_of_a_package_are_read_by_their_dump() -> None:
     class Block:
-        def model_dump(self):
+        def model_dump(self) -> dict[str, object]:
             return {"type": "tool_use", "id": "call_2", "name": "bash", "input": {}}
 
     assert tool_calls_of([Block()]) == WANTED[1:]
 
 
-def test_a_message_without_calls_has_none():
+def test_a_message_without_calls_has_none() -> None:
     assert tool_calls_of({"role": "assistant", "content": "Done."}) == []
     assert tool_calls_of({"role": "assistant", "content": "Done.", "tool_calls": None}) == []
 
 
 @pytest.mark.parametrize("text", ['{"path": ', "[" * 100_000, "nonsense"])
-def test_arguments_that_are_no_json_stay_a_text(text):
+def test_arguments_that_are_no_json_stay_a_text(text: str) -> None:
     (call,) = tool_calls_of([{"id": "x", "function": {"name": "bash", "arguments": text}}])
     assert call.arguments == text
 
 
-def test_a_call_without_an_id_is_given_one():
+def test_a_call_without_an_id_is_given_one() -> None:
     for said in ({}, {"id": ""}, {"id": 3}, {"id": None}):
         first, second = tool_calls_of([{"name": "bash", "arguments": {}, **said}] * 2)
         assert first.id and second.id and first.id != second.id
@@ -77,7 +77,7 @@ def test_a_call_without_an_id_is_given_one():
 
 
 @pytest.mark.parametrize("answer", ["text", 3, None, [3], ["text", None], {}, {"error": "busy"}])
-def test_what_is_no_answer_is_refused(answer):
+def test_what_is_no_answer_is_refused(answer) -> None:
     with pytest.raises(InvalidArguments):
         tool_calls_of(answer)
 
@@ -94,7 +94,9 @@ def test_what_is_no_answer_is_refused(answer):
         (3, None, 3),
     ],
 )
-def test_a_malformed_call_stays_one_beside_the_others(part, id, arguments):
+def test_a_malformed_call_stays_one_beside_the_others(
+    part: dict[str, object] | int, id: str | None, arguments: dict[str, object] | int | None
+) -> None:
     good = {"type": "tool_use", "id": "call_2", "name": "bash", "input": {}}
     first, second = tool_calls_of([part, good])
     assert second == WANTED[1]
@@ -102,7 +104,7 @@ def test_a_malformed_call_stays_one_beside_the_others(part, id, arguments):
     assert first.id == id if id else first.id
 
 
-def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models():
+def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models() -> None:
     used: dict[str, int] = {}
     names = []
     for _ in range(3):
@@ -115,13 +117,13 @@ def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models()
     assert len({*names}) == len(names)
 
 
-def test_no_calls_are_no_messages_and_another_dialect_is_refused():
+def test_no_calls_are_no_messages_and_another_dialect_is_refused() -> None:
     assert tool_messages([], [], "anthropic") == tool_messages([], []) == []
     with pytest.raises(InvalidArguments, match="mcp"):
         tool_messages([], [], "mcp")  # type: ignore[arg-type]
 
 
-def test_results_go_back_as_tool_messages_errors_included():
+def test_results_go_back_as_tool_messages_errors_included() -> None:
     results = [
         ToolResult.failure(FileNotFound("File not found: missing.txt")),
         ToolResult(True, "fine"),

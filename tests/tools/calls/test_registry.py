@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import pytest
@@ -21,6 +22,7 @@ from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolError, ToolResult
 from loom_audit.tools.calls.schemas import surely_fits
 from loom_audit.tools.calls.tool import Tool
+from tests.tools.conftest import Bench
 
 
 def execute(registry, *args, **options):
@@ -30,7 +32,7 @@ def execute(registry, *args, **options):
     return anyio.run(main)
 
 
-def test_the_tools_that_are_asked_for_are_there_with_their_effects_and_limits():
+def test_the_tools_that_are_asked_for_are_there_with_their_effects_and_limits() -> None:
     found = {tool.name: (tool.effect, tool.timeout_seconds) for tool in builtin_tools()}
     asked = {
         "read_file": ("read", 10),
@@ -63,7 +65,7 @@ def test_the_tools_that_are_asked_for_are_there_with_their_effects_and_limits():
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
-def test_schemas_are_valid_in_every_dialect(dialect):
+def test_schemas_are_valid_in_every_dialect(dialect: str) -> None:
     for schema in builtin_registry().all_schemas(dialect):
         inner = schema["function"] if dialect == "openai" else schema
         key = {"anthropic": "input_schema", "mcp": "inputSchema"}.get(dialect, "parameters")
@@ -76,13 +78,13 @@ def test_schemas_are_valid_in_every_dialect(dialect):
             Draft202012Validator.check_schema(inner["outputSchema"])
 
 
-def test_a_schema_is_a_copy():
+def test_a_schema_is_a_copy() -> None:
     (reader, *_) = builtin_tools()
     reader.schema()["function"]["parameters"].clear()
     assert reader.schema()["function"]["parameters"]["required"] == ["path"]
 
 
-def test_move_file_s_arguments_are_from_and_to():
+def test_move_file_s_arguments_are_from_and_to() -> None:
     move = next(tool for tool in builtin_tools() if tool.name == "move_file")
     assert [*move.parameters["properties"]] == ["from", "to", "overwrite"]
 
@@ -91,21 +93,21 @@ class Echo(Tool):
     """A tool as the specification writes them: properties and a raw schema."""
 
     @property
-    def name(self):
+    def name(self) -> str:
         return "echo"
 
     description = "says it again"
     needs_workspace = False
 
     @property
-    def parameters(self):
+    def parameters(self) -> dict[str, object]:
         return {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
     async def execute(self, args, ctx):
         return ToolResult(True, args["text"])
 
 
-def test_register_get_and_list():
+def test_register_get_and_list() -> None:
     registry = ToolRegistry()
     echo = Echo()
     registry.register(echo)
@@ -116,7 +118,7 @@ def test_register_get_and_list():
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a.b", 7, None])
-def test_a_bad_name_is_refused(name):
+def test_a_bad_name_is_refused(name: int | str | None) -> None:
     class Bad(Echo):
         pass
 
@@ -126,7 +128,7 @@ def test_a_bad_name_is_refused(name):
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"type": 7}, {}])
-def test_a_bad_schema_is_refused(schema):
+def test_a_bad_schema_is_refused(schema: dict[str, object]) -> None:
     class Bad(Echo):
         pass
 
@@ -135,7 +137,7 @@ def test_a_bad_schema_is_refused(schema):
         ToolRegistry().register(Bad())
 
 
-def test_a_tool_that_needs_no_workspace_runs_without_one():
+def test_a_tool_that_needs_no_workspace_runs_without_one() -> None:
     registry = ToolRegistry()
     registry.register(Echo())
     assert execute(registry, "echo", {"text": "hi"}).output == "hi"
@@ -143,7 +145,7 @@ def test_a_tool_that_needs_no_workspace_runs_without_one():
     assert execute(registry, "ecko", {}).error.code == "UNKNOWN_TOOL"
 
 
-def test_without_a_workspace_the_file_tools_say_so():
+def test_without_a_workspace_the_file_tools_say_so() -> None:
     for name, arguments in (
         ("read_file", {"path": "x"}),
         ("write_file", {"path": "x", "content": ""}),
@@ -156,7 +158,7 @@ def test_without_a_workspace_the_file_tools_say_so():
         assert json.loads(result.to_json())["error"]["code"] == "NO_WORKSPACE"
 
 
-def test_execute_records_into_the_default_store(tmp_path, home):
+def test_execute_records_into_the_default_store(tmp_path: Path, home: Path) -> None:
     root = tmp_path / "w"
     root.mkdir()
     connections = Connections()
@@ -172,13 +174,13 @@ def test_execute_records_into_the_default_store(tmp_path, home):
         assert [call.tool for call in calls] == ["nope", "read_file", "write_file"]
 
 
-def test_many_at_once_in_one_workspace_share_one_session(tmp_path, home):
+def test_many_at_once_in_one_workspace_share_one_session(tmp_path: Path, home: Path) -> None:
     root = tmp_path / "w"
     root.mkdir()
     connections = Connections()
     registry = builtin_registry(connections)
 
-    async def main():
+    async def main() -> None:
         async with anyio.create_task_group() as group:
             for n in range(20):
                 arguments = {"path": f"f{n}", "content": str(n)}
@@ -194,7 +196,7 @@ def test_many_at_once_in_one_workspace_share_one_session(tmp_path, home):
 
 
 @pytest.mark.parametrize("path", ["/", "/nonexistent/dir", os.devnull])
-def test_a_directory_that_can_be_no_workspace_is_an_error_result(home, path):
+def test_a_directory_that_can_be_no_workspace_is_an_error_result(home: Path, path) -> None:
     connections = Connections()
     try:
         result = execute(builtin_registry(connections), "read_file", {"path": "x"}, path)
@@ -203,7 +205,9 @@ def test_a_directory_that_can_be_no_workspace_is_an_error_result(home, path):
     assert not result.success and result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND")
 
 
-def test_a_registry_given_nothing_finds_the_default_store_by_itself(tmp_path, home):
+def test_a_registry_given_nothing_finds_the_default_store_by_itself(
+    tmp_path: Path, home: Path
+) -> None:
     """In a process of its own, at whose end the session is closed."""
     root = tmp_path / "w"
     root.mkdir()
@@ -227,8 +231,8 @@ def test_a_registry_given_nothing_finds_the_default_store_by_itself(tmp_path, ho
     ("name", "text"), [("approvals.toml", "timeout = 5\n"), ("tools.toml", "network = true\n")]
 )
 def test_settings_that_lie_in_the_workspace_let_no_registry_record(
-    tmp_path, monkeypatch, name, text
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
     root = tmp_path / "w"
     monkeypatch.delenv("LOOM_AUDIT_HOME")
     for variable in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
@@ -245,9 +249,11 @@ def test_settings_that_lie_in_the_workspace_let_no_registry_record(
     assert "lies in the workspace" in str(result.error) and not (root / "x").exists()
 
 
-def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatch, caplog):
+def test_other_packages_tools_are_registered_and_broken_ones_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     class Point:
-        def __init__(self, value, loaded):
+        def __init__(self, value, loaded) -> None:
             self.value, self.loaded = value, loaded
 
         def load(self):
@@ -271,7 +277,7 @@ def test_other_packages_tools_are_registered_and_broken_ones_left_out(monkeypatc
     assert "a tool named echo is registered already" in caplog.text
 
 
-def test_a_function_is_a_tool_without_parentheses_too():
+def test_a_function_is_a_tool_without_parentheses_too() -> None:
     @tool
     def add(a: int, b: int = 2) -> int:
         """Add two numbers."""
@@ -281,7 +287,7 @@ def test_a_function_is_a_tool_without_parentheses_too():
     assert add(1, 1) == 2
 
 
-def test_a_function_is_a_tool_by_its_hints():
+def test_a_function_is_a_tool_by_its_hints() -> None:
     @tool()
     def add(a: int, b: int = 2) -> int:
         """Add two numbers."""
@@ -304,7 +310,7 @@ def test_a_function_is_a_tool_by_its_hints():
     assert execute(registry, "add", {"a": "3"}).error.code == "INVALID_ARGUMENTS"
 
 
-def test_an_async_function_is_given_the_context_and_writes_on_record(bench):
+def test_an_async_function_is_given_the_context_and_writes_on_record(bench: Bench) -> None:
     @tool(effect="write", needs_workspace=True)
     async def stamp(ctx: ToolContext, path: str) -> dict[str, str]:
         """Write a stamp."""
@@ -317,7 +323,7 @@ def test_an_async_function_is_given_the_context_and_writes_on_record(bench):
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_function_without_hints_is_no_tool():
+def test_a_function_without_hints_is_no_tool() -> None:
     with pytest.raises(InvalidArguments):
 
         @tool()
@@ -325,7 +331,7 @@ def test_a_function_without_hints_is_no_tool():
             return a
 
 
-def test_views_of_a_result():
+def test_views_of_a_result() -> None:
     error = ToolError("TIMEOUT", "too slow", {"seconds": 3})
     failed = ToolResult(False, "Error: too slow", {"part": 1}, error=error)
     assert (failed.ok, failed.value, str(failed.error)) == (False, None, "too slow")
@@ -340,7 +346,7 @@ def test_views_of_a_result():
     }
 
 
-def test_a_function_that_executes_has_its_own_file_changes_recorded(bench):
+def test_a_function_that_executes_has_its_own_file_changes_recorded(bench: Bench) -> None:
     @tool(effect="execute", needs_workspace=True)
     def build(ctx: ToolContext) -> str:
         """Build something."""
@@ -363,7 +369,7 @@ VALUES = st.one_of(
 @pytest.mark.parametrize("tool", builtin_registry().list(), ids=lambda tool: tool.name)
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
-def test_what_plainly_fits_is_what_the_schema_allows(tool, data):
+def test_what_plainly_fits_is_what_the_schema_allows(tool, data: st.DataObject) -> None:
     properties = tool.parameters.get("properties", {})
     given_names = st.sampled_from([*properties, "else"])
     arguments = data.draw(st.dictionaries(given_names, VALUES))
@@ -374,7 +380,7 @@ def test_what_plainly_fits_is_what_the_schema_allows(tool, data):
         Draft202012Validator(tool.parameters).validate(arguments)
 
 
-def test_a_usual_write_plainly_fits_and_is_not_checked_twice():
+def test_a_usual_write_plainly_fits_and_is_not_checked_twice() -> None:
     tool = builtin_registry().get("write_file")
     fit = {"path": "a", "content": "", "encoding": "utf-8", "createDirs": True}
     assert surely_fits(tool.parameters, fit)
@@ -383,7 +389,7 @@ def test_a_usual_write_plainly_fits_and_is_not_checked_twice():
     assert not surely_fits(tool.parameters, {"path": "a"})
 
 
-def test_flat_schemas_hold_name_description_and_parameters():
+def test_flat_schemas_hold_name_description_and_parameters() -> None:
     registry = builtin_registry()
     flat = registry.all_schemas("openai-flat")
     assert [schema["name"] for schema in flat] == [tool.name for tool in registry.list()]
@@ -392,7 +398,7 @@ def test_flat_schemas_hold_name_description_and_parameters():
         assert schema["parameters"] == one.parameters
 
 
-def test_a_registry_gives_tools_by_name_in_their_order_and_nothing_for_another_name():
+def test_a_registry_gives_tools_by_name_in_their_order_and_nothing_for_another_name() -> None:
     registry = builtin_registry()
     names = [tool.name for tool in registry.list()]
     assert names[:3] == ["read_file", "write_file", "edit_file"]
@@ -402,7 +408,7 @@ def test_a_registry_gives_tools_by_name_in_their_order_and_nothing_for_another_n
     assert registry.get("nothing") is None
 
 
-def test_tools_of_one_name_are_refused_by_the_registry():
+def test_tools_of_one_name_are_refused_by_the_registry() -> None:
     registry = builtin_registry()
     with pytest.raises(Conflict, match="read_file"):
         registry.register(registry.get("read_file"))

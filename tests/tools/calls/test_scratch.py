@@ -5,18 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.api import AuditStore
 from loom_audit.model.events import CallRequested
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
+from tests.tools.conftest import Bench
 
 MISSING = "FILE_NOT_FOUND"
 
 
-def scratch_of(bench):
+def scratch_of(bench: Bench) -> Path:
     return Path(bench.session.recorder.scratch.root)
 
 
-def test_every_file_tool_takes_scratch_paths(bench):
+def test_every_file_tool_takes_scratch_paths(bench: Bench) -> None:
     before = bench.tree()
     made = bench.call("write_file", {"path": "scratch://a/note.txt", "content": "one\ntwo\n"})
     assert made.success and made.data["path"] == "scratch://a/note.txt" and made.data["created"]
@@ -49,15 +51,15 @@ def test_every_file_tool_takes_scratch_paths(bench):
     ],
 )
 def test_a_link_out_of_the_scratch_directory_is_not_said_to_leave_the_workspace(
-    bench, tool, arguments
-):
+    bench: Bench, tool: str, arguments: dict[str, str]
+) -> None:
     (scratch_of(bench) / "out").symlink_to("/etc")
     error = bench.call(tool, arguments).error
     assert error.code == "INVALID_PATH" and "leads outside: out" in error.message
     assert "workspace" not in error.message and "scratch directory" in error.hint
 
 
-def test_scratch_changes_are_calls_on_record_with_their_gap_named(bench):
+def test_scratch_changes_are_calls_on_record_with_their_gap_named(bench: Bench) -> None:
     head = bench.workspace.log.head()
     bench.call("write_file", {"path": "scratch://x", "content": "secret"})
     last = bench.last()
@@ -70,13 +72,13 @@ def test_scratch_changes_are_calls_on_record_with_their_gap_named(bench):
     assert bench.call("write_file", {"path": "scratch://x", "content": "b"}).files_changed == []
 
 
-def test_commands_can_write_the_scratch_directory_and_are_told_where_it_is(bench):
+def test_commands_can_write_the_scratch_directory_and_are_told_where_it_is(bench: Bench) -> None:
     result = bench.call("bash", {"command": 'echo hi > "$SCRATCH_DIR/out"; cat "$SCRATCH_DIR/out"'})
     assert result.data["stdout"] == "hi\n" and result.files_changed == []
     assert bench.call("read_file", {"path": "scratch://out"}).data["content"] == "hi\n"
 
 
-def test_each_session_has_its_own_and_it_ends_with_the_session(bench):
+def test_each_session_has_its_own_and_it_ends_with_the_session(bench: Bench) -> None:
     with bench.workspace.session("other") as other:
         first, second = scratch_of(bench), Path(other.recorder.scratch.root)
         assert first != second and second.is_dir()
@@ -96,20 +98,20 @@ def test_each_session_has_its_own_and_it_ends_with_the_session(bench):
         "scratch://" + "n" * 300,
     ],
 )
-def test_a_scratch_path_cannot_leave_it(bench, path):
+def test_a_scratch_path_cannot_leave_it(bench: Bench, path: str) -> None:
     for tool, more in (("read_file", {}), ("write_file", {"content": "x"}), ("delete_file", {})):
         result = bench.call(tool, {"path": path, **more})
         assert result.error.code in ("INVALID_PATH", "FILE_NOT_FOUND"), (tool, path)
 
 
-def test_a_path_that_leaves_it_is_told_as_written(bench):
+def test_a_path_that_leaves_it_is_told_as_written(bench: Bench) -> None:
     path = "scratch://a/../../x"
     for tool, more in (("read_file", {}), ("write_file", {"content": ""}), ("delete_file", {})):
         said = bench.call(tool, {"path": path, **more}).error.message
         assert said == f"the path leaves the scratch directory: {path}"
 
 
-def test_a_listing_of_it_is_headed_by_its_name(bench):
+def test_a_listing_of_it_is_headed_by_its_name(bench: Bench) -> None:
     bench.call("write_file", {"path": "scratch://a/b.txt", "content": ""})
     assert bench.call("list_directory", {"path": "scratch://"}).output.startswith(
         "scratch://\n  a/"
@@ -117,7 +119,7 @@ def test_a_listing_of_it_is_headed_by_its_name(bench):
     assert bench.call("list_directory", {"path": "scratch://a"}).output.startswith("scratch://a/\n")
 
 
-def test_a_link_in_the_scratch_directory_leads_nowhere(bench, tmp_path):
+def test_a_link_in_the_scratch_directory_leads_nowhere(bench: Bench, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("keep")
     (scratch_of(bench) / "link").symlink_to(outside)
@@ -130,7 +132,7 @@ def test_a_link_in_the_scratch_directory_leads_nowhere(bench, tmp_path):
     assert outside.read_text() == "keep" and not (tmp_path / "new.txt").exists()
 
 
-def test_nothing_is_moved_between_workspace_and_scratch(bench):
+def test_nothing_is_moved_between_workspace_and_scratch(bench: Bench) -> None:
     result = bench.call("move_file", {"from": "notes.txt", "to": "scratch://notes.txt"})
     assert result.error.code == "INVALID_PATH" and (bench.root / "notes.txt").exists()
 
@@ -151,7 +153,9 @@ def test_nothing_is_moved_between_workspace_and_scratch(bench):
         ("edit_file", {"path": "scratch://g", "old_str": "no", "new_str": ""}, "INVALID_ARGUMENTS"),
     ],
 )  # fmt: skip
-def test_bad_input_is_a_clear_error_and_changes_nothing(bench, tool, arguments, code):
+def test_bad_input_is_a_clear_error_and_changes_nothing(
+    bench: Bench, tool: str, arguments: dict[str, object], code
+) -> None:
     folder = scratch_of(bench)
     (folder / "d").mkdir()
     (folder / "d" / "f").write_text("f")
@@ -162,7 +166,9 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(bench, tool, arguments, 
     assert (folder / "g").read_text() == "g"
 
 
-def test_the_request_is_on_record_before_the_scratch_directory_changes(bench, monkeypatch):
+def test_the_request_is_on_record_before_the_scratch_directory_changes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
 
     class Peeking(Tool):
@@ -179,7 +185,7 @@ def test_the_request_is_on_record_before_the_scratch_directory_changes(bench, mo
     assert "peeking" in seen
 
 
-def test_a_tool_that_only_reads_cannot_write_there(bench):
+def test_a_tool_that_only_reads_cannot_write_there(bench: Bench) -> None:
     class Sly(Tool):
         name, description = "sly", "Says it reads."
 
@@ -192,7 +198,7 @@ def test_a_tool_that_only_reads_cannot_write_there(bench):
     assert not (scratch_of(bench) / "p").exists()
 
 
-def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench):
+def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench: Bench) -> None:
     nest = "import os; os.chdir(os.environ['SCRATCH_DIR'])\n" + (
         "for _ in range(1200): os.mkdir('d'); os.chdir('d')"
     )
@@ -201,7 +207,9 @@ def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench):
     assert result.success and not [*scratch_of(bench).iterdir()]
 
 
-def test_a_session_ends_whatever_a_command_has_left_in_scratch(shared_store, tmp_path):
+def test_a_session_ends_whatever_a_command_has_left_in_scratch(
+    shared_store: AuditStore, tmp_path: Path
+) -> None:
     root = tmp_path / "work"
     root.mkdir()
     with shared_store.attach(root).session("tester") as session:

@@ -24,43 +24,43 @@ class Subtask:
     needs: list[str] | None = None
 
 
-def test_declared_names_are_taken_as_they_are():
+def test_declared_names_are_taken_as_they_are() -> None:
     assert names({"tools": ["write_file"], "description": "run"}) == ["write_file"]
     assert names(Subtask("run", ["write_file"])) == ["write_file"]
 
 
-def test_declared_needs_add_what_reads():
+def test_declared_needs_add_what_reads() -> None:
     found = names(Subtask("anything", needs=["execute"]))
     assert "shell_execute" in found and {*READING} <= {*found} and "write_file" not in found
 
 
-def test_names_and_needs_add_up():
+def test_names_and_needs_add_up() -> None:
     assert {*names({"tools": ["write_file"], "needs": []})} == {*READING, "write_file"}
 
 
-def test_the_text_chooses_when_nothing_is_declared():
+def test_the_text_chooses_when_nothing_is_declared() -> None:
     assert names("Explain how the parser looks for errors") == [tool.name for tool in TOOLS]
     found = names("Fix the spelling in the notes")
     assert "edit_file" in found and "shell_execute" not in found
     assert "shell_execute" in names({"title": "Run the tests"})
 
 
-def test_a_text_that_says_nothing_gets_every_tool():
+def test_a_text_that_says_nothing_gets_every_tool() -> None:
     assert names("") == names({"description": "hm"}) == [tool.name for tool in TOOLS]
 
 
-def test_a_name_nobody_registered_is_an_error():
+def test_a_name_nobody_registered_is_an_error() -> None:
     with pytest.raises(UnknownTool, match="fly"):
         names({"tools": ["fly"]})
 
 
 @pytest.mark.parametrize("subtask", [{"needs": ["magic"]}, {"tools": "read_file"}, {"needs": 3}])
-def test_a_malformed_subtask_is_an_error(subtask):
+def test_a_malformed_subtask_is_an_error(subtask: dict[str, object]) -> None:
     with pytest.raises(InvalidArguments):
         names(subtask)
 
 
-def test_a_registry_gives_the_schemas_for_a_subtask():
+def test_a_registry_gives_the_schemas_for_a_subtask() -> None:
     registry = builtin_registry()
     wanted = registry.tools_for_subtask({"tools": ["read_file"]})
     assert wanted == [registry.get("read_file").schema()]

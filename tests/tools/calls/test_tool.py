@@ -11,9 +11,10 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, Tool
+from tests.tools.conftest import Bench
 
 
-def test_a_tool_must_say_what_it_is_and_do_something():
+def test_a_tool_must_say_what_it_is_and_do_something() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Tool()  # type: ignore[abstract]
 
@@ -28,7 +29,7 @@ def test_a_tool_must_say_what_it_is_and_do_something():
     assert Nameless().timeout_seconds == 30
 
 
-def test_a_schema_is_the_nested_form_of_openai_by_default():
+def test_a_schema_is_the_nested_form_of_openai_by_default() -> None:
     (read, *_) = builtin_tools()
     assert read.schema() == {
         "type": "function",
@@ -65,7 +66,9 @@ class Modelled(Raw):
 
 
 @pytest.mark.parametrize("kind", [Raw, Modelled])
-def test_a_result_that_does_not_fit_the_output_schema_is_an_error_on_record(bench, kind):
+def test_a_result_that_does_not_fit_the_output_schema_is_an_error_on_record(
+    bench: Bench, kind
+) -> None:
     tool = kind()
     bench.registry.register(tool)
     tool.gives = {"sum": 3}
@@ -79,7 +82,7 @@ def test_a_result_that_does_not_fit_the_output_schema_is_an_error_on_record(benc
     assert tool.schema("mcp")["outputSchema"]["properties"] == {"sum": {"type": "integer"}}
 
 
-def test_an_output_schema_that_is_none_is_refused():
+def test_an_output_schema_that_is_none_is_refused() -> None:
     class Bad(Raw):
         output_schema = {"type": 7}  # noqa: RUF012
 
@@ -111,7 +114,7 @@ class ReadFileTool(Tool):
         return ToolResult(True, content, data)
 
 
-def test_a_tool_with_models_of_its_input_and_output_works(bench):
+def test_a_tool_with_models_of_its_input_and_output_works(bench: Bench) -> None:
     bench.registry.register(ReadFileTool())
     result = bench.call("read_file_again", {"path": "notes.txt"})
     assert result.ok and result.value["content"] == "first\r\nsecond\r\nthird"
@@ -139,7 +142,7 @@ class MyTool(Tool):
         return ToolResult(True, "success", {"result": "success"})
 
 
-def test_a_tool_with_a_schema_of_its_own_works(bench):
+def test_a_tool_with_a_schema_of_its_own_works(bench: Bench) -> None:
     bench.registry.register(MyTool())
     result = bench.call("my_tool", {"arg1": "test"})
     assert result.data["result"] == "success"

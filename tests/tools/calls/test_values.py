@@ -35,7 +35,7 @@ def is_json(value):
 
 
 @given(anything)
-def test_what_json_can_hold_passes_and_nothing_else(value):
+def test_what_json_can_hold_passes_and_nothing_else(value) -> None:
     if is_json(value):
         assert as_json(value) == json.loads(json.dumps(value))
         assert nearest_json(value) == as_json(value)
@@ -45,14 +45,16 @@ def test_what_json_can_hold_passes_and_nothing_else(value):
         assert is_json(nearest_json(value))
 
 
-def test_a_copy_is_not_changed_with_the_original():
+def test_a_copy_is_not_changed_with_the_original() -> None:
     value = {"a": [1]}
     copy = as_json(value)
     value["a"].append(2)
     assert copy == {"a": [1]}
 
 
-def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(monkeypatch):
+def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(values, "MAX_VALUES", 10_000)
     knot = []
     knot.extend([knot] * 10)
@@ -67,14 +69,14 @@ def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(monkeypatch):
 
 
 @pytest.mark.parametrize("wrap", [list, lambda items: dict.fromkeys(map(str, items), None)])
-def test_so_many_values_and_not_one_more(monkeypatch, wrap):
+def test_so_many_values_and_not_one_more(monkeypatch: pytest.MonkeyPatch, wrap) -> None:
     monkeypatch.setattr(values, "MAX_VALUES", 1_000)
     assert len(as_json(wrap(range(999)))) == 999
     with pytest.raises(NotSerializable, match="more than 1000 values"):
         as_json(wrap(range(1_000)))
 
 
-def test_what_has_no_place_in_json_stands_as_its_type_and_text():
+def test_what_has_no_place_in_json_stands_as_its_type_and_text() -> None:
     value = {"a": {1}, 2: (b"x", float("inf")), "b": [None, True, 0.5]}
     assert nearest_json(value) == {
         "a": "<set: {1}>",
@@ -84,6 +86,6 @@ def test_what_has_no_place_in_json_stands_as_its_type_and_text():
     assert nearest_json([0] * 10_001)[-2:] == [0, "<left out>"]
 
 
-def test_an_error_names_the_place():
+def test_an_error_names_the_place() -> None:
     with pytest.raises(NotSerializable, match=r"set at arguments\.a\[1\]\.b is not a JSON value"):
         as_json({"a": [0, {"b": {1}}]}, "arguments")

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from loom_audit.api import builtin_registry
+from tests.tools.conftest import Bench
 
 TEXT = (Path(__file__).parents[3] / "docs" / "writing-tools.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -18,7 +19,7 @@ NAMES = ["stamp", "count_words", "shout"]
 
 
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A registry after a package with exactly that text was installed."""
     site = tmp_path / "site-packages"
     info = site / "my_tools-1.0.dist-info"
@@ -37,15 +38,15 @@ def registry(tmp_path, monkeypatch):
     sys.modules.pop("my_tools", None)
 
 
-def test_each_way_takes_at_most_twenty_lines_of_code():
+def test_each_way_takes_at_most_twenty_lines_of_code() -> None:
     assert len(PYTHON) == 4
     for block in PYTHON:
         lines = [line for line in block.splitlines() if line and "import " not in line]
         assert len(lines) <= 20
 
 
-def test_tools_of_another_package_are_called_and_recorded(bench, registry):
-    async def work(session):
+def test_tools_of_another_package_are_called_and_recorded(bench: Bench, registry) -> None:
+    async def work(session) -> None:
         stamped = await session.call("stamp", {"path": "s.txt", "text": "two words"})
         assert stamped.data == {"path": "s.txt"} and stamped.files_changed == ["s.txt"]
         counted = await session.call("count_words", {"path": "s.txt"})
@@ -77,7 +78,7 @@ def test_tools_of_another_package_are_called_and_recorded(bench, registry):
         ("mcp", "inputSchema"),
     ],
 )
-def test_their_schemas_are_valid_in_every_dialect(registry, dialect, key):
+def test_their_schemas_are_valid_in_every_dialect(registry, dialect: str, key: str) -> None:
     schemas = registry.all_schemas(dialect)[-len(NAMES) :]
     inner = [schema["function"] if dialect == "openai" else schema for schema in schemas]
     assert [schema["name"] for schema in inner] == NAMES

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import BlockedCommand
 from loom_audit.tools.guard.parse import DEEPEST
 from loom_audit.tools.guard.rules import blocked, check_command
+from tests.tools.conftest import Bench
 
 CORPUS = tomllib.loads((Path(__file__).parents[2] / "data" / "commands.toml").read_text("utf-8"))
 REFUSED, ALLOWED = (
@@ -27,29 +28,29 @@ PIECES = [
 ]  # fmt: skip
 
 
-def test_the_corpus_is_large_and_says_nothing_twice():
+def test_the_corpus_is_large_and_says_nothing_twice() -> None:
     assert len(REFUSED) >= 400 and len(ALLOWED) >= 240
     assert len({*REFUSED, *ALLOWED}) == len(REFUSED) + len(ALLOWED)
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_refused(command):
+def test_refused(command) -> None:
     assert blocked(command)
 
 
 @pytest.mark.parametrize("command", ALLOWED)
-def test_allowed(command):
+def test_allowed(command) -> None:
     assert blocked(command) is None
 
 
 @pytest.mark.parametrize("chain", ["true; {}", "{} && true", "({})", "true\n{}\n", "echo $({})"])
-def test_a_refused_command_is_refused_wherever_it_stands(chain):
+def test_a_refused_command_is_refused_wherever_it_stands(chain: str) -> None:
     # a comment, a continuation or a here-document would swallow what is put behind it
     apart = [each for each in REFUSED if "<<" not in each and "#" not in each]
     assert [each for each in apart if not blocked(chain.format(each))] == []
 
 
-def test_the_reason_names_the_rule_and_the_words():
+def test_the_reason_names_the_rule_and_the_words() -> None:
     assert blocked("cd x && sudo rm -fr '/'") == "removes /: rm -fr /"
     assert blocked("curl -s x | sudo bash -s y").startswith("runs what it downloads: … | sh -s y")
     with pytest.raises(BlockedCommand) as caught:
@@ -60,23 +61,23 @@ def test_the_reason_names_the_rule_and_the_words():
 
 
 @given(st.text(st.characters(codec=None)))
-def test_any_text_gets_an_answer(command):
+def test_any_text_gets_an_answer(command: str) -> None:
     assert blocked(command) is None or isinstance(blocked(command), str)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60), st.sampled_from(["", " "]))
-def test_any_shell_like_text_gets_an_answer_that_can_be_stored(pieces, between):
+def test_any_shell_like_text_gets_an_answer_that_can_be_stored(pieces, between) -> None:
     reason = blocked(between.join(pieces))
     assert reason is None or (reason.isprintable() and len(reason.encode()) < 1000)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_what_follows_a_whole_line_is_judged_whatever_came_before(pieces):
+def test_what_follows_a_whole_line_is_judged_whatever_came_before(pieces) -> None:
     line = " ".join(piece for piece in pieces if piece.isalpha() and piece not in ("case", "for"))
     assert blocked(f"{line} x\nrm -rf /\n")
 
 
-def test_commands_in_commands_have_a_bound():
+def test_commands_in_commands_have_a_bound() -> None:
     command = "rm -rf /"
     for _ in range(DEEPEST // 2):
         command = "eval " + command
@@ -96,19 +97,19 @@ REPEATED += ["{ ", "f(){ ", "rm -rf a;", "echo x|sh;", "echo /|xargs ", "find . 
 
 
 @pytest.mark.parametrize("piece", REPEATED)
-def test_a_long_command_of_one_piece_is_answered(piece):
+def test_a_long_command_of_one_piece_is_answered(piece) -> None:
     reason = blocked(piece * (20_000 // len(piece)))
     assert reason is None or "commands in commands" in reason
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("piece", REPEATED)
-def test_a_megabyte_is_answered(piece):
+def test_a_megabyte_is_answered(piece) -> None:
     reason = blocked(piece * (1_000_000 // len(piece)))
     assert reason is None or "commands in commands" in reason
 
 
-def test_a_refused_command_is_on_record_and_nothing_of_it_ran(bench):
+def test_a_refused_command_is_on_record_and_nothing_of_it_ran(bench: Bench) -> None:
     before = bench.tree()
     # harmless if the guard should fail: a device that does not exist, behind a write that shows
     command = "echo ran > ran.txt; echo x > /dev/loom-audit-none/x"

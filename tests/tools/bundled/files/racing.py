@@ -73,14 +73,14 @@ def main() -> None:
     print(json.dumps(answer))  # noqa: T201
 
 
-def race(session, folder, seconds):
+def race(session, folder, seconds) -> dict[str, object]:
     import anyio
 
     from loom_audit.tools.calls.call import call_tool
 
     outcomes, leaks = Counter(), []
 
-    async def one(tool, arguments):
+    async def one(tool, arguments) -> None:
         recorder = session.recorder
         result = await call_tool(session.registry, session.gate, recorder, tool, arguments)
         outcomes[f"{tool} {'ok' if result.success else result.error.code}"] += 1
@@ -91,7 +91,7 @@ def race(session, folder, seconds):
             else:
                 leaks.append(f"{tool} {arguments}: {said[:500]}")
 
-    async def rounds():
+    async def rounds() -> None:
         end = time.monotonic() + seconds
         number = 0
         while time.monotonic() < end:

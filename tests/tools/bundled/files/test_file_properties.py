@@ -2,7 +2,9 @@
 
 import base64
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +16,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
+from tests.tools.conftest import Bench
 
 some = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -47,7 +51,7 @@ def lines_of(content):
 
 @some
 @given(content=TEXT)
-def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench, content):
+def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench: Bench, content) -> None:
     written = bench.call("write_file", {"path": "f", "content": content})
     raw = content.encode()
     assert written.success and written.data["size"] == len(raw)
@@ -61,7 +65,7 @@ def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench, content):
 
 @some
 @given(content=RAW)
-def test_any_bytes_are_on_disk_and_read_back_the_same(bench, content):
+def test_any_bytes_are_on_disk_and_read_back_the_same(bench: Bench, content) -> None:
     arguments = {"path": "b", "content": in_base64(content), "encoding": "base64"}
     written = bench.call("write_file", arguments)
     assert written.success and written.data["size"] == len(content)
@@ -74,7 +78,7 @@ def test_any_bytes_are_on_disk_and_read_back_the_same(bench, content):
 
 @some
 @given(content=RAW, first=st.integers(1, 12), more=st.integers(0, 12))
-def test_a_range_is_those_lines_of_the_file(bench, content, first, more):
+def test_a_range_is_those_lines_of_the_file(bench: Bench, content, first: int, more: int) -> None:
     (bench.root / "r").write_bytes(content)
     asked = {"path": "r", "line_range": [first, first + more], "encoding": "base64"}
     data = bench.call("read_file", asked).data
@@ -86,7 +90,7 @@ def test_a_range_is_those_lines_of_the_file(bench, content, first, more):
 
 @some
 @given(content=RAW)
-def test_all_ranges_of_one_line_together_are_the_file(bench, content):
+def test_all_ranges_of_one_line_together_are_the_file(bench: Bench, content) -> None:
     (bench.root / "r").write_bytes(content)
     parts = []
     for number in range(1, len(lines_of(content)) + 2):
@@ -101,7 +105,9 @@ def test_all_ranges_of_one_line_together_are_the_file(bench, content):
     limit=st.integers(1, 60),
     lines=st.none() | st.tuples(st.integers(1, 5), st.integers(0, 5)),
 )
-def test_max_bytes_cuts_what_was_asked_for_and_says_so(bench, content, limit, lines):
+def test_max_bytes_cuts_what_was_asked_for_and_says_so(
+    bench: Bench, content, limit: int, lines
+) -> None:
     (bench.root / "m").write_bytes(content)
     asked = {"path": "m", "max_bytes": limit}
     wanted = content
@@ -152,7 +158,9 @@ EDITABLE = st.none() | st.lists(
 
 @settings(some, max_examples=120)
 @given(content=EDITABLE, edits=st.lists(EDIT, min_size=1, max_size=4), alone=st.booleans())
-def test_edits_are_what_the_rules_say_or_nothing_at_all(bench, content, edits, alone):
+def test_edits_are_what_the_rules_say_or_nothing_at_all(
+    bench: Bench, content, edits, alone: bool
+) -> None:
     path = bench.root / "e"
     path.unlink(missing_ok=True)
     if content is not None:
@@ -181,7 +189,9 @@ def test_edits_are_what_the_rules_say_or_nothing_at_all(bench, content, edits, a
 
 @some
 @given(content=RAW.filter(bool), where=st.integers(0, 200), length=st.integers(1, 20))
-def test_an_edit_forth_and_back_leaves_every_byte(bench, content, where, length):
+def test_an_edit_forth_and_back_leaves_every_byte(
+    bench: Bench, content, where: int, length: int
+) -> None:
     """Of any file, whatever lies around the text."""
     marked = content[: where % len(content)] + b"<<marked>>" + content[where % len(content) :]
     (bench.root / "e").write_bytes(marked)
@@ -219,7 +229,7 @@ class Model:
     def can_hold(self, path):
         return all(self.there.get(one) is None for one in above(path) if one in self.there)
 
-    def put(self, path, content):
+    def put(self, path, content) -> None:
         for one in above(path):
             self.there.setdefault(one, None)
         self.there[path] = content
@@ -231,7 +241,7 @@ class Files(RuleBasedStateMachine):
     make: Callable[[], object]
 
     @initialize()
-    def begin(self):
+    def begin(self) -> None:
         self.bench = self.make()
         self.model = Model()
 
@@ -241,7 +251,7 @@ class Files(RuleBasedStateMachine):
         return result
 
     @rule(path=PATHS, content=CONTENTS, parents=st.booleans())
-    def write(self, path, content, parents):
+    def write(self, path, content, parents: bool) -> None:
         there = self.model.there
         fits = self.model.can_hold(path) and not (path in there and there[path] is None)
         fits = fits and (parents or all(one in there for one in above(path)))
@@ -252,7 +262,7 @@ class Files(RuleBasedStateMachine):
             self.model.put(path, content.encode())
 
     @rule(path=PATHS, content=CONTENTS)
-    def append(self, path, content):
+    def append(self, path, content) -> None:
         there = self.model.there
         fits = self.model.can_hold(path) and not (path in there and there[path] is None)
         self.outcome("edit_file", {"path": path, "old_str": "", "new_str": content}, fits=fits)
@@ -260,7 +270,7 @@ class Files(RuleBasedStateMachine):
             self.model.put(path, (there.get(path) or b"") + content.encode())
 
     @rule(path=PATHS, recursive=st.booleans())
-    def delete(self, path, recursive):
+    def delete(self, path, recursive: bool) -> None:
         gone = {path, *self.model.below(path)}
         fits = path in self.model.there and (recursive or len(gone) == 1)
         result = self.outcome("delete_file", {"path": path, "recursive": recursive}, fits=fits)
@@ -270,7 +280,7 @@ class Files(RuleBasedStateMachine):
                 del self.model.there[one]
 
     @rule(source=PATHS, onto=PATHS, overwrite=st.booleans())
-    def move(self, source, onto, overwrite):
+    def move(self, source, onto, overwrite: bool) -> None:
         there, model = self.model.there, self.model
         fits = source in there and source != onto and not onto.startswith(source + "/")
         fits = fits and model.can_hold(onto) and source not in above(onto)
@@ -286,7 +296,7 @@ class Files(RuleBasedStateMachine):
                 there[onto + one.removeprefix(source)] = content
 
     @invariant()
-    def disk_and_lists_are_the_model(self):
+    def disk_and_lists_are_the_model(self) -> None:
         if not hasattr(self, "model"):
             return
         there = self.model.there
@@ -303,14 +313,18 @@ class Files(RuleBasedStateMachine):
         top = self.bench.call("list_directory", {"recursive": False}).data["entries"]
         assert [e["name"] for e in top] == sorted(p for p in there if "/" not in p)
 
-    def teardown(self):
+    def teardown(self) -> None:
         if hasattr(self, "bench"):
             self.bench.assert_every_call_has_one_finish()
             self.bench.assert_log_agrees_with_disk()
 
 
 @pytest.fixture
-def machine(tmp_path, new_bench, request):
+def machine(
+    tmp_path: Path,
+    new_bench: Callable[[Path], AbstractContextManager[Bench]],
+    request: pytest.FixtureRequest,
+):
     import contextlib
     import shutil
 
@@ -331,13 +345,13 @@ def machine(tmp_path, new_bench, request):
 
 
 @pytest.mark.drawn
-def test_calls_in_any_order_leave_what_a_dict_says(machine):
+def test_calls_in_any_order_leave_what_a_dict_says(machine) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=12))
 
 
 @pytest.mark.deep
 @pytest.mark.drawn
-def test_many_calls_in_any_order_leave_what_a_dict_says(machine):
+def test_many_calls_in_any_order_leave_what_a_dict_says(machine) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
 
 
@@ -345,7 +359,7 @@ def test_many_calls_in_any_order_leave_what_a_dict_says(machine):
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content=st.from_regex(r"[a-zA-Z0-9 \n]{0,1000}", fullmatch=True))
-def test_roundtrip_file_content(bench, content):
+def test_roundtrip_file_content(bench: Bench, content) -> None:
     (bench.root / "test.txt").write_text(content)
     result = bench.call("read_file", {"path": "test.txt"})
     assert result.data["contents"] == content

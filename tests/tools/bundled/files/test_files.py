@@ -14,6 +14,7 @@ from loom_audit.model.events import ChangeIntended
 from loom_audit.tools.bundled.text import Replacing, edited
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import Decision
+from tests.tools.conftest import Bench
 
 slow = settings(
     max_examples=25,
@@ -22,7 +23,7 @@ slow = settings(
 )
 
 
-def test_read_file_gives_content_size_time_and_path(bench):
+def test_read_file_gives_content_size_time_and_path(bench: Bench) -> None:
     result = bench.call("read_file", {"path": "src/main.py"})
     text = (bench.root / "src/main.py").read_text()
     assert result.success and result.output == text
@@ -34,48 +35,48 @@ def test_read_file_gives_content_size_time_and_path(bench):
     assert abs(modified - (bench.root / "src/main.py").stat().st_mtime) < 0.001
 
 
-def test_read_file_of_an_absolute_path_inside(bench):
+def test_read_file_of_an_absolute_path_inside(bench: Bench) -> None:
     result = bench.call("read_file", {"path": str(bench.root / "src/main.py")})
     assert result.data["path"] == "src/main.py"
 
 
-def test_read_file_follows_a_symlink_inside(bench):
+def test_read_file_follows_a_symlink_inside(bench: Bench) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     result = bench.call("read_file", {"path": "link"})
     assert result.output.startswith("import os")
 
 
-def test_read_file_of_a_range_of_lines_keeps_their_ends(bench):
+def test_read_file_of_a_range_of_lines_keeps_their_ends(bench: Bench) -> None:
     result = bench.call("read_file", {"path": "notes.txt", "line_range": [2, 3]})
     assert result.data["content"] == "second\r\nthird"
 
 
-def test_read_file_of_lines_past_the_end_says_how_many_there_are(bench):
+def test_read_file_of_lines_past_the_end_says_how_many_there_are(bench: Bench) -> None:
     result = bench.call("read_file", {"path": "notes.txt", "line_range": [7, 9]})
     assert result.success and result.data["content"] == ""
     assert result.output == "[no such lines: notes.txt has 3]"
 
 
-def test_read_file_is_cut_at_max_bytes_between_characters(bench):
+def test_read_file_is_cut_at_max_bytes_between_characters(bench: Bench) -> None:
     (bench.root / "é.txt").write_text("éééé")
     result = bench.call("read_file", {"path": "é.txt", "max_bytes": 5})
     assert result.data["content"] == "éé" and result.data["truncated"] is True
     assert result.output == "éé\n[cut at 5 bytes of 8]"
 
 
-def test_read_file_of_a_binary_is_lossy_as_text_and_exact_as_base64(bench):
+def test_read_file_of_a_binary_is_lossy_as_text_and_exact_as_base64(bench: Bench) -> None:
     (bench.root / "b.bin").write_bytes(b"a\xff\0b")
     assert bench.call("read_file", {"path": "b.bin"}).data["content"] == "a\ufffd\0b"
     exact = bench.call("read_file", {"path": "b.bin", "encoding": "base64"})
     assert base64.b64decode(exact.data["content"]) == b"a\xff\0b"
 
 
-def test_an_empty_file_reads_as_empty(bench):
+def test_an_empty_file_reads_as_empty(bench: Bench) -> None:
     (bench.root / "empty").touch()
     assert bench.call("read_file", {"path": "empty"}).data["content"] == ""
 
 
-def test_a_name_that_is_not_utf_8_can_be_written_listed_read_and_deleted(bench):
+def test_a_name_that_is_not_utf_8_can_be_written_listed_read_and_deleted(bench: Bench) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     assert bench.call("write_file", {"path": name, "content": "x"}).success
     assert (bench.root / name).read_bytes() == b"x"
@@ -86,7 +87,7 @@ def test_a_name_that_is_not_utf_8_can_be_written_listed_read_and_deleted(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_write_file_creates_parents_and_counts_bytes(bench):
+def test_write_file_creates_parents_and_counts_bytes(bench: Bench) -> None:
     result = bench.call("write_file", {"path": "a/b/c.txt", "content": "é\r\n"})
     assert result.success and result.data == {"path": "a/b/c.txt", "size": 4, "created": True}
     assert (bench.root / "a/b/c.txt").read_bytes() == b"\xc3\xa9\r\n"
@@ -94,21 +95,21 @@ def test_write_file_creates_parents_and_counts_bytes(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_write_file_without_create_dirs_needs_the_directory(bench):
+def test_write_file_without_create_dirs_needs_the_directory(bench: Bench) -> None:
     before = bench.tree()
     result = bench.call("write_file", {"path": "a/b.txt", "content": "", "createDirs": False})
     assert not result.success and result.error.code == "FILE_NOT_FOUND"
     assert bench.tree() == before
 
 
-def test_write_file_keeps_the_permission_bits_of_what_it_replaces(bench):
+def test_write_file_keeps_the_permission_bits_of_what_it_replaces(bench: Bench) -> None:
     (bench.root / "run.sh").write_text("old")
     (bench.root / "run.sh").chmod(0o750)
     assert bench.call("write_file", {"path": "run.sh", "content": "new"}).success
     assert (bench.root / "run.sh").stat().st_mode & 0o7777 == 0o750
 
 
-def test_write_file_takes_base64(bench):
+def test_write_file_takes_base64(bench: Bench) -> None:
     content = base64.b64encode(bytes(range(256))).decode()
     arguments = {"path": "all.bin", "content": content, "encoding": "base64"}
     assert bench.call("write_file", arguments).success
@@ -117,7 +118,7 @@ def test_write_file_takes_base64(bench):
 
 @slow
 @given(content=st.text(max_size=300), name=st.text("abcé 🙂", min_size=1, max_size=20))
-def test_what_write_file_wrote_read_file_gives_back(bench, content, name):
+def test_what_write_file_wrote_read_file_gives_back(bench: Bench, content: str, name: str) -> None:
     path = "t/" + name.strip() + "_"
     assert bench.call("write_file", {"path": path, "content": content}).success
     assert (bench.root / path).read_bytes() == content.encode()
@@ -126,14 +127,14 @@ def test_what_write_file_wrote_read_file_gives_back(bench, content, name):
 
 @slow
 @given(content=st.binary(max_size=300))
-def test_base64_preserves_every_byte(bench, content):
+def test_base64_preserves_every_byte(bench: Bench, content: bytes) -> None:
     text = base64.b64encode(content).decode()
     bench.call("write_file", {"path": "b", "content": text, "encoding": "base64"})
     read = bench.call("read_file", {"path": "b", "encoding": "base64"})
     assert base64.b64decode(read.data["content"]) == content
 
 
-def test_edit_file_replaces_and_shows_the_lines_around(bench):
+def test_edit_file_replaces_and_shows_the_lines_around(bench: Bench) -> None:
     result = bench.call("edit_file", {"path": "src/main.py", "old_str": "'one'", "new_str": "'1'"})
     assert result.success
     assert result.output == (
@@ -149,7 +150,7 @@ def test_edit_file_replaces_and_shows_the_lines_around(bench):
     assert result.files_changed == ["src/main.py"]
 
 
-def test_edits_see_each_other_and_are_written_once(bench):
+def test_edits_see_each_other_and_are_written_once(bench: Bench) -> None:
     edits = [
         {"old_str": "one", "new_str": "two"},
         {"old_str": "two", "new_str": "three", "replace_all": True},
@@ -163,7 +164,7 @@ def test_edits_see_each_other_and_are_written_once(bench):
 
 
 @pytest.mark.parametrize("form", ["alone", "in a list"])
-def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench, form):
+def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench: Bench, form: str) -> None:
     def edit(**one):
         arguments = one if form == "alone" else {"edits": [one]}
         return bench.call("edit_file", {"path": "src/main.py", **arguments})
@@ -177,13 +178,13 @@ def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench, form):
     assert bench.tree() == before
 
 
-def test_replace_all_beside_a_list_of_edits_is_refused(bench):
+def test_replace_all_beside_a_list_of_edits_is_refused(bench: Bench) -> None:
     edits = [{"old_str": "print", "new_str": "log"}]
     arguments = {"path": "src/main.py", "edits": edits, "replace_all": True}
     assert bench.call("edit_file", arguments).error.code == "INVALID_ARGUMENTS"
 
 
-def test_numbers_and_their_words_agree(bench):
+def test_numbers_and_their_words_agree(bench: Bench) -> None:
     assert bench.call("write_file", {"path": "x", "content": "1"}).output == "Created x: 1 byte"
     assert bench.call("write_file", {"path": "x", "content": "12"}).output == "Wrote x: 2 bytes"
     cut = bench.call("read_file", {"path": "x", "max_bytes": 1})
@@ -193,14 +194,14 @@ def test_numbers_and_their_words_agree(bench):
     assert "(6 edits)" in edited.output and "[1 more edit not shown]" in edited.output
 
 
-def test_edits_are_all_or_nothing(bench):
+def test_edits_are_all_or_nothing(bench: Bench) -> None:
     before = bench.tree()
     edits = [{"old_str": "one", "new_str": "1"}, {"old_str": "nope", "new_str": ""}]
     result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
     assert result.error.code == "INVALID_ARGUMENTS" and bench.tree() == before
 
 
-def test_edit_file_creates_a_file_with_an_empty_old_str(bench):
+def test_edit_file_creates_a_file_with_an_empty_old_str(bench: Bench) -> None:
     result = bench.call("edit_file", {"path": "new/x.txt", "old_str": "", "new_str": "hello"})
     assert result.success and (bench.root / "new/x.txt").read_text() == "hello"
 
@@ -214,7 +215,9 @@ def test_edit_file_creates_a_file_with_an_empty_old_str(bench):
         max_size=4,
     ),
 )
-def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(bench, content, pairs):
+def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(
+    bench: Bench, content: bytes, pairs
+) -> None:
     (bench.root / "e").write_bytes(content)
     steps = [Replacing(old.encode(), new.encode(), every) for old, new, every in pairs]
     try:
@@ -227,27 +230,27 @@ def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(bench, content, pair
     assert (bench.root / "e").read_bytes() == (content if wanted is None else wanted)
 
 
-def test_delete_file_deletes_a_link_and_not_its_target(bench):
+def test_delete_file_deletes_a_link_and_not_its_target(bench: Bench) -> None:
     (bench.root / "link").symlink_to("notes.txt")
     assert bench.call("delete_file", {"path": "link"}).data == {"deleted": ["link"]}
     assert (bench.root / "notes.txt").exists() and not (bench.root / "link").is_symlink()
 
 
-def test_delete_file_of_a_directory_lists_all_that_is_gone(bench):
+def test_delete_file_of_a_directory_lists_all_that_is_gone(bench: Bench) -> None:
     result = bench.call("delete_file", {"path": "src", "recursive": True})
     assert result.data == {"deleted": ["src", "src/main.py"]}
     assert not (bench.root / "src").exists()
     bench.assert_log_agrees_with_disk()
 
 
-def test_move_file_moves_and_creates_parents(bench):
+def test_move_file_moves_and_creates_parents(bench: Bench) -> None:
     result = bench.call("move_file", {"from": "notes.txt", "to": "docs/n.txt"})
     assert result.success and result.data == {"from": "notes.txt", "to": "docs/n.txt"}
     assert (bench.root / "docs/n.txt").exists() and not (bench.root / "notes.txt").exists()
     bench.assert_log_agrees_with_disk()
 
 
-def test_move_file_overwrites_only_when_told(bench):
+def test_move_file_overwrites_only_when_told(bench: Bench) -> None:
     arguments = {"from": "notes.txt", "to": "src/main.py"}
     assert bench.call("move_file", arguments).error.code == "CONFLICT"
     assert bench.call("move_file", {**arguments, "overwrite": True}).success
@@ -256,7 +259,7 @@ def test_move_file_overwrites_only_when_told(bench):
 
 
 @pytest.fixture
-def forest(bench):
+def forest(bench: Bench):
     for name in ("src/deep/er/x.py", ".git/config", "node_modules/m/i.js", ".env", "__pycache__/a"):
         path = bench.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -265,14 +268,14 @@ def forest(bench):
     return bench
 
 
-def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest):
+def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest) -> None:
     result = forest.call("list_directory", {})
     assert result.output.split("\n") == [
         "./", "  .env", "  link@", "  notes.txt", "  src/", "    deep/", "    main.py"
     ]  # fmt: skip
 
 
-def test_list_directory_gives_entries_of_one_level(forest):
+def test_list_directory_gives_entries_of_one_level(forest) -> None:
     result = forest.call("list_directory", {"path": "src", "recursive": False})
     entries = {entry["name"]: entry for entry in result.data["entries"]}
     assert {name: entry["type"] for name, entry in entries.items()} == {
@@ -283,7 +286,7 @@ def test_list_directory_gives_entries_of_one_level(forest):
     assert all(time.year > 2000 for time in times)
 
 
-def test_list_directory_recursive_hides_dot_names_unless_asked(forest):
+def test_list_directory_recursive_hides_dot_names_unless_asked(forest) -> None:
     plain = forest.call("list_directory", {"recursive": True})
     names = [entry["name"] for entry in plain.data["entries"]]
     assert "src/deep/er/x.py" in names and "node_modules" in names
@@ -293,11 +296,11 @@ def test_list_directory_recursive_hides_dot_names_unless_asked(forest):
     assert ".env" in names and not [n for n in names if n.startswith(".git")]
 
 
-def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench):
+def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench: Bench) -> None:
     reasons = []
 
     class Ask:
-        async def decide(self, tool, args, call_id, *, asked=""):
+        async def decide(self, tool, args, call_id, *, asked: str = ""):
             reasons.append(asked)
             return Decision("allowed", "person:me", "fine" if asked else "")
 
@@ -314,10 +317,10 @@ def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench):
     assert len(bench.events("call.decided")) == 3
 
 
-def test_results_of_a_whole_session_undo_to_the_start(bench):
+def test_results_of_a_whole_session_undo_to_the_start(bench: Bench) -> None:
     start, seq = bench.tree(), bench.workspace.log.head()
 
-    async def work():
+    async def work() -> None:
         for tool, arguments in (
             ("write_file", {"path": "x/y", "content": "1"}),
             ("edit_file", {"path": "notes.txt", "old_str": "second", "new_str": "2nd"}),
@@ -334,7 +337,7 @@ def test_results_of_a_whole_session_undo_to_the_start(bench):
     assert bench.tree() == start
 
 
-def prior_content(bench, monkeypatch, tool, arguments):
+def prior_content(bench: Bench, monkeypatch: pytest.MonkeyPatch, tool, arguments):
     """What the log knows of the file in the moment it is about to be replaced."""
     kept = []
     disk = type(bench.session.recorder.workspace)
@@ -361,7 +364,9 @@ def prior_content(bench, monkeypatch, tool, arguments):
         ("delete_file", {"path": "notes.txt"}),
     ],
 )
-def test_what_was_there_is_on_record_before_it_is_changed(bench, monkeypatch, tool, arguments):
+def test_what_was_there_is_on_record_before_it_is_changed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, str]
+) -> None:
     bench.blobs = bench.workspace.blobs
     before = (bench.root / "notes.txt").read_bytes()
     kept = prior_content(bench, monkeypatch, tool, arguments)
@@ -370,7 +375,7 @@ def test_what_was_there_is_on_record_before_it_is_changed(bench, monkeypatch, to
     assert (bench.root / "notes.txt").read_bytes() == before
 
 
-def test_read_file_takes_a_megabyte_unless_told_otherwise(bench):
+def test_read_file_takes_a_megabyte_unless_told_otherwise(bench: Bench) -> None:
     (bench.root / "exact").write_bytes(b"x" * 2**20)
     (bench.root / "more").write_bytes(b"x" * (2**20 + 1))
     exact = bench.call("read_file", {"path": "exact"}).data
@@ -379,7 +384,7 @@ def test_read_file_takes_a_megabyte_unless_told_otherwise(bench):
     assert (len(more["contents"]), more["truncated"], more["size"]) == (2**20, True, 2**20 + 1)
 
 
-def test_write_file_counts_bytes_and_not_characters(bench):
+def test_write_file_counts_bytes_and_not_characters(bench: Bench) -> None:
     data = bench.call("write_file", {"path": "a/é.txt", "content": "é€"}).data
     assert data["path"] == "a/é.txt" and data["size"] == 5
     raw = base64.b64encode(b"\0\xff").decode()
@@ -387,14 +392,14 @@ def test_write_file_counts_bytes_and_not_characters(bench):
     assert wrote.data["size"] == 2 and (bench.root / "b").read_bytes() == b"\0\xff"
 
 
-def test_an_edit_of_everything_without_a_match_is_an_error(bench):
+def test_an_edit_of_everything_without_a_match_is_an_error(bench: Bench) -> None:
     edits = [{"old_str": "nowhere", "new_str": "x", "replace_all": True}]
     result = bench.call("edit_file", {"path": "notes.txt", "edits": edits})
     assert result.error.code == "INVALID_ARGUMENTS"
     assert result.error.message.startswith("old_str not found in notes.txt: 'nowhere'")
 
 
-def test_an_edit_of_what_stands_several_times_says_how_often_and_what_to_do(bench):
+def test_an_edit_of_what_stands_several_times_says_how_often_and_what_to_do(bench: Bench) -> None:
     edits = [{"old_str": "print", "new_str": "log"}]
     result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
     assert result.error.message.startswith("old_str found 2 times in src/main.py")
@@ -404,7 +409,7 @@ def test_an_edit_of_what_stands_several_times_says_how_often_and_what_to_do(benc
     assert (bench.root / "src/main.py").read_text().count("log(") == 2
 
 
-def test_an_edit_gives_counts_and_appends_with_an_empty_old_str(bench):
+def test_an_edit_gives_counts_and_appends_with_an_empty_old_str(bench: Bench) -> None:
     edits = [
         {"old_str": "first", "new_str": "1st"},
         {"old_str": "second", "new_str": "2nd"},

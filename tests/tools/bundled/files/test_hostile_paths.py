@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
+from tests.tools.conftest import Bench
 
 CLEAR = {"INVALID_PATH", "FILE_NOT_FOUND", "INVALID_ARGUMENTS", "CONFLICT", "PERMISSION_DENIED"}
 NEVER = [
@@ -56,7 +57,7 @@ FILES = {
 class Trap:
     """A workspace full of ways out, and beside it what must not be reached."""
 
-    def __init__(self, bench):
+    def __init__(self, bench: Bench) -> None:
         self.root, self.outside = bench.root, bench.root.parent / "outside"
         self.secret = "canary-7c1fa9d04be2"
         (self.outside / "dir").mkdir(parents=True)
@@ -67,7 +68,7 @@ class Trap:
         self.build()
         self.before = self.beside()
 
-    def build(self):
+    def build(self) -> None:
         """Put back what a call took away."""
         for name, content in FILES.items():
             self.make(name, lambda p, c=content: p.is_file() and p.read_bytes() == c,
@@ -83,7 +84,7 @@ class Trap:
         self.make("socket", lambda p: p.is_socket(), bind)
         self.make("device", lambda p: p.is_char_device() or p.is_fifo(), device)
 
-    def make(self, name, there, make):
+    def make(self, name, there, make) -> None:
         path = self.root / name
         if path.is_symlink() or not there(path):
             if path.is_symlink() and there(path):
@@ -112,7 +113,7 @@ class Trap:
         return seen
 
 
-def bind(path):
+def bind(path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # a socket's address is at most 108 bytes long
     try:
@@ -122,7 +123,7 @@ def bind(path):
         os.chdir(here)
 
 
-def device(path):
+def device(path) -> None:
     """A device where we may make one, else something else that is no file."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
@@ -149,7 +150,7 @@ def wrong(kind, traits, whole, result):
     return ""
 
 
-def test_the_corpus_is_large_and_has_every_kind():
+def test_the_corpus_is_large_and_has_every_kind() -> None:
     rows = corpus()
     assert len(rows) >= 400 and len({path for path, _ in rows}) == len(rows)
     for kind, least in (("out", 150), ("link", 20), ("none", 50), ("kept", 15), ("odd", 140)):
@@ -157,14 +158,14 @@ def test_the_corpus_is_large_and_has_every_kind():
 
 
 @pytest.mark.parametrize("how", TOOLS)
-def test_no_path_leads_out(bench, how):
+def test_no_path_leads_out(bench: Bench, how) -> None:
     arguments, traits = TOOLS[how]
     tool = how.split()[0]
     trap = Trap(bench)
     rows = corpus()
     leaks, mistakes = [], []
 
-    async def all_of_them():
+    async def all_of_them() -> None:
         for text, kind in rows:
             path = text.format(root=trap.root, outside=trap.outside, name=trap.root.name)
             result = await bench.acall(tool, arguments(path))
@@ -193,7 +194,7 @@ def test_no_path_leads_out(bench, how):
 
 
 @pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/shadow", "src/../../x", "way/out"])
-def test_no_file_tool_leaves_the_workspace(bench, path):
+def test_no_file_tool_leaves_the_workspace(bench: Bench, path: str) -> None:
     (bench.root / "way").symlink_to("/")
     before = bench.tree()
     for name, arguments in (

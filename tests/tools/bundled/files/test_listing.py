@@ -3,10 +3,12 @@
 import os
 import shutil
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from loom_audit.tools.bundled.files import listing
+from tests.tools.conftest import Bench
 
 
 def paths(result):
@@ -14,7 +16,7 @@ def paths(result):
 
 
 @pytest.fixture
-def empty(bench):
+def empty(bench: Bench):
     shutil.rmtree(bench.root / "src")
     (bench.root / "notes.txt").unlink()
     assert not [*bench.root.iterdir()]
@@ -32,7 +34,7 @@ def deep(empty):
     return bench
 
 
-def test_only_the_directory_itself_is_listed_unless_asked(empty):
+def test_only_the_directory_itself_is_listed_unless_asked(empty) -> None:
     (empty.root / "Cargo.toml").write_bytes(b"x" * 512)
     (empty.root / "src").mkdir()
     (empty.root / "src" / "main.rs").write_bytes(b"y" * 1024)
@@ -48,7 +50,7 @@ def test_only_the_directory_itself_is_listed_unless_asked(empty):
     assert paths(empty.call("list_files", {"path": "src"})) == ["src/main.rs"]
 
 
-def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep):
+def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep) -> None:
     found = paths(deep.call("list_files", {"recursive": True}))
     assert max(path.count("/") for path in found) == 9
     assert "d1/d2/f.txt" in found
@@ -56,12 +58,12 @@ def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep):
     assert found == ["d1", "d1/d2", "d1/f.txt"]
 
 
-def test_a_depth_over_ten_is_refused(empty):
+def test_a_depth_over_ten_is_refused(empty) -> None:
     result = empty.call("list_files", {"max_depth": 11})
     assert result.error.code == "INVALID_ARGUMENTS"
 
 
-def test_heavy_folders_are_named_and_not_entered(empty):
+def test_heavy_folders_are_named_and_not_entered(empty) -> None:
     for name in (".git", "node_modules", "__pycache__"):
         (empty.root / name).mkdir()
         (empty.root / name / "inside").touch()
@@ -69,7 +71,7 @@ def test_heavy_folders_are_named_and_not_entered(empty):
     assert "node_modules" in found and "node_modules/inside" not in found
 
 
-def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_path):
+def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").touch()
@@ -78,7 +80,7 @@ def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_pa
     assert empty.call("list_files", {"path": "link"}).error.code == "INVALID_PATH"
 
 
-def test_many_entries_are_cut_and_said_so(empty, monkeypatch):
+def test_many_entries_are_cut_and_said_so(empty, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_ENTRIES", 3)
     for number in range(5):
         (empty.root / f"f{number}").touch()
@@ -87,18 +89,18 @@ def test_many_entries_are_cut_and_said_so(empty, monkeypatch):
     assert "left out" in result.output
 
 
-def test_a_file_and_a_missing_directory_are_errors(empty):
+def test_a_file_and_a_missing_directory_are_errors(empty) -> None:
     (empty.root / "f").touch()
     assert empty.call("list_files", {"path": "f"}).error.code == "INVALID_PATH"
     assert empty.call("list_files", {"path": "no"}).error.code == "FILE_NOT_FOUND"
 
 
-def test_a_name_that_is_not_utf8_is_listed(empty):
+def test_a_name_that_is_not_utf8_is_listed(empty) -> None:
     (empty.root / os.fsdecode(b"caf\xe9")).touch()
     assert len(empty.call("list_files", {}).data["files"]) == 1
 
 
-def test_entries_have_name_type_size_and_an_iso_time(bench):
+def test_entries_have_name_type_size_and_an_iso_time(bench: Bench) -> None:
     (bench.root / "link").symlink_to("notes.txt")
     (bench.root / ".hidden").touch()
     result = bench.call("list_directory", {"path": ".", "recursive": False})

@@ -55,7 +55,7 @@ def folder():
     shutil.rmtree(made)
 
 
-def check(answer):
+def check(answer) -> None:
     assert answer["leaks"] == []
     calls, requested, finished = answer["finishes"]
     assert calls == requested == finished
@@ -79,11 +79,11 @@ def users():
 
 
 @pytest.mark.parametrize("uid", users())
-def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder, uid):
+def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder, uid) -> None:
     check(raced(folder, uid, 4.0))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("uid", users())
-def test_nothing_leaks_in_a_long_race(folder, uid):
+def test_nothing_leaks_in_a_long_race(folder, uid) -> None:
     check(raced(folder, uid, 60.0))

@@ -1,6 +1,7 @@
 """A batch that changed files ends with a commit of them, when somebody wants that."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ from loom_audit.tools.calls.messages import ToolCall
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import tool_settings
 from tests.tools.bundled.git.test_git import git, person, repo
+from tests.tools.conftest import Bench
 
 __all__ = ["person", "repo"]
 
@@ -24,7 +26,7 @@ def answer(after, *calls):
     ]
 
 
-def run(bench, *calls, hooks=None):
+def run(bench: Bench, *calls, hooks=None):
     hooks = [AutoCommit(bench.workspace.head, bench.root)] if hooks is None else hooks
 
     async def main():
@@ -34,11 +36,11 @@ def run(bench, *calls, hooks=None):
     return anyio.run(main)
 
 
-def write(path, content="1"):
+def write(path, content: str = "1"):
     return "write_file", {"path": path, "content": content}
 
 
-def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench, repo):
+def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench: Bench, repo) -> None:
     (repo / "src/main.py").write_text("a person's own")
     (repo / "src/secret").write_text("a person's own")
     call = "shell_execute", {"command": "chmod 750 src; echo 2 > src/made; mv notes.txt src"}
@@ -51,7 +53,7 @@ def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench, r
     assert said.ok and said.text == "nothing committed: no file changed"
 
 
-def test_exactly_what_the_batch_changed_is_committed(bench, repo):
+def test_exactly_what_the_batch_changed_is_committed(bench: Bench, repo) -> None:
     (repo / "mine").write_text("a person's own")
     (repo / "staged").write_text("a person's own")
     git(repo, "add", "staged")
@@ -79,7 +81,7 @@ def test_exactly_what_the_batch_changed_is_committed(bench, repo):
     bench.assert_log_agrees_with_disk()
 
 
-def test_the_trailer_names_the_tree_head_before_the_commit(bench, repo):
+def test_the_trailer_names_the_tree_head_before_the_commit(bench: Bench, repo) -> None:
     seen = []
 
     def head():
@@ -100,14 +102,18 @@ def test_the_trailer_names_the_tree_head_before_the_commit(bench, repo):
         ([write("scratch://x")], "no file changed"),
     ],
 )
-def test_a_batch_that_changed_nothing_git_keeps_is_not_committed(bench, repo, calls, said):
+def test_a_batch_that_changed_nothing_git_keeps_is_not_committed(
+    bench: Bench, repo, calls, said: str
+) -> None:
     (repo / ".git/info/exclude").write_text("*.log\n")
     outcome = run(bench, *calls)
     assert [(hook.ok, said in hook.text) for hook in outcome.hooks] == [(True, True)]
     assert git(repo, "log", "--format=%s") == "first"
 
 
-def test_without_a_repository_or_without_git_the_batch_is_as_it_was(bench, monkeypatch, tmp_path):
+def test_without_a_repository_or_without_git_the_batch_is_as_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     [said] = run(bench, write("x")).hooks
     assert said.ok and "not a git repository" in said.text
     (tmp_path / "bin").mkdir()
@@ -119,7 +125,7 @@ def test_without_a_repository_or_without_git_the_batch_is_as_it_was(bench, monke
     assert outcome.results[0].success
 
 
-def test_it_is_off_until_the_settings_say_so(bench, repo):
+def test_it_is_off_until_the_settings_say_so(bench: Bench, repo) -> None:
     assert run(bench, write("x"), hooks=[]).hooks == ()
     bench.session.settings = replace(bench.session.settings, auto_commit=True)
     [said] = run(bench, write("y"), hooks=[]).hooks
@@ -129,7 +135,7 @@ def test_it_is_off_until_the_settings_say_so(bench, repo):
     assert not tool_settings({}).auto_commit
 
 
-def test_names_of_any_kind_make_a_message_of_lines(bench):
+def test_names_of_any_kind_make_a_message_of_lines(bench: Bench) -> None:
     odd = "a\nb\udcff" + "x" * 200
     results = tuple(ToolResult(True, files_changed=[odd]) for _ in range(150))
     calls = tuple(ToolCall(f"{n}", "bad\nname", {}) for n in range(150))

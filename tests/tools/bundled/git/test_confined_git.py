@@ -14,6 +14,7 @@ from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.git.test_git import git, person, remote, repo
+from tests.tools.conftest import Bench
 
 __all__ = ["person", "remote", "repo"]
 
@@ -21,7 +22,7 @@ OFF = ToolSettings(confinement="off")
 
 
 @pytest.fixture
-def confined(bench):
+def confined(bench: Bench):
     """Only where a sandbox works here."""
     if bench.session.recorder.attachment.runner.name == "plain":
         pytest.skip("no sandbox works on this machine")
@@ -61,7 +62,7 @@ def marking(repo: Path) -> tuple[Path, Path]:
     return program, mark
 
 
-def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confined, repo):
+def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confined, repo) -> None:
     program, mark = marking(repo)
     added = f'[filter "zz"]\n\tclean = {program}\n'
     with swapping(repo, added):
@@ -79,7 +80,9 @@ def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confi
     assert mark.exists()
 
 
-def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(bench, repo, remote):
+def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(
+    bench: Bench, repo, remote
+) -> None:
     program, mark = marking(repo)
     program.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(mark))}\nexit 1\n")
     with swapping(repo, f'[remote "origin"]\n\treceivepack = {program}\n'):
@@ -91,7 +94,9 @@ def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(bench, re
     assert mark.exists()
 
 
-def test_reading_writes_nothing_in_the_workspace_whatever_runs(confined, repo, monkeypatch):
+def test_reading_writes_nothing_in_the_workspace_whatever_runs(
+    confined, repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when a program gets by: here nothing of the repository's is switched off."""
     monkeypatch.setattr("loom_audit.tools.bundled.git.repository._corrected", lambda _: ())
     program = repo / "prog"
@@ -104,7 +109,9 @@ def test_reading_writes_nothing_in_the_workspace_whatever_runs(confined, repo, m
     assert not (repo / "written").exists() and not (repo / "ran").exists()
 
 
-def test_the_person_s_files_are_read_those_they_include_too(confined, repo, person, tmp_path):
+def test_the_person_s_files_are_read_those_they_include_too(
+    confined, repo, person, tmp_path: Path
+) -> None:
     (tmp_path / "more").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
     (tmp_path / "ignored").write_text("*.log\n")
     person.write_text(f"[include]\n\tpath = {tmp_path}/more\n"
@@ -117,7 +124,9 @@ def test_the_person_s_files_are_read_those_they_include_too(confined, repo, pers
     assert confined.last().sandbox != "plain"
 
 
-def test_a_home_with_a_configuration_in_each_of_its_places(confined, repo, tmp_path, monkeypatch):
+def test_a_home_with_a_configuration_in_each_of_its_places(
+    confined, repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "someone"
     (own / ".config/git").mkdir(parents=True)
     (own / ".gitconfig").write_text("[user]\n\tname = Cy\n")
@@ -135,7 +144,9 @@ def test_a_home_with_a_configuration_in_each_of_its_places(confined, repo, tmp_p
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("own", [False, True])
-def test_as_root_in_a_repository_of_another_user_the_error_says_what_to_do(confined, repo, own):
+def test_as_root_in_a_repository_of_another_user_the_error_says_what_to_do(
+    confined, repo, own: bool
+) -> None:
     (repo / "notes.txt").write_text("2")
     folders = [repo / ".git", *(p for p in (repo / ".git").rglob("*") if p.is_dir())]
     for folder in folders[own:]:
@@ -164,12 +175,14 @@ class Person:
 
 
 @pytest.fixture
-def other(tmp_path):
+def other(tmp_path: Path):
     git(tmp_path, "init", "--quiet", "--bare", str(tmp_path / "other.git"))
     return tmp_path / "other.git"
 
 
-def test_a_remote_moved_while_somebody_decides_is_asked_about_again(bench, repo, remote, other):
+def test_a_remote_moved_while_somebody_decides_is_asked_about_again(
+    bench: Bench, repo, remote, other
+) -> None:
     person = Person(repo, 1, str(other))
     result = bench.call("git_push", {}, gate=AskingGate(ask=person))
     assert result.error.code == "APPROVAL_DENIED"
@@ -178,7 +191,9 @@ def test_a_remote_moved_while_somebody_decides_is_asked_about_again(bench, repo,
     assert git(other, "for-each-ref") == git(remote, "for-each-ref") == ""
 
 
-def test_a_yes_for_the_session_holds_for_this_address_only(bench, repo, remote, other):
+def test_a_yes_for_the_session_holds_for_this_address_only(
+    bench: Bench, repo, remote, other
+) -> None:
     person = Person(repo, 1, "", lasting=True)
     gate = AskingGate(ask=person)
     assert bench.call("git_push", {}, gate=gate).success
@@ -188,9 +203,11 @@ def test_a_yes_for_the_session_holds_for_this_address_only(bench, repo, remote, 
     assert len(person.shown) == 2 and git(other, "for-each-ref") == ""
 
 
-def test_a_remote_that_moves_after_the_answer_is_a_conflict(bench, repo, remote, other):
+def test_a_remote_that_moves_after_the_answer_is_a_conflict(
+    bench: Bench, repo, remote, other
+) -> None:
     class Gate:
-        async def decide(self, tool, args, ctx, *, asked=""):
+        async def decide(self, tool, args, ctx, *, asked: str = ""):
             git(repo, "config", "remote.origin.pushurl", str(other))
             return Decision("allowed", "gate:test")
 
@@ -199,7 +216,9 @@ def test_a_remote_that_moves_after_the_answer_is_a_conflict(bench, repo, remote,
     assert git(other, "for-each-ref") == git(remote, "for-each-ref") == ""
 
 
-def test_an_address_is_written_anew_as_git_would_write_it(bench, repo, remote, other, person):
+def test_an_address_is_written_anew_as_git_would_write_it(
+    bench: Bench, repo, remote, other, person
+) -> None:
     """By the person's settings and by the repository's, odd names included."""
     name = 'a "b" \\ c'
     git(repo, "config", f"url.{other}.insteadOf", f"x:{name}")
@@ -213,7 +232,7 @@ def test_an_address_is_written_anew_as_git_would_write_it(bench, repo, remote, o
     assert bench.call("git_push", {"remote": "fourth"}).data["status"] == "[up to date]"
 
 
-def test_a_shallow_clone_and_a_tag_with_a_message_are_pushed(bench, repo, remote):
+def test_a_shallow_clone_and_a_tag_with_a_message_are_pushed(bench: Bench, repo, remote) -> None:
     for n in range(3):
         git(repo, "commit", "--quiet", "--allow-empty", f"--message={n}")
     git(repo, "push", "--quiet", "origin", "main")

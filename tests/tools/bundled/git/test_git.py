@@ -2,15 +2,18 @@
 
 import os
 import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from loom_audit.tools.calls.gate import Decision
+from tests.tools.conftest import Bench
 
 
 @pytest.fixture(autouse=True)
-def person(tmp_path, monkeypatch):
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A person's own git configuration, and none of this machine's."""
     config = tmp_path / "gitconfig"
     config.write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n"
@@ -26,14 +29,14 @@ def git(root: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def repo(bench):
+def repo(bench: Bench):
     git(bench.root, "init", "--quiet")
     git(bench.root, "add", "--all")
     git(bench.root, "commit", "--quiet", "--message=first\n\nthe body")
     return bench.root
 
 
-def test_a_status_names_branch_and_what_changed_where(bench, repo):
+def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo) -> None:
     (repo / "notes.txt").write_text("changed")
     (repo / "new file").write_text("1")
     git(repo, "mv", "src/main.py", "src/moved.py")
@@ -53,7 +56,7 @@ def test_a_status_names_branch_and_what_changed_where(bench, repo):
     assert bench.last().status == "ok"
 
 
-def test_a_clean_repository_and_one_without_commits(bench, repo):
+def test_a_clean_repository_and_one_without_commits(bench: Bench, repo) -> None:
     assert bench.call("git_status", {}).output.endswith("clean")
     git(repo, "checkout", "--quiet", "--orphan", "empty")
     git(repo, "rm", "--quiet", "-r", "--cached", ".")
@@ -62,7 +65,7 @@ def test_a_clean_repository_and_one_without_commits(bench, repo):
     assert bench.call("git_log", {}).data == {"commits": [], "truncated": False}
 
 
-def test_reading_changes_nothing_in_the_repository(bench, repo):
+def test_reading_changes_nothing_in_the_repository(bench: Bench, repo) -> None:
     os.utime(repo / "notes.txt", ns=(1, 1))
     before = (repo / ".git/index").read_bytes()
     for name in ("git_status", "git_log"):
@@ -70,7 +73,7 @@ def test_reading_changes_nothing_in_the_repository(bench, repo):
     assert (repo / ".git/index").read_bytes() == before
 
 
-def test_a_difference_is_given_as_files_and_patch(bench, repo):
+def test_a_difference_is_given_as_files_and_patch(bench: Bench, repo) -> None:
     (repo / "notes.txt").write_bytes(b"first\r\nsecond\r\nfourth\n")
     (repo / "bin").write_bytes(b"\0\1")
     git(repo, "add", "bin")
@@ -87,7 +90,7 @@ def test_a_difference_is_given_as_files_and_patch(bench, repo):
     assert bench.call("git_diff", {"paths": ["src"]}).output == "[no difference]"
 
 
-def test_two_revisions_are_compared_and_a_rename_is_one_file(bench, repo):
+def test_two_revisions_are_compared_and_a_rename_is_one_file(bench: Bench, repo) -> None:
     git(repo, "mv", "src/main.py", "src/moved.py")
     git(repo, "commit", "--quiet", "--message=second")
     result = bench.call("git_diff", {"from": "HEAD~1", "to": "HEAD"})
@@ -96,14 +99,14 @@ def test_two_revisions_are_compared_and_a_rename_is_one_file(bench, repo):
     ]
 
 
-def test_a_large_patch_is_cut_and_says_so(bench, repo):
+def test_a_large_patch_is_cut_and_says_so(bench: Bench, repo) -> None:
     (repo / "notes.txt").write_text("".join(f"line {n}\n" for n in range(60_000)))
     result = bench.call("git_diff", {})
     assert result.data["truncated"] is True and result.data["files"][0]["added"] == 60_000
     assert len(result.data["patch"]) < 300_000
 
 
-def test_a_log_gives_newest_first_and_says_when_there_are_more(bench, repo):
+def test_a_log_gives_newest_first_and_says_when_there_are_more(bench: Bench, repo) -> None:
     (repo / "src/main.py").write_text("2")
     git(repo, "commit", "--quiet", "--all", "--message=second")
     result = bench.call("git_log", {"max_count": 1})
@@ -117,12 +120,12 @@ def test_a_log_gives_newest_first_and_says_when_there_are_more(bench, repo):
 
 
 @pytest.mark.parametrize("bad", [{"max_count": 0}, {"max_count": 201}, {"ref": ""}, {"x": 1}])
-def test_arguments_of_a_log_that_are_none(bench, repo, bad):
+def test_arguments_of_a_log_that_are_none(bench: Bench, repo, bad: dict[str, object]) -> None:
     assert bench.call("git_log", bad).error.code == "INVALID_ARGUMENTS"
 
 
 @pytest.mark.parametrize("name", ["--output=marker", "-p", "a\nb", "a\0b"])
-def test_a_revision_is_never_an_option(bench, repo, name):
+def test_a_revision_is_never_an_option(bench: Bench, repo, name: str) -> None:
     for tool, arguments in (
         ("git_log", {"ref": name}),
         ("git_diff", {"from": name}),
@@ -138,7 +141,7 @@ def test_a_revision_is_never_an_option(bench, repo, name):
     assert bench.call("git_log", {"ref": "nowhere"}).error.code == "NOT_FOUND"
 
 
-def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench, repo):
+def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench: Bench, repo) -> None:
     odd = os.fsdecode(b"caf\xe9 \t*.py")
     for name in (odd, "*", ":(top)x", "-n"):
         (repo / name).write_text("1")
@@ -153,7 +156,7 @@ def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench, repo):
     assert sorted(f["path"] for f in rest.data["files"]) == ["-n", ":(top)x"]
 
 
-def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench, repo):
+def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench: Bench, repo) -> None:
     (repo / "notes.txt").write_text("2")
     (repo / "src/new.py").write_text("1")
     (repo / "src/main.py").unlink()
@@ -170,7 +173,7 @@ def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench, rep
     assert not result.files_changed
 
 
-def test_a_commit_of_paths_that_are_not_there_names_them(bench, repo):
+def test_a_commit_of_paths_that_are_not_there_names_them(bench: Bench, repo) -> None:
     for paths, said in (
         (["nowhere"], "nowhere is not there"),
         (["notes.txt", "gone", "lost/x"], "gone, lost/x are not there"),
@@ -185,7 +188,7 @@ def test_a_commit_of_paths_that_are_not_there_names_them(bench, repo):
     assert error.message == "there is nothing to commit"
 
 
-def test_a_commit_of_what_is_staged_and_of_all(bench, repo):
+def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo) -> None:
     (repo / "notes.txt").write_text("2")
     assert bench.call("git_commit", {"message": "x"}).error.code == "NOT_FOUND"
     git(repo, "add", "notes.txt")
@@ -209,7 +212,7 @@ def test_a_commit_of_what_is_staged_and_of_all(bench, repo):
         {"message": "\ud800"},
     ],
 )  # fmt: skip
-def test_a_commit_that_is_none_changes_nothing(bench, repo, bad):
+def test_a_commit_that_is_none_changes_nothing(bench: Bench, repo, bad: dict[str, object]) -> None:
     (repo / "a").write_text("1")
     head = git(repo, "rev-parse", "HEAD")
     assert bench.call("git_commit", bad).error.code == "INVALID_ARGUMENTS"
@@ -219,7 +222,7 @@ def test_a_commit_that_is_none_changes_nothing(bench, repo, bad):
     )
 
 
-def test_ignored_files_are_not_committed(bench, repo):
+def test_ignored_files_are_not_committed(bench: Bench, repo) -> None:
     (repo / ".gitignore").write_text("*.log\n")
     (repo / "a.log").write_text("1")
     result = bench.call("git_commit", {"message": "x", "paths": ["a.log", ".gitignore"]})
@@ -227,14 +230,14 @@ def test_ignored_files_are_not_committed(bench, repo):
     assert [f["path"] for f in result.data["files"]] == [".gitignore"]
 
 
-def test_without_an_identity_the_commit_says_what_to_do(bench, repo, person):
+def test_without_an_identity_the_commit_says_what_to_do(bench: Bench, repo, person) -> None:
     person.write_text("[user]\n\tuseConfigOnly = true\n")
     (repo / "notes.txt").write_text("2")
     result = bench.call("git_commit", {"message": "x", "all": True})
     assert result.error.code == "EXECUTION_ERROR" and "git config --global" in result.error.hint
 
 
-def test_a_directory_that_is_no_repository(bench):
+def test_a_directory_that_is_no_repository(bench: Bench) -> None:
     for tool, arguments in (
         ("git_status", {}), ("git_diff", {}), ("git_log", {}), ("git_push", {}),
         ("git_commit", {"message": "x"}),
@@ -243,14 +246,16 @@ def test_a_directory_that_is_no_repository(bench):
         assert result.error.code == "NOT_FOUND" and "git init" in result.error.hint
 
 
-def test_a_repository_above_the_workspace_is_not_touched(bench):
+def test_a_repository_above_the_workspace_is_not_touched(bench: Bench) -> None:
     git(bench.root.parent, "init", "--quiet")
     (bench.root / "x").write_text("1")
     for tool, arguments in (("git_status", {}), ("git_commit", {"message": "x", "paths": ["x"]})):
         assert bench.call(tool, arguments).error.code == "NOT_FOUND"
 
 
-def test_variables_of_ours_lead_to_no_other_repository(bench, repo, tmp_path, monkeypatch):
+def test_variables_of_ours_lead_to_no_other_repository(
+    bench: Bench, repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "--quiet")
@@ -265,7 +270,9 @@ def test_variables_of_ours_lead_to_no_other_repository(bench, repo, tmp_path, mo
     assert git(repo, "log", "--format=%s").split() == ["x", "first"]
 
 
-def test_a_worktree_linked_to_a_repository_elsewhere_is_used(bench, repo, tmp_path, new_bench):
+def test_a_worktree_linked_to_a_repository_elsewhere_is_used(
+    bench: Bench, repo, tmp_path: Path, new_bench: Callable[[Path], AbstractContextManager[Bench]]
+) -> None:
     git(repo, "worktree", "add", "--quiet", str(tmp_path / "second" / "tree"))
     # the fixture makes `work`; move the worktree there
     with new_bench(tmp_path / "second") as other:
@@ -278,7 +285,7 @@ def test_a_worktree_linked_to_a_repository_elsewhere_is_used(bench, repo, tmp_pa
         assert other.call("git_commit", {"message": "there", "all": True}).data["branch"] == "tree"
 
 
-def test_data_outside_the_workspace_is_refused(bench, tmp_path):
+def test_data_outside_the_workspace_is_refused(bench: Bench, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "--quiet")
@@ -294,7 +301,7 @@ def test_data_outside_the_workspace_is_refused(bench, tmp_path):
     assert bench.call("git_status", {}).error.code == "PERMISSION_DENIED"
 
 
-def test_a_work_tree_set_to_elsewhere_is_not_read(bench, repo, tmp_path):
+def test_a_work_tree_set_to_elsewhere_is_not_read(bench: Bench, repo, tmp_path: Path) -> None:
     secret = tmp_path / "elsewhere"
     secret.mkdir()
     (secret / "notes.txt").write_text("secret")
@@ -305,14 +312,16 @@ def test_a_work_tree_set_to_elsewhere_is_not_read(bench, repo, tmp_path):
 
 
 @pytest.fixture
-def remote(repo, tmp_path):
+def remote(repo, tmp_path: Path):
     place = tmp_path / "remote.git"
     git(tmp_path, "init", "--quiet", "--bare", str(place))
     git(repo, "remote", "add", "origin", str(place))
     return place
 
 
-def test_a_push_is_announced_recorded_as_network_and_never_forced(bench, repo, remote):
+def test_a_push_is_announced_recorded_as_network_and_never_forced(
+    bench: Bench, repo, remote
+) -> None:
     result = bench.call("git_push", {"set_upstream": True})
     assert result.success and result.data["status"] == "[new branch]"
     assert result.data["ref"] == "refs/heads/main" and result.data["url"] == str(remote)
@@ -331,7 +340,7 @@ def test_a_push_is_announced_recorded_as_network_and_never_forced(bench, repo, r
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench, repo, remote):
+def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench: Bench, repo, remote) -> None:
     git(repo, "tag", "v1")
     assert bench.call("git_push", {"ref": "v1"}).data["ref"] == "refs/tags/v1"
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/tags/v1"
@@ -339,12 +348,12 @@ def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench, repo, remote
     assert result.error.code == "NOT_FOUND" and "origin" in result.error.hint
 
 
-def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
+def test_a_push_always_asks_and_a_commit_with_hooks_does(bench: Bench, repo, remote) -> None:
     class Asked:
-        def __init__(self):
+        def __init__(self) -> None:
             self.seen = []
 
-        async def decide(self, tool, args, ctx, *, asked=""):
+        async def decide(self, tool, args, ctx, *, asked: str = ""):
             preview = tool.preview(args, ctx)
             self.seen.append((tool.name, asked, preview.text))
             return Decision("denied" if asked else "allowed", "gate:test", "no")
@@ -361,12 +370,12 @@ def test_a_push_always_asks_and_a_commit_with_hooks_does(bench, repo, remote):
     assert bench.call("git_commit", commit, gate=gate).success
 
 
-def test_a_secret_in_a_remote_s_address_does_not_go_on_record(bench, repo):
+def test_a_secret_in_a_remote_s_address_does_not_go_on_record(bench: Bench, repo) -> None:
     git(repo, "remote", "add", "origin", "https://ann:sesame@127.0.0.1:9/x.git")
     shown = []
 
     class Asked:
-        async def decide(self, tool, args, ctx, *, asked=""):
+        async def decide(self, tool, args, ctx, *, asked: str = ""):
             shown.append(await ctx.in_thread(lambda: tool.preview(args, ctx).text))
             return Decision("allowed", "gate:test")
 

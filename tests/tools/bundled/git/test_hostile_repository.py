@@ -10,6 +10,7 @@ import pytest
 
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.git.test_git import git, person, remote, repo
+from tests.tools.conftest import Bench
 
 __all__ = ["person", "remote", "repo"]
 
@@ -32,7 +33,7 @@ def marked(root: Path) -> list[str]:
     return sorted(path.name for path in root.parent.glob("mark-*"))
 
 
-def everything(bench, root: Path) -> None:
+def everything(bench: Bench, root: Path) -> None:
     """Every git tool once, with something for each to do."""
     (root / "notes.txt").write_text("again")
     os.utime(root / "src/main.py", ns=(1, 1))
@@ -72,7 +73,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_a_program_the_repository_names_does_not_run(bench, repo, remote, keys):
+def test_a_program_the_repository_names_does_not_run(bench: Bench, repo, remote, keys) -> None:
     (repo / ".gitattributes").write_text("* diff=evil filter=evil merge=evil\n")
     for key in keys:
         value = program(repo, key)
@@ -86,7 +87,7 @@ def test_a_program_the_repository_names_does_not_run(bench, repo, remote, keys):
     assert marked(repo) == []
 
 
-def test_that_the_programs_would_run_without_care(bench, repo):
+def test_that_the_programs_would_run_without_care(bench: Bench, repo) -> None:
     """The traps above are real: plain git runs them."""
     value = program(repo)
     (repo / ".gitattributes").write_text("* diff=evil filter=evil\n")
@@ -116,8 +117,8 @@ HOOKS = [
 
 @pytest.mark.parametrize("configured", [False, True])
 def test_hooks_do_not_run_neither_here_nor_in_a_remote_on_this_machine(
-    bench, repo, remote, configured
-):
+    bench: Bench, repo, remote, configured: bool
+) -> None:
     value = program(repo)
     for place in (repo / ".git", remote):
         folder = place / "hooks"
@@ -135,7 +136,7 @@ def test_hooks_do_not_run_neither_here_nor_in_a_remote_on_this_machine(
     assert marked(repo) == []
 
 
-def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(bench, repo):
+def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(bench: Bench, repo) -> None:
     hook = repo / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\necho hooked > hooked\n")
     hook.chmod(0o755)
@@ -149,7 +150,9 @@ def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(bench, repo)
 
 
 @pytest.mark.parametrize("filter", ["evil", "a=b", "with space"])
-def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(bench, repo, filter):
+def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(
+    bench: Bench, repo, filter: str
+) -> None:
     value = program(repo)
     (repo / ".git/info/attributes").write_text('*.txt filter="x"\n')
     if " " not in filter:
@@ -174,7 +177,7 @@ def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(b
     assert marked(repo) == []
 
 
-def test_a_filter_of_the_person_s_own_is_applied(bench, repo, person):
+def test_a_filter_of_the_person_s_own_is_applied(bench: Bench, repo, person) -> None:
     with person.open("a") as stream:
         stream.write('[filter "mine"]\n\tclean = tr 2 3\n')
     (repo / ".gitattributes").write_text("*.txt filter=mine\n")
@@ -183,7 +186,9 @@ def test_a_filter_of_the_person_s_own_is_applied(bench, repo, person):
     assert git(repo, "show", "HEAD:notes.txt") == "3"
 
 
-def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(bench, repo, person):
+def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(
+    bench: Bench, repo, person
+) -> None:
     """Passed over, it would let in what it is there to keep out."""
     value = program(repo)
     with person.open("a") as stream:
@@ -199,7 +204,9 @@ def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(bench
     assert marked(repo)
 
 
-def test_a_repository_s_own_word_on_a_filter_of_the_person_s_is_not_heard(bench, repo, person):
+def test_a_repository_s_own_word_on_a_filter_of_the_person_s_is_not_heard(
+    bench: Bench, repo, person
+) -> None:
     value = program(repo)
     with person.open("a") as stream:
         stream.write('[filter "mine"]\n\tclean = cat\n[filter "same"]\n\tclean = cat\n')
@@ -217,7 +224,7 @@ def test_a_repository_s_own_word_on_a_filter_of_the_person_s_is_not_heard(bench,
     assert marked(repo) == []
 
 
-def test_settings_that_are_included_count_as_the_repository_s(bench, repo, remote):
+def test_settings_that_are_included_count_as_the_repository_s(bench: Bench, repo, remote) -> None:
     value = program(repo)
     (repo.parent / "included").write_text(f"[core]\n\tfsmonitor = {value}\n\tsshCommand = {value}\n"
                                           f'[filter "evil"]\n\tclean = {value}\n')  # fmt: skip
@@ -233,7 +240,9 @@ def test_settings_that_are_included_count_as_the_repository_s(bench, repo, remot
 @pytest.mark.parametrize(
     "url", ["ext::sh -c %S{}", "ssh://example.invalid/x", "git://example.invalid/x", "evil::x"]
 )
-def test_a_remote_s_address_runs_nothing(bench, repo, remote, url, monkeypatch):
+def test_a_remote_s_address_runs_nothing(
+    bench: Bench, repo, remote, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     value = program(repo)
     (repo.parent / "bin").mkdir()
     (repo.parent / "bin/git-remote-evil").symlink_to(value)
@@ -249,7 +258,7 @@ def test_a_remote_s_address_runs_nothing(bench, repo, remote, url, monkeypatch):
     assert marked(repo) == []
 
 
-def test_objects_that_are_missing_are_not_fetched(bench, repo, remote):
+def test_objects_that_are_missing_are_not_fetched(bench: Bench, repo, remote) -> None:
     value = program(repo)
     git(repo, "config", "core.repositoryFormatVersion", "1")
     git(repo, "config", "extensions.partialClone", "origin")
@@ -263,7 +272,7 @@ def test_objects_that_are_missing_are_not_fetched(bench, repo, remote):
     assert marked(repo) == []
 
 
-def test_a_submodule_s_configuration_is_not_heard(bench, repo):
+def test_a_submodule_s_configuration_is_not_heard(bench: Bench, repo) -> None:
     value = program(repo)
     inner = repo / "inner"
     inner.mkdir()
@@ -283,7 +292,7 @@ def test_a_submodule_s_configuration_is_not_heard(bench, repo):
     assert marked(repo) == []
 
 
-def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench):
+def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench: Bench) -> None:
     git(bench.root, "init", "--quiet", "--bare", ".")
     git(bench.root, "config", "core.fsmonitor", program(bench.root))
     assert not bench.call("git_status", {}).success
@@ -294,7 +303,7 @@ def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench):
     "name",
     ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "index", "HEAD.lock/x", "logs", "lfs"],
 )
-def test_a_link_in_the_repository_is_not_written_through(bench, repo, name):
+def test_a_link_in_the_repository_is_not_written_through(bench: Bench, repo, name: str) -> None:
     """A confined command can make it, and where no sandbox works git follows."""
     outside = repo.parent / "outside"
     outside.mkdir()
@@ -312,7 +321,9 @@ def test_a_link_in_the_repository_is_not_written_through(bench, repo, name):
 
 
 @pytest.mark.parametrize("way", ["{root}/.venv/bin", "{way}/.venv/bin", ".venv/bin", ""])
-def test_programs_in_the_workspace_are_not_taken_for_ours(bench, repo, remote, monkeypatch, way):
+def test_programs_in_the_workspace_are_not_taken_for_ours(
+    bench: Bench, repo, remote, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     """The project's own environment is often first on PATH."""
     (repo.parent / "way").symlink_to(repo)
     folder = repo / ".venv/bin" if way else repo

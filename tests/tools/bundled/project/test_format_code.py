@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.conftest import Bench
+
 BAD = "x = {  'a':1 }\n"
 GOOD = 'x = {"a": 1}\n'
 
 
 @pytest.fixture
-def programs(bench, monkeypatch):
+def programs(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     """A folder of programs that is all of PATH beside the system's own."""
     folder = bench.root.parent / "programs"
     folder.mkdir()
@@ -22,7 +24,7 @@ def programs(bench, monkeypatch):
 
 
 @pytest.fixture
-def ruff(programs):
+def ruff(programs) -> None:
     here = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
     if here is None:
         pytest.skip("ruff is not installed")
@@ -42,7 +44,7 @@ def stand_in(place: Path) -> None:
     place.chmod(0o755)
 
 
-def test_python_files_are_formatted_and_the_changed_ones_recorded(bench, ruff):
+def test_python_files_are_formatted_and_the_changed_ones_recorded(bench: Bench, ruff: None) -> None:
     (bench.root / "a.py").write_text(BAD)
     (bench.root / "src/b.py").write_text(GOOD)
     (bench.root / "node_modules").mkdir()
@@ -59,7 +61,9 @@ def test_python_files_are_formatted_and_the_changed_ones_recorded(bench, ruff):
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(bench, ruff):
+def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(
+    bench: Bench, ruff: None
+) -> None:
     (bench.root / "a.py").write_text(BAD)
     (bench.root / "b.py").write_text("def (:\n")
     result = bench.call("format_code", {"paths": ["a.py", "b.py"]})
@@ -67,7 +71,7 @@ def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(bench
     assert result.files_changed == ["a.py"]
 
 
-def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(bench, programs):
+def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(bench: Bench, programs) -> None:
     stand_in(programs / "black")
     stand_in(bench.root / "node_modules/.bin/prettier")
     (bench.root / "a.py").write_text("a  b\n")
@@ -81,7 +85,7 @@ def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(bench, progra
     assert one.error.code == "NOT_FOUND"
 
 
-def test_without_a_formatter_it_says_which_is_missing(bench, programs):
+def test_without_a_formatter_it_says_which_is_missing(bench: Bench, programs) -> None:
     result = bench.call("format_code", {})
     assert result.error.code == "NOT_FOUND" and "ruff or black" in str(result.error)
     result = bench.call("format_code", {"formatter": "black"})

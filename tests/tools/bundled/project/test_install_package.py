@@ -11,15 +11,19 @@ import sys
 import tarfile
 import threading
 import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from loom_audit.tools.bundled.project.install_package import _npm_settings, _pip_settings
 from loom_audit.tools.calls.gate import Decision
+from tests.tools.conftest import Bench
 
 
-def wheel(folder, name, version="1.0", requires=()):
+def wheel(folder, name, version: str = "1.0", requires=()) -> None:
     """A wheel of one module, as the binary distribution format says."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -35,7 +39,7 @@ def wheel(folder, name, version="1.0", requires=()):
 
 
 @pytest.fixture
-def index(bench, monkeypatch):
+def index(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     """A folder of wheels that pip takes packages from, and nothing else."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "npm_config_"))]:
         monkeypatch.delenv(name)
@@ -49,7 +53,9 @@ def index(bench, monkeypatch):
     return folder
 
 
-def test_pip_installs_into_an_environment_of_the_workspace(bench, index, monkeypatch, tmp_path):
+def test_pip_installs_into_an_environment_of_the_workspace(
+    bench: Bench, index, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny<2"]})
     assert result.success, result.output
@@ -79,7 +85,7 @@ def test_pip_installs_into_an_environment_of_the_workspace(bench, index, monkeyp
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("manager", ["pip", "npm"])
-def test_what_is_no_name_is_refused(shared, manager, package):
+def test_what_is_no_name_is_refused(shared, manager: str, package: str) -> None:
     result = shared.call("install_package", {"manager": manager, "packages": [package]})
     assert result.error.code == "INVALID_ARGUMENTS"
     assert not (shared.root / ".venv").exists() and not (shared.root / "node_modules").exists()
@@ -100,13 +106,16 @@ def test_what_is_no_name_is_refused(shared, manager, package):
         "a@b c",
     ],
 )
-def test_npm_takes_names_and_versions_only(shared, package):
+def test_npm_takes_names_and_versions_only(shared, package: str) -> None:
     result = shared.call("install_package", {"manager": "npm", "packages": [package]})
     assert result.error.code == "INVALID_ARGUMENTS"
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory, new_bench):
+def shared(
+    tmp_path_factory: pytest.TempPathFactory,
+    new_bench: Callable[[Path], AbstractContextManager[Bench]],
+):
     with new_bench(tmp_path_factory.mktemp("refused")) as made:
         yield made
 
@@ -118,15 +127,15 @@ def shared(tmp_path_factory, new_bench):
         {"manager": "pip", "packages": ["x"], "dev": True}, {"packages": ["x"]},
     ],
 )  # fmt: skip
-def test_arguments_that_are_none(shared, bad):
+def test_arguments_that_are_none(shared, bad: dict[str, object]) -> None:
     assert shared.call("install_package", bad).error.code == "INVALID_ARGUMENTS"
 
 
-def test_it_always_asks_and_says_what_for(bench):
+def test_it_always_asks_and_says_what_for(bench: Bench) -> None:
     asks = []
 
     class Asked:
-        async def decide(self, tool, args, ctx, *, asked=""):
+        async def decide(self, tool, args, ctx, *, asked: str = ""):
             asks.append((asked, tool.preview(args, ctx).text))
             return Decision("denied", "gate:test", "no")
 
@@ -140,7 +149,9 @@ def test_it_always_asks_and_says_what_for(bench):
 
 
 @pytest.mark.parametrize("name", [".venv", ".venv/lib"])
-def test_an_environment_that_lies_elsewhere_is_not_installed_into(bench, index, tmp_path, name):
+def test_an_environment_that_lies_elsewhere_is_not_installed_into(
+    bench: Bench, index, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", outside], check=True)
     link = bench.root / name
@@ -154,13 +165,15 @@ def test_an_environment_that_lies_elsewhere_is_not_installed_into(bench, index, 
     assert sorted(path for path in outside.rglob("*")) == before
 
 
-def test_a_folder_that_is_no_environment_is_left_alone(bench, index):
+def test_a_folder_that_is_no_environment_is_left_alone(bench: Bench, index) -> None:
     (bench.root / ".venv").mkdir()
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny"]})
     assert result.error.code == "PERMISSION_DENIED" and not [*(bench.root / ".venv").iterdir()]
 
 
-def test_a_configuration_in_the_workspace_s_environment_is_not_heard(bench, index, tmp_path):
+def test_a_configuration_in_the_workspace_s_environment_is_not_heard(
+    bench: Bench, index, tmp_path: Path
+) -> None:
     assert bench.call("install_package", {"manager": "pip", "packages": ["tiny==2.0"]}).success
     (bench.root / "evil").mkdir()
     wheel(bench.root / "evil", "other_thing", "9.0")
@@ -169,7 +182,9 @@ def test_a_configuration_in_the_workspace_s_environment_is_not_heard(bench, inde
     assert [one["version"] for one in result.data["installed"]] == ["1.0"]
 
 
-def test_where_packages_come_from_is_taken_of_the_person_s_configuration(monkeypatch, tmp_path):
+def test_where_packages_come_from_is_taken_of_the_person_s_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in [name for name in os.environ if name.lower().startswith(("pip_", "npm_config_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -193,7 +208,7 @@ def test_where_packages_come_from_is_taken_of_the_person_s_configuration(monkeyp
 
 
 @pytest.fixture
-def registry(monkeypatch):
+def registry(monkeypatch: pytest.MonkeyPatch):
     """A registry of npm that knows one package."""
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
@@ -209,7 +224,7 @@ def registry(monkeypatch):
     content = raw.getvalue()
 
     class Registry(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_GET(self) -> None:
             if self.path.endswith(".tgz"):
                 body = content
             elif self.path.lower() == "/@s%2ftiny":
@@ -234,7 +249,7 @@ def registry(monkeypatch):
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_):
+        def log_message(self, *_) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
@@ -250,7 +265,7 @@ def registry(monkeypatch):
 
 
 @pytest.mark.parametrize("dev", [False, True])
-def test_npm_installs_into_the_workspace_s_package_json(bench, registry, dev):
+def test_npm_installs_into_the_workspace_s_package_json(bench: Bench, registry, dev: bool) -> None:
     (bench.root.parent / "package.json").write_text("{}")  # npm would look further up
     arguments = {"manager": "npm", "packages": ["@s/tiny@^1"], "dev": dev}
     result = bench.call("install_package", arguments)

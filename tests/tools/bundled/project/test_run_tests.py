@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from loom_audit.tools.bundled.project.run_tests import _npm_report
+from tests.tools.conftest import Bench
 
 FAILING = """
 import os, sys, unittest
@@ -47,7 +48,7 @@ class Cases(unittest.TestCase):
 """
 
 
-def run(bench, arguments):
+def run(bench: Bench, arguments):
     """Without the plugins that happen to be installed here, which take a second to load."""
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return bench.call("run_tests", arguments, environment=alone)
@@ -57,7 +58,7 @@ def counts(data):
     return tuple(data[key] for key in ("passed", "failed", "errors", "skipped"))
 
 
-def test_pytest_s_results_are_counted_and_failures_located(bench):
+def test_pytest_s_results_are_counted_and_failures_located(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text(FAILING)
     result = run(bench, {"framework": "pytest"})
     assert not result.success and str(result.error) == "2 of 6 tests did not pass"
@@ -71,7 +72,7 @@ def test_pytest_s_results_are_counted_and_failures_located(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_tests_that_pass_are_a_success_and_may_change_files(bench):
+def test_tests_that_pass_are_a_success_and_may_change_files(bench: Bench) -> None:
     (bench.root / "tests").mkdir()
     (bench.root / "tests/test_it.py").write_text(
         "def test_a():\n    open('made', 'w').write('1')\ndef test_b(): pass\n"
@@ -84,7 +85,7 @@ def test_tests_that_pass_are_a_success_and_may_change_files(bench):
     assert bench.last().sandbox == result.data["sandbox"]
 
 
-def test_a_module_that_cannot_be_imported_is_an_error(bench):
+def test_a_module_that_cannot_be_imported_is_an_error(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text("import nothing_of_this_name\n")
     for framework in ("pytest", "unittest"):
         result = run(bench, {"framework": framework})
@@ -92,7 +93,7 @@ def test_a_module_that_cannot_be_imported_is_an_error(bench):
         assert "nothing_of_this_name" in json.dumps(result.data["failures"])
 
 
-def test_unittest_s_results_are_counted_and_failures_located(bench):
+def test_unittest_s_results_are_counted_and_failures_located(bench: Bench) -> None:
     (bench.root / "deep").mkdir()
     (bench.root / "deep/__init__.py").write_text("")
     (bench.root / "deep/test_unit.py").write_text(UNIT)
@@ -110,14 +111,14 @@ def test_unittest_s_results_are_counted_and_failures_located(bench):
     assert one.success and counts(one.data) == (1, 0, 0, 0)
 
 
-def test_without_tests_it_says_so(bench):
+def test_without_tests_it_says_so(bench: Bench) -> None:
     assert run(bench, {}).error.code == "NOT_FOUND"
     for framework in ("pytest", "unittest"):
         result = run(bench, {"framework": framework})
         assert result.error.code == "NOT_FOUND" and not result.success
 
 
-def test_tests_that_leave_the_process_are_no_success(bench):
+def test_tests_that_leave_the_process_are_no_success(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text("import os\ndef test_a(): os._exit(0)\n")
     for framework in ("pytest", "unittest"):
         (bench.root / "test_it.py").write_text(
@@ -128,7 +129,7 @@ def test_tests_that_leave_the_process_are_no_success(bench):
         assert result.data["passed"] is None
 
 
-def test_a_report_that_tests_print_themselves_is_not_taken(bench):
+def test_a_report_that_tests_print_themselves_is_not_taken(bench: Bench) -> None:
     lines = ["report-x {}", '{"framework": "pytest"}', "\nreport-" + "0" * 32 + ' {"passed": 9}']
     (bench.root / "test_it.py").write_text(
         f"import sys\ndef test_a():\n    sys.__stdout__.write({chr(10).join(lines)!r}); assert 0\n"
@@ -136,7 +137,7 @@ def test_a_report_that_tests_print_themselves_is_not_taken(bench):
     assert counts(run(bench, {"framework": "pytest"}).data) == (0, 1, 0, 0)
 
 
-def test_more_failures_than_are_shown_are_counted(bench):
+def test_more_failures_than_are_shown_are_counted(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text(
         "import pytest\n@pytest.mark.parametrize('n', range(300))\n"
         "def test_a(n):\n    assert False, 'x' * 5000\n"
@@ -145,7 +146,7 @@ def test_more_failures_than_are_shown_are_counted(bench):
     assert data["failed"] == 300 and len(data["failures"]) == 200 and data["left_out"] == 100
 
 
-def test_tests_without_end_are_stopped(bench):
+def test_tests_without_end_are_stopped(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text("def test_a():\n    while True: pass\n")
     result = run(bench, {"framework": "pytest", "timeout": 1})
     assert result.error.code == "TIMEOUT" and result.data["timed_out"]
@@ -163,11 +164,11 @@ def test_tests_without_end_are_stopped(bench):
         ({"framework": "npm"}, "NOT_FOUND"),
     ],
 )
-def test_arguments_that_are_none(bench, bad, code):
+def test_arguments_that_are_none(bench: Bench, bad: dict[str, object], code: str) -> None:
     assert run(bench, bad).error.code == code
 
 
-def test_the_workspace_s_own_python_is_used(bench):
+def test_the_workspace_s_own_python_is_used(bench: Bench) -> None:
     folder = bench.root / ".venv/bin"
     folder.mkdir(parents=True)
     own = folder / "python"
@@ -179,7 +180,7 @@ def test_the_workspace_s_own_python_is_used(bench):
 
 
 @pytest.fixture
-def npm(bench):
+def npm(bench: Bench):
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm is not installed")
     (bench.root / "package.json").write_text(
@@ -188,7 +189,7 @@ def npm(bench):
     return bench
 
 
-def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm):
+def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm) -> None:
     (npm.root / "a.test.js").write_text(
         "const test = require('node:test'); const assert = require('assert');\n"
         "test('good', () => {});\n"
@@ -205,7 +206,7 @@ def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm):
     assert run(npm, {"paths": ["a.test.js"]}).success
 
 
-def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm):
+def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm) -> None:
     script = {"name": "x", "version": "1.0.0", "scripts": {"test": "echo all well"}}
     (npm.root / "package.json").write_text(json.dumps(script))
     result = run(npm, {})
@@ -224,6 +225,6 @@ def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm):
         ("ℹ tests 3\nℹ pass 2\nℹ fail 0\nℹ cancelled 1\nℹ skipped 0\nℹ todo 0\n", (2, 0, 1, 0)),
     ],
 )
-def test_summaries_of_other_runners(text, expected):
+def test_summaries_of_other_runners(text: str, expected: tuple[int, ...]) -> None:
     assert counts(_npm_report(text)) == expected
     assert _npm_report("nothing of the kind") == {}

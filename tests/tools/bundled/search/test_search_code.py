@@ -3,6 +3,7 @@
 import os
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +12,16 @@ from loom_audit.history.code import list_code, read_code
 from loom_audit.model.code import chunks, definitions, language_of
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.driver import connect
+from tests.tools.conftest import Bench
 
 
-def find(bench, query, **arguments):
+def find(bench: Bench, query, **arguments):
     result = bench.call("search_code", {"query": query, **arguments})
     assert result.success, result.output
     return [(m["path"], m["line"], m["kind"], m["name"]) for m in result.data["matches"]]
 
 
-def put(bench, path, content):
+def put(bench: Bench, path, content) -> None:
     assert bench.call("write_file", {"path": path, "content": content}).success
 
 
@@ -35,7 +37,7 @@ async def parse(text):
 '''
 
 
-def test_definitions_stand_before_text_and_the_same_name_before_others(bench):
+def test_definitions_stand_before_text_and_the_same_name_before_others(bench: Bench) -> None:
     put(bench, "server.py", PYTHON)
     put(bench, "other.py", "def parse_all(): pass\n# parse what there is\n")
     assert find(bench, "parse")[:2] == [
@@ -55,7 +57,7 @@ def test_definitions_stand_before_text_and_the_same_name_before_others(bench):
     ).output  # fmt: skip
 
 
-def test_the_index_follows_edits_undo_and_what_commands_do(bench):
+def test_the_index_follows_edits_undo_and_what_commands_do(bench: Bench) -> None:
     put(bench, "a.py", "def first(): pass\n")
     assert find(bench, "first", kind="symbol")
     put(bench, "a.py", "def second(): pass\n")
@@ -69,7 +71,7 @@ def test_the_index_follows_edits_undo_and_what_commands_do(bench):
     assert find(bench, "first", kind="symbol") == []
 
 
-def test_the_bounds_of_a_search(bench):
+def test_the_bounds_of_a_search(bench: Bench) -> None:
     put(bench, "many.py", "".join(f"def item_{n}(): pass\n" for n in range(50)))
     result = bench.call("search_code", {"query": "item", "limit": 10})
     assert result.data["count"] == 10 and result.data["truncated"]
@@ -80,13 +82,13 @@ def test_the_bounds_of_a_search(bench):
 
 
 @pytest.mark.parametrize("query", ['"', "a OR b", "text:x", "_", "NEAR(a b)", "a*", "é", "\ud800a"])
-def test_a_query_is_words_and_no_language(bench, query):
+def test_a_query_is_words_and_no_language(bench: Bench, query: str) -> None:
     put(bench, "odd.txt", "some OR other NEAR a thing\n")
     result = bench.call("search_code", {"query": query})
     assert result.success or result.error.code == "INVALID_ARGUMENTS", result.output
 
 
-def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench):
+def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench: Bench) -> None:
     odd = os.fsdecode(b"caf\xe9.py")
     (bench.root / odd).write_text("def odd_name(): pass\n")
     (bench.root / "binary.py").write_bytes(b"def hidden(): pass\n\0")
@@ -99,7 +101,7 @@ def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench):
     assert find(bench, "latin", kind="symbol") == [("latin.py", 1, "function", "latin")]
 
 
-def answers(bench, index):
+def answers(bench: Bench, index):
     attachment = bench.workspace.attachment
     list_code(attachment, index)
     while read_code(attachment, index):
@@ -108,7 +110,9 @@ def answers(bench, index):
     return [(index.symbols([w], "", 50), index.text([w], "", 50)) for w in words]
 
 
-def test_after_any_edits_undo_and_rollback_it_answers_as_one_built_from_nothing(bench, tmp_path):
+def test_after_any_edits_undo_and_rollback_it_answers_as_one_built_from_nothing(
+    bench: Bench, tmp_path: Path
+) -> None:
     chance = random.Random(7)
     kept = SqlCodeIndex(tmp_path / "kept.db")
     words = ["alpha", "beta", "gamma", "item", "HttpItem", "one", "two_words"]
@@ -139,7 +143,7 @@ def test_after_any_edits_undo_and_rollback_it_answers_as_one_built_from_nothing(
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 100])
-def test_an_index_that_is_gone_or_damaged_is_built_anew(bench, damage):
+def test_an_index_that_is_gone_or_damaged_is_built_anew(bench: Bench, damage: bytes) -> None:
     put(bench, "a.py", "def findable(): pass\n")
     assert find(bench, "findable", kind="symbol")
     [path] = bench.workspace.adapters.settings.home.glob(f"index/{bench.workspace.id}.code.db")
@@ -149,7 +153,7 @@ def test_an_index_that_is_gone_or_damaged_is_built_anew(bench, damage):
     assert find(bench, "findable", kind="symbol") == [("a.py", 1, "function", "findable")]
 
 
-def test_an_index_that_another_version_made_is_built_anew(bench):
+def test_an_index_that_another_version_made_is_built_anew(bench: Bench) -> None:
     put(bench, "a.py", "def findable(): pass\n")
     assert find(bench, "findable", kind="symbol")
     [path] = bench.workspace.adapters.settings.home.glob(f"index/{bench.workspace.id}.code.db")
@@ -187,12 +191,14 @@ def test_an_index_that_another_version_made_is_built_anew(bench):
         ("a.txt", "def nothing():", None, None),
     ],
 )  # fmt: skip
-def test_the_rules_of_each_language(name, line, kind, symbol):
+def test_the_rules_of_each_language(
+    name: str, line: str, kind: str | None, symbol: str | None
+) -> None:
     found = [(d.kind, d.name) for d in definitions(line, language_of(name))]
     assert found == ([] if kind is None else [(kind, symbol)])
 
 
-def test_no_content_takes_the_rules_very_long():
+def test_no_content_takes_the_rules_very_long() -> None:
     lines = ["public " * 42, "a::" * 99, "a " * 149, "((" * 149, "<" * 299, "export " * 42,
              "x = " * 74, "const a" + " " * 290, "'''" * 99, '"""' * 99 + "'"]  # fmt: skip
     for line in lines:  # without bounds: hours

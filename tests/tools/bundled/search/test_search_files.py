@@ -12,32 +12,33 @@ from hypothesis import strategies as st
 from loom_audit.tools.bundled.search import search_files as search
 from loom_audit.tools.bundled.search.search_files import SearchFiles
 from loom_audit.tools.bundled.search.search_program import matcher, required
+from tests.tools.conftest import Bench
 
 
-def test_matches_are_listed_by_path_and_line(bench):
+def test_matches_are_listed_by_path_and_line(bench: Bench) -> None:
     result = bench.call("search_files", {"pattern": r"pr\w+\("})
     assert result.output == "src/main.py:3: print('one')\nsrc/main.py:4: print('two')"
     assert result.data["matches"][0] == {"path": "src/main.py", "line": 3, "text": "print('one')"}
     assert result.data["count"] == 2 and result.data["truncated"] is False
 
 
-def test_no_match_is_a_success_that_says_so(bench):
+def test_no_match_is_a_success_that_says_so(bench: Bench) -> None:
     result = bench.call("search_files", {"pattern": "nowhere"})
     assert result.success and result.output == "[no matches]" and result.data["files"] == 2
 
 
-def test_line_ends_are_not_part_of_a_line(bench):
+def test_line_ends_are_not_part_of_a_line(bench: Bench) -> None:
     result = bench.call("search_files", {"pattern": "d$", "path": "notes.txt"})
     assert [m["line"] for m in result.data["matches"]] == [2, 3]
 
 
-def test_a_directory_a_file_and_an_absolute_path_can_be_searched(bench):
+def test_a_directory_a_file_and_an_absolute_path_can_be_searched(bench: Bench) -> None:
     for path in ("src", "src/main.py", str(bench.root / "src"), "src/"):
         result = bench.call("search_files", {"pattern": "import", "path": path})
         assert result.output == "src/main.py:1: import os"
 
 
-def test_links_binaries_and_heavy_folders_are_skipped(bench):
+def test_links_binaries_and_heavy_folders_are_skipped(bench: Bench) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     (bench.root / "out").symlink_to("/etc")
     (bench.root / "b.bin").write_bytes(b"\0import")
@@ -48,7 +49,7 @@ def test_links_binaries_and_heavy_folders_are_skipped(bench):
     assert result.data["skipped"] == 1
 
 
-def test_a_very_deep_folder_is_searched_to_its_end(bench):
+def test_a_very_deep_folder_is_searched_to_its_end(bench: Bench) -> None:
     folder = os.open(bench.root, os.O_RDONLY)
     for _ in range(1200):
         os.mkdir("d", dir_fd=folder)
@@ -65,7 +66,7 @@ def test_a_very_deep_folder_is_searched_to_its_end(bench):
     assert [m["path"] for m in result.data["matches"]] == ["d/" * 1200 + "f"]
 
 
-def test_search_is_bounded_and_says_so(bench):
+def test_search_is_bounded_and_says_so(bench: Bench) -> None:
     (bench.root / "many").write_text("x\n" * 3000)
     (bench.root / "long").write_text("x" * 10**6)
     result = bench.call("search_files", {"pattern": "x"})
@@ -74,7 +75,9 @@ def test_search_is_bounded_and_says_so(bench):
     assert max(len(m["text"]) for m in result.data["matches"]) == 300
 
 
-def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(bench, monkeypatch):
+def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)
     (bench.root / "a").write_text("aaaa\n")
     (bench.root / "b").write_text("a" * 60 + "!\n")
@@ -85,7 +88,9 @@ def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(bench,
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_line_that_takes_for_ever_ends_the_search_with_its_place(bench, monkeypatch):
+def test_a_line_that_takes_for_ever_ends_the_search_with_its_place(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "MAX_SECONDS", 1)
     (bench.root / "a").write_text("aaaa\n")
     (bench.root / "b").write_text("fine\n" + "a" * 60 + "!\n")
@@ -113,11 +118,11 @@ def test_a_line_that_takes_for_ever_ends_the_search_with_its_place(bench, monkey
         ("a[.txt", "a[.txt", True),
     ],
 )
-def test_globs(glob, path, fits):
+def test_globs(glob: str, path: str, fits: bool) -> None:
     assert matcher(glob)(path) is fits
 
 
-def test_a_file_pattern_limits_the_search(bench):
+def test_a_file_pattern_limits_the_search(bench: Bench) -> None:
     result = bench.call("search_files", {"pattern": "s", "file_pattern": "*.txt"})
     assert {m["path"] for m in result.data["matches"]} == {"notes.txt"}
 
@@ -133,7 +138,7 @@ texts = st.text("ab \n\r", max_size=30)
     files=st.dictionaries(names, texts, max_size=5),
     pattern=st.sampled_from(["a+b", "^a", "b$", " ", "."]),
 )
-def test_search_finds_what_a_plain_loop_finds(bench, files, pattern):
+def test_search_finds_what_a_plain_loop_finds(bench: Bench, files, pattern) -> None:
     folder = bench.root / f"s{time.monotonic_ns()}"
     folder.mkdir()
     for name, text in files.items():
@@ -185,7 +190,7 @@ def combined(inner):
     )
 
 
-def valid(pattern):
+def valid(pattern) -> bool:
     try:
         re.compile(pattern)
     except (re.error, OverflowError):
@@ -201,7 +206,7 @@ PATTERNS = st.tuples(
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
 @settings(max_examples=400, deadline=None)
 @given(pattern=PATTERNS.map("".join).filter(valid), content=LINES)
-def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content):
+def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content) -> None:
     alternatives = required(pattern)
     for line in content.split(b"\n"):
         if re.search(pattern, line.removesuffix(b"\r").decode("utf-8", "replace")):
@@ -228,11 +233,13 @@ def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content):
         (r"\101bc", [[]]),
     ],
 )
-def test_what_a_pattern_requires_of_a_line(pattern, alternatives):
+def test_what_a_pattern_requires_of_a_line(pattern: str, alternatives) -> None:
     assert required(pattern) == alternatives
 
 
-def test_a_file_that_lacks_a_required_text_is_searched_in_no_time(bench, monkeypatch):
+def test_a_file_that_lacks_a_required_text_is_searched_in_no_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "MAX_SECONDS", 1)
     (bench.root / "b").write_text("a" * 60 + "!\n")
     result = bench.call("search_files", {"pattern": r"a*a*a*a*a*a*a*a*a*a*$needle"})

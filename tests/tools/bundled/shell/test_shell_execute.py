@@ -5,8 +5,10 @@ import subprocess
 
 import pytest
 
+from tests.tools.conftest import Bench
 
-def test_both_streams_and_the_changed_files_are_given(bench):
+
+def test_both_streams_and_the_changed_files_are_given(bench: Bench) -> None:
     result = bench.call(
         "shell_execute", {"command": "echo out; echo err >&2; echo 1 > new; rm notes.txt"}
     )
@@ -19,7 +21,7 @@ def test_both_streams_and_the_changed_files_are_given(bench):
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_failing_command_is_no_success_and_keeps_its_output(bench):
+def test_a_failing_command_is_no_success_and_keeps_its_output(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "echo partly; exit 3"})
     assert not result.success and result.error.code == "EXECUTION_ERROR"
     assert result.data["exit_code"] == 3 and result.data["stdout"] == "partly\n"
@@ -27,16 +29,16 @@ def test_a_failing_command_is_no_success_and_keeps_its_output(bench):
     assert bench.last().status == "error"
 
 
-def test_a_command_that_says_nothing(bench):
+def test_a_command_that_says_nothing(bench: Bench) -> None:
     assert bench.call("shell_execute", {"command": "true"}).output == "[no output]"
 
 
-def test_it_runs_in_the_named_directory(bench):
+def test_it_runs_in_the_named_directory(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "pwd; ls", "cwd": "src"})
     assert result.output == f"{bench.root}/src\nmain.py"
 
 
-def test_a_command_is_stopped_at_its_timeout_and_what_it_did_is_on_record(bench):
+def test_a_command_is_stopped_at_its_timeout_and_what_it_did_is_on_record(bench: Bench) -> None:
     command = "echo begun; echo x > made; sleep 600"
     result = bench.call("shell_execute", {"command": command, "timeout": 1})
     assert result.error.code == "TIMEOUT" and result.data["timed_out"] is True
@@ -46,7 +48,7 @@ def test_a_command_is_stopped_at_its_timeout_and_what_it_did_is_on_record(bench)
     bench.assert_log_agrees_with_disk()
 
 
-def test_nothing_it_started_outlives_it(bench):
+def test_nothing_it_started_outlives_it(bench: Bench) -> None:
     mark = f"3{os.getpid()}"
     command = f"setsid sleep {mark} & (sleep {mark} &) ; sleep {mark}"
     bench.call("shell_execute", {"command": command, "timeout": 1})
@@ -54,7 +56,7 @@ def test_nothing_it_started_outlives_it(bench):
     assert f"sleep {mark}" not in listing.stdout.replace(command, "")
 
 
-def test_output_without_end_is_bounded_and_says_so(bench):
+def test_output_without_end_is_bounded_and_says_so(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "yes | head -c 3000000; echo end"})
     assert result.success and result.data["truncated"] is True
     assert len(result.data["stdout"]) < 300_000 and result.data["stdout"].endswith("end\n")
@@ -62,12 +64,12 @@ def test_output_without_end_is_bounded_and_says_so(bench):
     assert len(bench.last().result["output"]) > 200_000
 
 
-def test_bytes_that_are_no_text_are_shown_lossy(bench):
+def test_bytes_that_are_no_text_are_shown_lossy(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": r"printf 'a\377b'"})
     assert result.data["stdout"] == "a\ufffdb"
 
 
-def test_the_environment_of_the_call_is_added_and_the_store_is_not_told(bench):
+def test_the_environment_of_the_call_is_added_and_the_store_is_not_told(bench: Bench) -> None:
     result = bench.call(
         "shell_execute",
         {"command": 'echo "$MINE $LOOM_AUDIT_HOME"; command -v ls'},
@@ -76,7 +78,7 @@ def test_the_environment_of_the_call_is_added_and_the_store_is_not_told(bench):
     assert result.output.startswith("yes \n/")
 
 
-def test_a_command_runs_in_the_workspace_by_sh_and_gives_both_streams(bench):
+def test_a_command_runs_in_the_workspace_by_sh_and_gives_both_streams(bench: Bench) -> None:
     result = bench.call("bash", {"command": "pwd; ps -o args= -p $$; echo oops >&2"})
     where, shell = result.data["stdout"].splitlines()
     assert where == str(bench.root) and shell.startswith("sh -c ")
@@ -84,14 +86,14 @@ def test_a_command_runs_in_the_workspace_by_sh_and_gives_both_streams(bench):
     assert {"exit_code", "stdout", "stderr", "timed_out", "truncated"} <= {*result.data}
 
 
-def test_the_model_sees_ten_kilobytes_of_what_a_command_prints(bench):
+def test_the_model_sees_ten_kilobytes_of_what_a_command_prints(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "seq 1 20000"})
     assert len(result.output.encode()) <= 10 * 1024
     assert "bytes left out" in result.output and len(result.data["stdout"]) > 100_000
 
 
 @pytest.mark.parametrize("tool", ["shell_execute", "bash"])
-def test_a_command_may_take_300_seconds_and_no_more(bench, tool):
+def test_a_command_may_take_300_seconds_and_no_more(bench: Bench, tool: str) -> None:
     assert bench.call(tool, {"command": "true", "timeout": 300}).success
     refused = bench.call(tool, {"command": "touch made", "timeout": 301})
     assert refused.error.code == "INVALID_ARGUMENTS" and not (bench.root / "made").exists()
@@ -101,7 +103,7 @@ def test_a_command_may_take_300_seconds_and_no_more(bench, tool):
     )
 
 
-def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench):
+def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench: Bench) -> None:
     asked = []
 
     class Runner:

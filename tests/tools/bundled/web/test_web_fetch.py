@@ -14,6 +14,7 @@ from loom_audit.tools.bundled.web.web_fetch import WebFetch
 from loom_audit.tools.calls.gate import DenyAll
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.web.web_server import serving
+from tests.tools.conftest import Bench
 
 LOCAL = ToolSettings(private_hosts=("127.0.0.1", "localhost"))
 
@@ -25,7 +26,7 @@ def server():
 
 
 @pytest.fixture
-def fetch(bench):
+def fetch(bench: Bench):
     def call(url, settings=LOCAL, tls=None, gate=None, **arguments):
         bench.registry._tools["web_fetch"] = WebFetch(tls=tls)
         arguments = {"url": url, **arguments}
@@ -34,7 +35,9 @@ def fetch(bench):
     return call
 
 
-def test_a_page_comes_back_with_status_headers_body_and_where_it_came_from(bench, fetch, server):
+def test_a_page_comes_back_with_status_headers_body_and_where_it_came_from(
+    bench: Bench, fetch, server
+) -> None:
     result = fetch(server.url("/hello"))
     assert result.success and result.data["status"] == 200
     assert result.data["body"] == "grüß dich"
@@ -48,11 +51,11 @@ def test_a_page_comes_back_with_status_headers_body_and_where_it_came_from(bench
     assert "outside the workspace: network" in last.coverage.reasons
 
 
-def test_a_page_that_is_missing_is_an_answer_too(fetch, server):
+def test_a_page_that_is_missing_is_an_answer_too(fetch, server) -> None:
     assert fetch(server.url("/nothing")).data["status"] == 404
 
 
-def test_a_post_sends_headers_and_body(fetch, server):
+def test_a_post_sends_headers_and_body(fetch, server) -> None:
     headers = {"X-One": "1", "Content-Type": "text/plain"}
     result = fetch(server.url("/echo"), method="POST", body="grüß", headers=headers)
     assert result.data["body"] == "POST grüß"
@@ -64,11 +67,11 @@ def test_a_post_sends_headers_and_body(fetch, server):
     ("page", "body"),
     [("/latin", "grüß"), ("/odd-charset", "plain"), ("/packed", "unpacked"), ("/long", "four")],
 )
-def test_bodies_are_decoded_as_the_server_says(fetch, server, page, body):
+def test_bodies_are_decoded_as_the_server_says(fetch, server, page: str, body: str) -> None:
     assert fetch(server.url(page)).data["body"] == body
 
 
-def test_binary_data_comes_as_base64(fetch, server):
+def test_binary_data_comes_as_base64(fetch, server) -> None:
     data = fetch(server.url("/binary")).data
     assert data["encoding"] == "base64" and data["body"].startswith("AAECAw")
 
@@ -107,7 +110,7 @@ def test_binary_data_comes_as_base64(fetch, server):
         "h" * 9000,
     ],
 )
-def test_a_url_no_browser_would_write_is_refused_before_any_connection(fetch, url):
+def test_a_url_no_browser_would_write_is_refused_before_any_connection(fetch, url: str) -> None:
     result = fetch(url)
     assert result.error.code == "INVALID_ARGUMENTS" and result.error.hint
 
@@ -149,38 +152,40 @@ def test_a_url_no_browser_would_write_is_refused_before_any_connection(fetch, ur
         "fec0::1",
     ],
 )
-def test_an_address_that_is_not_public_is_refused(address):
+def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     with pytest.raises(PermissionDenied):
         check_address("name.example", address, private=False)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
-def test_a_public_address_passes(address):
+def test_a_public_address_passes(address: str) -> None:
     check_address("name.example", address, private=False)
 
 
 @pytest.mark.parametrize(
     "address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "0.0.0.0", "224.0.0.1"]
 )
-def test_link_local_and_the_like_are_refused_even_when_private_is_allowed(address):
+def test_link_local_and_the_like_are_refused_even_when_private_is_allowed(address: str) -> None:
     with pytest.raises(PermissionDenied):
         check_address("name.example", address, private=True)
 
 
-def test_a_private_address_is_refused_unless_its_host_is_allowed_by_name(fetch, server):
+def test_a_private_address_is_refused_unless_its_host_is_allowed_by_name(fetch, server) -> None:
     result = fetch(server.url("/hello"), ToolSettings())
     assert result.error.code == "PERMISSION_DENIED" and "127.0.0.1" in result.error.message
     assert server.seen == []
 
 
 @pytest.mark.parametrize("host", ["[::1]", "[::ffff:7f00:1]", "localhost"])
-def test_loopback_by_another_name_is_refused(fetch, server, host):
+def test_loopback_by_another_name_is_refused(fetch, server, host: str) -> None:
     result = fetch(server.url("/hello", host), ToolSettings(private_hosts=("127.0.0.1",)))
     assert result.error.code == "PERMISSION_DENIED"
     assert server.seen == []
 
 
-def test_one_private_address_among_public_ones_refuses_the_host(fetch, server, monkeypatch):
+def test_one_private_address_among_public_ones_refuses_the_host(
+    fetch, server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 80)),
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80)),
@@ -191,8 +196,8 @@ def test_one_private_address_among_public_ones_refuses_the_host(fetch, server, m
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(
-    fetch, server, monkeypatch
-):
+    fetch, server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, asked = socket.getaddrinfo, []
 
     def resolve(host, *rest, **named):
@@ -208,11 +213,11 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(
     assert server.seen[0][2]["Host"] == f"moving.example:{server.server_port}"
 
 
-def test_a_host_nobody_knows_is_an_error(fetch):
+def test_a_host_nobody_knows_is_an_error(fetch) -> None:
     assert fetch("http://nowhere.invalid/").error.code == "EXECUTION_ERROR"
 
 
-def test_a_port_nobody_listens_on_is_an_error(fetch):
+def test_a_port_nobody_listens_on_is_an_error(fetch) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -223,7 +228,7 @@ def test_a_port_nobody_listens_on_is_an_error(fetch):
 # --- redirects ----------------------------------------------------------------------------
 
 
-def test_a_redirect_on_the_same_host_is_followed_and_on_record(fetch, server):
+def test_a_redirect_on_the_same_host_is_followed_and_on_record(fetch, server) -> None:
     data = fetch(server.url("/to?/hello")).data
     assert [hop["status"] for hop in data["hops"]] == [302, 200]
     assert data["url"] == server.url("/hello")
@@ -239,7 +244,9 @@ def test_a_redirect_on_the_same_host_is_followed_and_on_record(fetch, server):
         "//localhost:{port}/hello",
     ],
 )
-def test_a_redirect_to_another_host_is_not_followed_unless_allowed(fetch, server, onward):
+def test_a_redirect_to_another_host_is_not_followed_unless_allowed(
+    fetch, server, onward: str
+) -> None:
     result = fetch(server.url("/to?" + onward.format(port=server.server_port)))
     assert result.error.code == "PERMISSION_DENIED"
     assert [path.partition("?")[0] for _, path, _ in server.seen] == ["/to"]
@@ -247,7 +254,9 @@ def test_a_redirect_to_another_host_is_not_followed_unless_allowed(fetch, server
 
 
 @pytest.mark.parametrize("onward", ["http://localhost:{port}/hello", "http://10.0.0.1/"])
-def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(fetch, server, onward):
+def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(
+    fetch, server, onward: str
+) -> None:
     settings = ToolSettings(
         private_hosts=("127.0.0.1",), allowed_hosts=("127.0.0.1", "localhost", "10.0.0.1")
     )
@@ -255,7 +264,7 @@ def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(fetch, ser
     assert result.error.code == "PERMISSION_DENIED" and len(server.seen) == 1
 
 
-def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch, server):
+def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch, server) -> None:
     allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
     there = server.url("/hello", "localhost")
     assert fetch(server.url(f"/cookie?{there}"), allowed).success
@@ -263,7 +272,7 @@ def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch
     assert "Cookie" not in second
 
 
-def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server):
+def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server) -> None:
     settings = ToolSettings(
         private_hosts=("127.0.0.1", "localhost"), allowed_hosts=("127.0.0.1", "localhost")
     )
@@ -278,16 +287,16 @@ def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server):
 
 
 @pytest.mark.parametrize("onward", ["file:///etc/passwd", "ftp://x/", "http://0x7f000001/"])
-def test_a_redirect_to_what_is_no_plain_url_is_refused(fetch, server, onward):
+def test_a_redirect_to_what_is_no_plain_url_is_refused(fetch, server, onward: str) -> None:
     assert fetch(server.url(f"/to?{onward}")).error.code == "INVALID_ARGUMENTS"
 
 
-def test_a_post_becomes_a_get_after_302_and_stays_one_after_307(fetch, server):
+def test_a_post_becomes_a_get_after_302_and_stays_one_after_307(fetch, server) -> None:
     assert fetch(server.url("/to?/echo"), method="POST", body="x").data["body"] == "GET "
     assert fetch(server.url("/keep"), method="POST", body="x").data["body"] == "POST x"
 
 
-def test_a_circle_of_redirects_ends(fetch, server):
+def test_a_circle_of_redirects_ends(fetch, server) -> None:
     result = fetch(server.url("/loop"))
     assert result.error.code == "PERMISSION_DENIED" and "redirects" in result.error.message
     assert len(server.seen) == web_module.MAX_REDIRECTS + 1
@@ -296,13 +305,13 @@ def test_a_circle_of_redirects_ends(fetch, server):
 # --- size, time, lies ---------------------------------------------------------------------
 
 
-def test_a_body_of_a_gigabyte_is_cut_and_the_rest_never_read(fetch, server):
+def test_a_body_of_a_gigabyte_is_cut_and_the_rest_never_read(fetch, server) -> None:
     data = fetch(server.url("/gigabyte")).data
     assert data["truncated"] and len(data["body"]) == web_module.MAX_BODY
     assert server.sent < 64 << 20
 
 
-def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(fetch, server):
+def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(fetch, server) -> None:
     tracemalloc.start()
     try:
         data = fetch(server.url("/bomb"), headers={"X": "1"}).data
@@ -313,13 +322,13 @@ def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(fetch, server)
 
 
 @pytest.mark.parametrize("page", ["/slow", "/silent"])
-def test_a_server_that_dawdles_is_given_up(bench, fetch, server, page):
+def test_a_server_that_dawdles_is_given_up(bench: Bench, fetch, server, page: str) -> None:
     result = fetch(server.url(page), timeout=0.3)
     assert result.error.code == "TIMEOUT" and bench.last().status == "timeout"
 
 
 @pytest.mark.parametrize("page", ["/short", "/two-lengths", "/rubbish", "/bad-packed"])
-def test_a_server_that_breaks_the_protocol_is_an_error(fetch, server, page):
+def test_a_server_that_breaks_the_protocol_is_an_error(fetch, server, page: str) -> None:
     result = fetch(server.url(page))
     assert result.error.code == "EXECUTION_ERROR" and "HTTP" in result.error.message
 
@@ -335,7 +344,7 @@ def contexts(*names):
     return ours, theirs
 
 
-def test_a_certificate_is_checked_against_the_name(fetch):
+def test_a_certificate_is_checked_against_the_name(fetch) -> None:
     ours, theirs = contexts("localhost")
     with serving(theirs) as server:
         assert fetch(server.url("/hello", "localhost", "https"), tls=ours).success
@@ -343,7 +352,7 @@ def test_a_certificate_is_checked_against_the_name(fetch):
     assert wrong.error.code == "EXECUTION_ERROR" and "certificate" in wrong.error.message
 
 
-def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch):
+def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch) -> None:
     """Two hosts of one address: a connection made for one of them proves nothing of the other."""
     ours, theirs = contexts("localhost")
     allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
@@ -355,14 +364,14 @@ def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch):
     assert [path for _, path, _ in server.seen] == [f"/to?{other}"]
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(fetch):
+def test_a_certificate_of_an_unknown_authority_is_refused(fetch) -> None:
     _, theirs = contexts("localhost")
     with serving(theirs) as server:
         result = fetch(server.url("/hello", "localhost", "https"))
         assert result.error.code == "EXECUTION_ERROR" and server.seen == []
 
 
-def test_a_redirect_from_https_to_http_is_refused(fetch, server):
+def test_a_redirect_from_https_to_http_is_refused(fetch, server) -> None:
     ours, theirs = contexts("localhost")
     with serving(theirs) as secure:
         url = secure.url(f"/to?{server.url('/hello', 'localhost')}", "localhost", "https")
@@ -376,10 +385,10 @@ def test_a_redirect_from_https_to_http_is_refused(fetch, server):
 class Asked:
     """A gate that keeps why it was asked, and denies what was."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reasons = []
 
-    async def decide(self, tool, args, ctx, *, asked=""):
+    async def decide(self, tool, args, ctx, *, asked: str = ""):
         from loom_audit.tools.calls.gate import Decision
 
         self.reasons.append(asked)
@@ -390,7 +399,7 @@ class Asked:
     ("allowed", "asks"),
     [((), True), (("127.0.0.1",), False), (("*.0.0.1",), False), (("other.org",), True)],
 )
-def test_a_host_off_the_allow_list_is_asked_about(fetch, server, allowed, asks):
+def test_a_host_off_the_allow_list_is_asked_about(fetch, server, allowed, asks: bool) -> None:
     gate = Asked()
     settings = ToolSettings(allowed_hosts=allowed, private_hosts=("127.0.0.1",))
     result = fetch(server.url("/hello"), settings, gate=gate)
@@ -398,7 +407,7 @@ def test_a_host_off_the_allow_list_is_asked_about(fetch, server, allowed, asks):
     assert len(server.seen) == (0 if asks else 1)
 
 
-def test_a_denied_fetch_connects_to_nobody(fetch, server):
+def test_a_denied_fetch_connects_to_nobody(fetch, server) -> None:
     result = fetch(server.url("/hello"), gate=DenyAll("network"))
     assert result.error.code == "APPROVAL_DENIED" and server.seen == []
 
@@ -414,11 +423,11 @@ def test_a_denied_fetch_connects_to_nobody(fetch, server):
         ("Example.ORG.", "example.org", True),
     ],
 )
-def test_names_of_a_list_fit_whole_labels_only(pattern, host, fits):
+def test_names_of_a_list_fit_whole_labels_only(pattern: str, host: str, fits: bool) -> None:
     assert named(host, [pattern]) is fits
 
 
-def test_a_host_is_taken_as_it_is_resolved():
+def test_a_host_is_taken_as_it_is_resolved() -> None:
     assert target("https://EXAMPLE.org./a").host == "example.org"
     assert target("https://bücher.example/").host == "xn--bcher-kva.example"
     assert target("http://8.8.8.8/").port == 80
@@ -439,10 +448,12 @@ def test_a_host_is_taken_as_it_is_resolved():
         {"X": "\u20ac"},
     ],
 )
-def test_headers_that_would_change_the_request_are_refused(fetch, server, headers):
+def test_headers_that_would_change_the_request_are_refused(
+    fetch, server, headers: dict[str, str]
+) -> None:
     result = fetch(server.url("/hello"), headers=headers)
     assert result.error.code == "INVALID_ARGUMENTS" and server.seen == []
 
 
-def test_a_get_with_a_body_is_refused(fetch, server):
+def test_a_get_with_a_body_is_refused(fetch, server) -> None:
     assert fetch(server.url("/hello"), body="x").error.code == "INVALID_ARGUMENTS"

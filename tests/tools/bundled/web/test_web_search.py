@@ -26,6 +26,7 @@ from loom_audit.tools.bundled.web.web_search import (
     WebSearchToolSerper,
 )
 from loom_audit.tools.calls.settings import ToolSettings
+from tests.tools.conftest import Bench
 
 SECRETS = ("google-secret", "serper-secret", "oracle-secret")
 
@@ -134,7 +135,7 @@ def environment(providers: Providers) -> dict[str, str]:
 
 
 @pytest.fixture
-def call(bench, monkeypatch):
+def call(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(proxy_client, "FIRST_WAIT", 0.01)
 
     def made(kind, url, arguments):
@@ -143,7 +144,7 @@ def call(bench, monkeypatch):
     return made
 
 
-def test_tools_and_proxy_work_as_a_pair(bench, call, providers):
+def test_tools_and_proxy_work_as_a_pair(bench: Bench, call, providers: Providers) -> None:
     with proxy(**environment(providers)) as url:
         google = call(WebSearchToolGoogle, url, {"query": "merkle trees"})
         assert google.data["provider"] == "google" and len(google.data["results"]) == 5
@@ -168,14 +169,14 @@ def test_tools_and_proxy_work_as_a_pair(bench, call, providers):
     assert not any(secret in kept for secret in SECRETS)
 
 
-def test_a_failure_that_passes_is_asked_again(call, providers):
+def test_a_failure_that_passes_is_asked_again(call, providers: Providers) -> None:
     providers.failures = [(503, b"busy google-secret"), (429, b"{}")]
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
     assert result.success and len(providers.seen) == 3
 
 
-def test_a_failure_that_stays_is_given_up_after_four_attempts(call, providers):
+def test_a_failure_that_stays_is_given_up_after_four_attempts(call, providers: Providers) -> None:
     providers.failures = [(500, b"no")] * 10
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
@@ -183,7 +184,7 @@ def test_a_failure_that_stays_is_given_up_after_four_attempts(call, providers):
     assert len(providers.seen) == proxy_client.ATTEMPTS
 
 
-def test_a_refusal_is_not_asked_again_and_tells_no_key(call, providers):
+def test_a_refusal_is_not_asked_again_and_tells_no_key(call, providers: Providers) -> None:
     providers.failures = [(403, b'{"error": "key google-secret is wrong"}')]
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
@@ -192,14 +193,14 @@ def test_a_refusal_is_not_asked_again_and_tells_no_key(call, providers):
 
 
 @pytest.mark.parametrize("raw", [b"<html>", b"[]", b'{"choices": []}', b"[" * 100_000])
-def test_an_answer_that_is_none_is_an_error(call, providers, raw):
+def test_an_answer_that_is_none_is_an_error(call, providers: Providers, raw: bytes) -> None:
     providers.failures = [(200, raw)] * 4
     with proxy(**environment(providers)) as url:
         result = call(Oracle, url, {"question": "x"})
     assert result.error.code == "EXECUTION_ERROR"
 
 
-def test_without_a_provider_the_error_says_what_to_set(call):
+def test_without_a_provider_the_error_says_what_to_set(call) -> None:
     with proxy() as url:
         for kind in (WebSearch, WebSearchToolGoogle, WebSearchToolSerper):
             result = call(kind, url, {"query": "x"})
@@ -207,7 +208,7 @@ def test_without_a_provider_the_error_says_what_to_set(call):
         assert "configured" in call(Oracle, url, {"question": "x"}).error.message
 
 
-def test_without_a_proxy_the_error_says_how_to_start_one(call):
+def test_without_a_proxy_the_error_says_how_to_start_one(call) -> None:
     result = call(WebSearch, "", {"query": "x"})
     assert result.error.code == "EXECUTION_ERROR" and "loom-audit proxy" in result.error.hint
     gone = call(WebSearch, f"http://127.0.0.1:{_free_port()}", {"query": "x"})
@@ -227,11 +228,11 @@ def test_without_a_proxy_the_error_says_how_to_start_one(call):
         {"query": "x" * 2001},
     ],
 )
-def test_arguments_beyond_the_limits_are_refused(call, arguments):
+def test_arguments_beyond_the_limits_are_refused(call, arguments: dict[str, object]) -> None:
     assert call(WebSearch, "", arguments).error.code == "INVALID_ARGUMENTS"
 
 
-def test_the_proxy_answers_programs_on_this_machine_only(providers):
+def test_the_proxy_answers_programs_on_this_machine_only(providers: Providers) -> None:
     with proxy(**environment(providers)) as url:
         body = {"query": "x"}
 
@@ -259,13 +260,15 @@ def test_the_proxy_answers_programs_on_this_machine_only(providers):
         assert not any(secret in health.text for secret in SECRETS)
 
 
-def test_a_url_of_the_environment_that_is_none_is_refused():
+def test_a_url_of_the_environment_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="ORACLE_URL"):
         read_keys({"LOOM_PROXY_ORACLE_URL": "localhost"})
     assert "secret" not in repr(read_keys({"LOOM_PROXY_SERPER_KEY": "serper-secret"}))
 
 
-def test_no_key_is_in_a_log_that_says_which_addresses_are_asked(providers, caplog):
+def test_no_key_is_in_a_log_that_says_which_addresses_are_asked(
+    providers: Providers, caplog: pytest.LogCaptureFixture
+) -> None:
     """httpx logs whole URLs, and Google takes its key in one."""
     keys = Keys(
         google_key="google-secret",
@@ -280,17 +283,19 @@ def test_no_key_is_in_a_log_that_says_which_addresses_are_asked(providers, caplo
 
 @pytest.mark.parametrize("name", ["GOOGLE_KEY", "SERPER_KEY", "ORACLE_KEY"])
 @pytest.mark.parametrize("key", ["schlüssel", "two words", "two\nlines"])
-def test_a_key_that_no_header_can_hold_is_refused_at_the_start(name, key):
+def test_a_key_that_no_header_can_hold_is_refused_at_the_start(name: str, key: str) -> None:
     with pytest.raises(InvalidArguments, match=name) as raised:
         read_keys({f"LOOM_PROXY_{name}": key})
     assert key not in str(raised.value)
 
 
-def test_searching_again_waits_twice_as_long_each_time(bench, monkeypatch):
+def test_searching_again_waits_twice_as_long_each_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits = []
     whole = asyncio.sleep
 
-    async def sleep(seconds, *more):
+    async def sleep(seconds, *more) -> None:
         if seconds:
             waits.append(seconds)
         await whole(0, *more)
