@@ -1,7 +1,7 @@
-"""What is asked about calls, by whom it is answered, and what still waits for an answer.
+"""Questions about calls: asking, answering, and listing those that wait for an answer.
 
 Question and answer are events of the call. Whoever has the store can answer; of several
-answers to one question the first that is on record counts.
+answers to one question the first on record counts.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,10 @@ _FOLLOW_UP_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A question on record that waits for an answer; `seq` is its event's, `requested` the
-    call's. `alive` is False when the process that asked is gone: then nothing can run.
+    """A question on record that waits for an answer.
+
+    `seq` is the seq of the question, `requested` that of the call's request. `alive` is False
+    when the process that asked has ended: the call can then no longer run.
     """
 
     seq: int
@@ -86,12 +88,14 @@ def pending(attachment: Attachment) -> Sequence[ApprovalRequest]:
 
 
 def find(attachment: Attachment, name: str) -> ApprovalRequest:
-    """The pending question about a call, by the number of its request or of the question, or
-    by the start of its id. NotFound, and Conflict when that fits several.
+    """The pending question about a call.
+
+    `name` is the seq of the request or of the question, or the start of the call's id.
+    NotFound; Conflict when it fits several calls.
     """
     waiting = pending(attachment)
     fitting = [one for one in waiting if name in (str(one.requested), str(one.seq))]
-    # ids are random or an agent's choice: a number that is in the log never means one of them
+    # ids are random or chosen by an agent: a number up to the head is always taken as a seq
     numbered = name.isascii() and name.isdigit() and 0 < int(name[:20]) <= attachment.log.head()
     if not numbered:
         fitting += [one for one in waiting if one.call_id == name]
@@ -125,10 +129,11 @@ def answer(
     arguments: Any = None,
     lasting: bool = False,
 ) -> Event:
-    """Answer a question. Conflict, naming by whom and how, when it was answered already, when
-    it was asked anew meanwhile, or when nobody waits for the answer any more.
+    """Answer a question.
 
-    `arguments` replace the caller's; a `lasting` answer, which cannot, holds for the session.
+    `arguments` replace the caller's. A `lasting` answer holds for the whole session and cannot
+    replace arguments (InvalidArguments). Conflict when the question was answered already (the
+    error says by whom and how), was asked again since, or its call has ended.
     """
     if lasting and arguments is not None:
         raise InvalidArguments(
@@ -163,9 +168,9 @@ def answer(
 def wait_after_answer(
     attachment: Attachment, request: ApprovalRequest, answered: Event
 ) -> ApprovalRequest | Call:
-    """What came of a yes within two seconds: the next question, or the call as it stands.
+    """What follows an answer within two seconds: the next question about the call, or the call.
 
-    The process that asked decides; a call that is open still runs, or has not begun yet.
+    A call that is returned open still runs or has not begun yet.
     """
     until = monotonic() + _FOLLOW_UP_SECONDS
     while True:
@@ -181,7 +186,7 @@ def wait_after_answer(
 def record_answer(
     attachment: Attachment, request: ApprovalRequest, fact: CallDecided
 ) -> CallDecided:
-    """The answer on record: this one, or the one that came before it."""
+    """Put the answer on record and return the one that counts, which may be an earlier one."""
     [event] = attachment.log.append([_draft(attachment, request, fact)])
     return event.fact if isinstance(event.fact, CallDecided) else fact
 
@@ -189,13 +194,13 @@ def record_answer(
 def find_answer(
     attachment: Attachment, request: ApprovalRequest, *, after: int
 ) -> CallDecided | None:
-    """The answer, when there is one after the seq `after`."""
+    """The answer that is on record after the seq `after`, or None."""
     found = approval_state(attachment.log, request.session, request.call_id, after=after).answer
     return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
 
 
 def _draft(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) -> Draft:
-    """The same id for every answer to one question: the log takes only the first."""
+    """The answer as a draft; all answers to a question have one id, so the log keeps the first."""
     parts = (attachment.log.id, request.session, request.call_id, str(request.fact.number))
     key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
     return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=attachment.clock.now())

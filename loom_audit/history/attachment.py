@@ -1,4 +1,4 @@
-"""A directory tied to its log: the ports that everything in `history` works with."""
+"""A workspace together with its log: the ports that all of `history` works with."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,9 +24,9 @@ from loom_audit.ports import (
 
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 STALE = Stamp(0, 0, 0, 0, 0)
-"""A stamp no path has: what is known of it must be looked at again."""
+"""A stamp that never equals a real one, so that the path is read again."""
 UNTRACKED = Stamp(0, 0, 0, 0, 1)
-"""As STALE, for a path that is on record as untracked: found gone later, it is deleted."""
+"""As STALE, for a path on record as untracked; when it is absent later it counts as deleted."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class LastSeen:
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
-    `scope` is the one that holds, None before the first look.
+    `scope` is the accepted one, None before it was read.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
@@ -46,9 +46,9 @@ class LastSeen:
 class Attachment:
     """One workspace with its log.
 
-    Locks are taken in this order: undo, workspace, store. `free_bytes` tells the free bytes where
-    the store lives; `runner` is what tools run commands with, None where there are none;
-    `code` is what they search in.
+    Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
+    store's disk. `runner` runs the tools' commands and `code` is their search index; None where
+    tools cannot run commands or search.
     """
 
     log: EventLog
@@ -65,10 +65,10 @@ class Attachment:
 
     @property
     def scope(self) -> Scope:
-        """The scope that holds: what was accepted when the workspace lock was last taken.
+        """The accepted scope as of when the workspace lock was last taken.
 
-        Scopes are accepted under that lock, so what an event records was in the scope accepted
-        last before it.
+        Scopes are accepted under that lock, so every event records what was in the scope
+        accepted last before it.
         """
         if self.last_seen.scope is None:
             self.last_seen.scope = self.projections.scope()
@@ -86,9 +86,9 @@ class Attachment:
 
     @contextmanager
     def exclusive_if_possible(self) -> Iterator[None]:
-        """As `exclusive`, to look only: without the lock where none can be taken.
+        """As `exclusive`, for reading only: goes on without the lock where it cannot be taken.
 
-        Whoever may not lock the store may not write it, yet may see how things stand.
+        Someone who may read the store and not write it cannot take the lock.
         """
         with ExitStack() as stack:
             with suppress(AuditUnavailable):
@@ -96,7 +96,7 @@ class Attachment:
             yield
 
     def is_alive(self, call: Call) -> bool:
-        """Whether the process that opened this call still lives."""
+        """Whether the process that opened this call is still running."""
         if is_undo(call):
             return self.lock.is_held(self.undo_lock)
         return self.lock.is_held(session_lock(call.session))
@@ -106,9 +106,9 @@ class Attachment:
         return f"undo-{self.log.id}"
 
     def running_commands(self, *, excluding: tuple[str, str] | None = None) -> list[Call]:
-        """Open calls of effect execute whose process lives, but for one by session and id.
+        """Open calls of effect execute whose process is running, without one by (session, id).
 
-        One that waits for an answer does nothing, so that nothing is its doing.
+        A call that waits for an answer has not started its command and is not included.
         """
         return [
             call
@@ -121,7 +121,7 @@ class Attachment:
 
 
 def is_undo(call: Call) -> bool:
-    """Whether a call is one of ours that takes back or brings back, whatever agents' are named."""
+    """Whether a call is our undo, redo, revert or rollback, not an agent's tool of that name."""
     return call.tool in UNDO_TOOLS and call.effect == "write"
 
 

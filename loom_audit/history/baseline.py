@@ -1,4 +1,4 @@
-"""The first listing of a workspace, which everything later is compared with, and a new scope."""
+"""The baseline, which is the first listing of a workspace, and accepting a new scope."""
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
@@ -36,9 +36,9 @@ def baseline_end(attachment: Attachment) -> int:
 
 @without_gc()
 def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
-    """Record everything in scope. Interrupted, it goes on where it stopped.
+    """Record everything in scope. After an interruption it goes on where it stopped.
 
-    StorageFailed before the disk of the store is full; what was recorded until then stays.
+    StorageFailed when the store's disk is nearly full; what was recorded by then stays.
     """
 
     def flush(found: ScanResult) -> None:
@@ -68,10 +68,10 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
 def accept_scope(
     attachment: Attachment, fact: ScopeAccepted | WorkspaceAttached, *, actor: str
 ) -> None:
-    """Put a new scope on record, together with what it lets in.
+    """Put a new scope on record, together with the files that come into scope by it.
 
-    That was there before, so it must not pass for the doing of whoever looks next. StorageFailed
-    before the disk of the store is full; the old scope then holds.
+    They are recorded now so that the next scan does not attribute them to a call. StorageFailed
+    when the store's disk is nearly full; the old scope then stays.
     """
 
     def let_in(found: ScanResult, *first: Draft) -> None:

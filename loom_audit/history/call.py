@@ -38,7 +38,7 @@ class OpenCall:
     Every method that changes something is one whole step under the workspace lock. With
     `final` the caller says that this is the last effect: the lock is then kept until `finish`,
     which stores what changed together with the finish in one commit. `approved` are the states
-    an approval is bound to, by path: nothing else may then be changed.
+    an approval is bound to, by path: other paths, or paths in other states, are not changed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class OpenCall:
         return self._record.commit(question)
 
     def announce(self) -> None:
-        """Put the request on record now, before an effect that this call cannot see."""
+        """Put the request on record now, before an effect that is not captured."""
         if self._record.has_facts:
             self._record.commit()
 
@@ -97,7 +97,7 @@ class OpenCall:
         parents: bool = True,
         final: bool = False,
     ) -> FileChange:
-        """Put the content at the path, which is followed when it is a symlink inside."""
+        """Put the content at the path; a symlink to a path inside the workspace is followed."""
         return self.edit(path, content, mode=mode, parents=parents, final=final)
 
     def edit(
@@ -109,10 +109,10 @@ class OpenCall:
         parents: bool = True,
         final: bool = False,
     ) -> FileChange:
-        """Replace the content by `new`, or what it makes of the old (None when absent).
+        """Replace the content by `new`, or by what `new` returns for the old one (None: absent).
 
-        An error raised by it passes through and nothing has changed. Conflict when
-        somebody else writes the file in between: their version stands.
+        An error that `new` raises passes through, with nothing changed. Conflict when somebody
+        else writes the file in between; their version stays.
         """
         with self._step(final) as preconditions:
             *above, change = plan_edit(preconditions, path, new, mode=mode, create=parents)
@@ -145,7 +145,7 @@ class OpenCall:
         reverts: tuple[int, ...] = (),
         final: bool = False,
     ) -> None:
-        """Carry out planned changes. Conflict, and nothing changed, when disk is not as planned."""
+        """Carry out planned changes. Conflict, with nothing changed, when disk differs."""
         self._reverts = reverts
         with self._step(final) as preconditions:
             preconditions.expect_paths(len(changes))
@@ -170,7 +170,7 @@ class OpenCall:
     def _step(self, final: bool) -> Iterator[Preconditions]:
         self.check_writable()
         with self._exclusive(final):
-            yield Preconditions(self._attachment)  # the index follows what is put on record only
+            yield Preconditions(self._attachment)  # the index follows commits only
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
@@ -192,7 +192,7 @@ class OpenCall:
         reverts: tuple[int, ...] = (),
         origin: Origin = "tool",
     ) -> None:
-        """Record drift and intention, change the disk, and keep what is there for the record."""
+        """Record drift and intention, change the disk, collect the outcome for the next commit."""
         if changes:
             self._check_approved(changes)
             check_recoverable(self._attachment, changes)
@@ -220,7 +220,7 @@ class OpenCall:
             raise outcome.error
 
     def _check_approved(self, changes: Sequence[FileChange]) -> None:
-        """Conflict when what would be changed is not what was shown to whoever approved it."""
+        """Conflict when a path to be changed is not in the state that was approved."""
         if self.approved is None:
             return
         for change in changes:
@@ -246,7 +246,7 @@ class OpenCall:
         cancelled: Callable[[], bool] | None = None,
         final: bool = False,
     ) -> CommandResult:
-        """Run a command and put on record exactly which files it changed."""
+        """Run a command and record which files it changed."""
         with ExitStack() as capture:
             completed = runner.run(
                 self._attachment.workspace.root,
@@ -262,10 +262,10 @@ class OpenCall:
 
     @contextmanager
     def capture(self, *, final: bool = False) -> Iterator[None]:
-        """Record every change that happens in the block as this call's.
+        """Record the changes that happen in the block as this call's.
 
-        What is found before it belongs to others. While other commands run, what is found
-        after it is shared with them, and coverage says so.
+        Changes found before the block are attributed to others. Changes found after it are
+        shared with the commands that ran at the same time, and coverage says so.
         """
         self.check_writable()
         with self.recorder.exclusive():
@@ -291,7 +291,7 @@ class OpenCall:
                 raise
 
     def _record_command_changes(self, others: tuple[str, ...], before: LeftOutFolders) -> None:
-        """Scan, and keep what is found for the record as this call's (shared with `others`)."""
+        """Scan, and collect what changed as this call's, shared with `others`."""
         causes = (self.call_id, *others) if others else ()
 
         def add(found: ScanResult) -> None:
@@ -314,7 +314,7 @@ class OpenCall:
         self._add_changes_recorded_by_others(causes)
 
     def _add_changes_recorded_by_others(self, causes: tuple[str, ...]) -> None:
-        """What others' scans already found of this command's doing."""
+        """Count what the scans of other calls recorded as this command's changes."""
         shared = bool(causes) and self._record.has_changes
         for recorded in self._attachment.projections.changes(call_ids=(self.call_id,)):
             if recorded.session != self.recorder.session and not recorded.causes:
@@ -332,7 +332,7 @@ class OpenCall:
     # --- the end --------------------------------------------------------------------------
 
     def finish(self, status: Status, result: Any) -> Event:
-        """Put the outcome on record, durably, and let go of the workspace. Once per call."""
+        """Put the outcome on record, durably, and release the workspace lock. Once per call."""
         if self.finished:
             raise Conflict(f"call {self.call_id} is finished already")
         duration = self._attachment.clock.now() - self._began

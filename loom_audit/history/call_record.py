@@ -57,7 +57,7 @@ class CallRecord:
             self.entries.update(untracked_entries(self._attachment, found.untracked))
 
     def commit(self, *last: Fact) -> Sequence[Event]:
-        """Store durably what waits, then the last facts; the index is not told yet."""
+        """Store durably what waits, then the last facts; the index does not follow yet."""
         drafts = [*self._drafts, *map(self._recorder.draft, (*self._facts, *last))]
         if not drafts:
             return []
@@ -71,7 +71,7 @@ class CallRecord:
         self.update_index(self.commit(*last))
 
     def commit_foreign(self, found: ScanResult) -> None:
-        """Store a part of a scan as changes of others; what waits goes on waiting."""
+        """Store a part of a scan as changes of others, and nothing of what waits."""
         self.entries.update(found.entries)
         if found.changes:
             drafts = [self._draft_foreign(found.changes)]

@@ -1,4 +1,4 @@
-"""What changed on disk since the log last knew, found by comparing stamps and hashing doubts."""
+"""Finds what changed on disk: stamps are compared, and files whose stamp differs are hashed."""
 
 import gc
 import hashlib
@@ -18,18 +18,18 @@ from loom_audit.model.left_out import LeftOutFolders
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Stored bytes that are put on record at once: half of what the ballast frees on a full disk."""
+"""Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
 
 CHUNK_PATHS = 10_000
 MAX_READ_AT_ONCE = 1024 * 1024
-"""Bytes of a file that is read at once rather than as a stream."""
+"""A file up to so many bytes is read at once, a larger one as a stream."""
 
 MAX_READ = 32 * 1024 * 1024 * 1024
-"""Bytes of a file that is not read at all: its hash would take most of a minute, and a sparse
-file of petabytes costs nothing to make."""
+"""A file over so many bytes is not read: hashing it would take most of a minute, and a sparse
+file of petabytes is made in an instant."""
 
 WHOLE_TREE_FROM = 500
-"""From this many doubtful paths on, the whole tree is read once instead of path by path."""
+"""For more paths than this the whole tree is read once instead of path by path."""
 
 OUTSIDE = "outside"
 
@@ -38,8 +38,8 @@ OUTSIDE = "outside"
 class ScanResult:
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
-    `returned` are changed paths that were untracked until now: when and by whom is not known.
-    `left_out` is of the whole scan, whichever part this is.
+    `tracked_again` are changed paths that were untracked until now, so that it is not known
+    when and by whom they were changed. `left_out` is that of the whole scan, in every part.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -51,7 +51,7 @@ class ScanResult:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why coverage is less than full, at most ten of them spelled out."""
+        """Why coverage is less than full; at most ten reasons, and how many more there are."""
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
@@ -84,11 +84,11 @@ def observe(
     keep: bool = True,
     seen: Stamp | None = None,
 ) -> tuple[FileState | None, IndexEntry | None]:
-    """What is at the path now, its content put into the blob store (only hashed unless `keep`).
+    """The state at the path now; its content is put into the blob store, or hashed without `keep`.
 
-    `seen` is a stamp taken before, which spares the first look when it still holds after it.
-    A file that changes while it is read is looked at again; one that never rests is given a
-    stale entry so that the next scan looks once more. PermissionDenied, InvalidPath.
+    `seen` is a stamp taken earlier, used instead of the first lstat. A file that changes while
+    it is read is read again, up to three times; then its entry is stale, so that the next scan
+    reads it once more. PermissionDenied, InvalidPath.
     """
     for attempt in range(3):
         stamp = seen or attachment.workspace.stamp(path)
@@ -107,14 +107,14 @@ def observe(
 
 
 def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
-    """Whether nothing moved between two looks; a racy stamp's ctime is no evidence."""
+    """Whether two stamps are of one unchanged file; ctime is left out, as racy stamps have none."""
     return after is not None and before[:3] == after[:3] and before.ino == after.ino
 
 
 def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
 ) -> tuple[FileState, Stamp | None]:
-    """What a path of this stamp holds, and its stamp once that was read."""
+    """The state of a path with this stamp, and its stamp after the content was read."""
     mode = stat.S_IMODE(stamp.mode)
     if stat.S_ISDIR(stamp.mode):
         return FileState("directory", None, mode, 0), attachment.workspace.stamp(path)
@@ -150,7 +150,7 @@ def _read_state(
 
 
 class _FirstBytes:
-    """A stream's first bytes, so that reading a file comes to its end while that one grows."""
+    """The first bytes of a stream, so that reading a file that grows comes to an end."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
@@ -179,9 +179,9 @@ def scan(
 ) -> ScanResult:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
-    Hands full parts to `flush` so that memory stays bounded, and returns the last part. With
-    `keep` false nothing is stored, for a look that must leave no trace. AuditUnavailable when
-    a content cannot be stored; a `late` look, after the fact, names its path as untracked.
+    Full parts are handed to `flush` so that memory stays bounded; the last part is returned.
+    Without `keep` nothing is stored. When a content cannot be stored: AuditUnavailable, or,
+    `after_the_fact`, its path is listed as untracked.
     """
     known = catch_up(attachment)
     doubtful: list[tuple[str, Stamp]] = []
@@ -274,7 +274,7 @@ def _add_change(attachment: Attachment, found: ScanResult, change: FileChange) -
 
 
 def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
-    """The log's state of a path, for so many of them; the workspace lock is held."""
+    """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
     return (
         attachment.projections.tree().get
         if count > WHOLE_TREE_FROM
@@ -283,7 +283,7 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
 
 
 def record_drift(attachment: Attachment) -> None:
-    """Put on record what changed on disk since the last look; the workspace lock is held."""
+    """Put on record what others changed on disk since the last scan; the lock is held."""
 
     def flush(found: ScanResult) -> None:
         drafts = [attributed_draft(attachment, found.changes)] if found.changes else []
@@ -293,7 +293,7 @@ def record_drift(attachment: Attachment) -> None:
 
 
 def outside_draft(changes: Iterable[FileChange]) -> Draft:
-    """Changes nobody on record made."""
+    """Changes from outside, as a draft."""
     listed = tuple(changes)
     return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
 
@@ -304,10 +304,10 @@ def attributed_draft(
     *,
     excluding: tuple[str, str] | None = None,
 ) -> Draft:
-    """Changes found by somebody who did not make them, as a draft.
+    """Changes that a scan found and its call did not make, as a draft.
 
-    They are the running commands' when there are any (several: all are candidates, and the
-    first is the one they are listed with), otherwise they came from outside.
+    They are attributed to the running command; to the first of several, with all of them as
+    causes; without a running command to the outside.
     """
     listed = tuple(changes)
     running = attachment.running_commands(excluding=excluding)

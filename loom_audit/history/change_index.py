@@ -1,4 +1,4 @@
-"""The change index kept in step with the log: what it knows, and what it has not followed yet."""
+"""Keeps the change index in step with the log."""
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +10,13 @@ from loom_audit.model.files import BlobId
 from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
 
 _MARK = ""
-"""Under the root's path, which has no entry, the index keeps the last event it followed."""
+"""The root is not in the index, so its path holds the last event that the index followed."""
 
 
 def catch_up(attachment: Attachment) -> Stamps:
-    """What the index knows, made to agree with the log's tree; the workspace lock is held.
+    """Bring the last seen stamps up to the log's head and return them; the lock is held.
 
-    A path whose content the log learned after the index did is stale: it will be hashed.
+    A path that was recorded after the index was written gets a stale stamp, so that it is read.
     """
     seen, head = attachment.last_seen, attachment.index.head()
     if head != seen.head and (
@@ -56,7 +56,7 @@ def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> N
 
 
 def _is_of_this_log(attachment: Attachment) -> bool:
-    """Whether the index followed this log, not one that an older copy has replaced since."""
+    """Whether the index followed this log, and not one that an older copy has replaced since."""
     mark = attachment.index.get(_MARK)
     if mark is None:
         return False
@@ -78,18 +78,20 @@ def _mark_all_stale(attachment: Attachment) -> None:
 def update_index(
     attachment: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
 ) -> None:
-    """Let the index follow the commit of these events, which recorded the paths (with none,
-    what was seen of them was on record already); the workspace lock is held.
+    """Let the index follow the commit of these events, which recorded the paths; the lock is held.
 
-    An index that cannot be written stays behind the log: what it does not know is hashed
-    again. What is on record is on record, so this must not fail the call that recorded it.
+    Without events the states of the paths were on record already. An index that cannot be
+    written stays behind the log, and what it misses is hashed again: this never raises, since
+    the events are on record.
     """
     head = events[-1].seq if events else attachment.log.head()
     if not entries and attachment.last_seen.head == head:
         return
     try:
         if _is_behind(attachment, events[0].seq if events else head + 1):
-            stamps = catch_up(attachment)  # what the index has not followed must not be passed over
+            stamps = catch_up(
+                attachment
+            )  # changes that the index has not followed must not be skipped
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark(events[-1])} if events else entries
@@ -103,7 +105,7 @@ def update_index(
 
 
 def _is_behind(attachment: Attachment, seq: int) -> bool:
-    """Whether somebody else recorded changes before this seq, or the index is not as we left it."""
+    """Whether another process recorded changes before this seq or wrote the index since."""
     head = attachment.last_seen.head
     if head < 0 or attachment.index.head() != head:
         return True
@@ -113,7 +115,7 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 
 
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
-    """A path that was never seen to be untracked, or that holds something that was not."""
+    """Whether the path, or a known path below it, is not yet on record as untracked."""
     known = _known_paths(attachment, hidden.path)
     return not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known)
 
@@ -121,7 +123,7 @@ def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
 def untracked_entries(
     attachment: Attachment, paths: Iterable[Untracked]
 ) -> dict[str, IndexEntry | None]:
-    """Index entries for what is on record as untracked, and all that is known below it."""
+    """Index entries for paths on record as untracked, and for all known paths below them."""
     hidden: dict[str, IndexEntry | None] = {}
     for one in paths:
         hidden[one.path] = IndexEntry(UNTRACKED, None)
@@ -131,7 +133,7 @@ def untracked_entries(
 
 
 def _known_paths(attachment: Attachment, path: str) -> list[str]:
-    """What is known at a path and below it; most of what is hidden holds nothing known."""
+    """The known paths at and below a path; quick when there are few."""
     stamps = attachment.last_seen.stamps
     stamp = stamps.get(path)
     if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):

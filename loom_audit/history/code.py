@@ -1,4 +1,4 @@
-"""The code index brought up to what is on record."""
+"""Brings the code index up to the log's head."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ AT_ONCE = 50
 
 
 def list_code(attachment: Attachment, index: CodeIndex) -> None:
-    """Make the listing that of the log's head, by what changed since the last time."""
+    """Bring the index's list of files up to the log's head."""
     head = attachment.log.head()
     known = index.head()
     if known == head:
@@ -29,7 +29,7 @@ def list_code(attachment: Attachment, index: CodeIndex) -> None:
 
 
 def read_code(attachment: Attachment, index: CodeIndex) -> int:
-    """Read some of the contents that are listed and not known yet; how many are left."""
+    """Read some of the listed contents that are not in the index yet; how many are left."""
     contents = []
     for blob, language in index.unread(AT_ONCE):
         try:
@@ -39,7 +39,7 @@ def read_code(attachment: Attachment, index: CodeIndex) -> int:
                 else None
             )
         except (NotFound, Corrupt):
-            text = None  # erased, damaged or recorded by its hash only: not to be searched
+            text = None  # erased, damaged or recorded by its hash only: it cannot be searched
         if text is None:
             contents.append(ReadCode(blob, language))
         else:

@@ -1,6 +1,6 @@
-"""What events say beyond their leaf, checked against what is stored: payloads and contents.
+"""Checks the payloads of events, and the contents they name, against what is stored.
 
-No event of this version says that something was erased, so what is gone counts as tampered with.
+This version has no event for an erasure, so what is missing counts as tampered with.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,16 +36,16 @@ _EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
 """An event's row, its envelope and its payloads."""
 
 _HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
-"""Kinds on whose payloads nothing else depends: only their hashes are looked at."""
+"""Kinds whose payloads are not read by other checks: only their hashes are compared."""
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
 
 @dataclass(slots=True)
 class ContentChecker:
-    """The payloads of one log, followed event by event in order.
+    """Checks the payloads of one log, event by event in order, and counts what it checked.
 
-    `max_file_bytes` is the smallest limit over which files were recorded by hash alone.
+    `max_file_bytes` is the smallest limit over which files were recorded by hash only.
     """
 
     evidence: Evidence
@@ -66,9 +66,9 @@ class ContentChecker:
     def check(
         self, rows: Sequence[EventRow], parts: Iterator[PayloadRow], *, calls: bool = True
     ) -> None:
-        """Check the events against their payloads, of which `parts` gives the next.
+        """Check the events against their payloads, which `parts` yields in order.
 
-        One step for all events, then the next: that is quicker than all steps for each.
+        Each step is done for all events before the next, which is quicker than event by event.
         """
         whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
         read = self._apply_step(
@@ -85,7 +85,7 @@ class ContentChecker:
     def _apply_step(
         self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
     ) -> list[_T]:
-        """What the step makes of each that is in order; the first of an item is its row."""
+        """The results of a step for the items that are in order; an item begins with its row."""
         made = []
         for item in items:
             try:
@@ -99,7 +99,7 @@ class ContentChecker:
         return made
 
     def finish(self, parts: Iterator[PayloadRow]) -> None:
-        """Report payloads after the last event."""
+        """Report the payloads that are stored after the last event."""
         rest = ([self._next_part] if self._next_part else []) + list(parts)
         for part in rest:
             self._report_orphan(part)
@@ -125,7 +125,7 @@ class ContentChecker:
         )
 
     def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts:
-        """The envelope, and whether its kind is one that can be checked whole."""
+        """Read the envelope, and report a kind that this version cannot check."""
         envelope = read_envelope(row.leaf or b"")
         if envelope["kind"] not in _KNOWN:
             self.findings.add(
@@ -156,7 +156,7 @@ class ContentChecker:
     def _check_payloads(
         self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
     ) -> _EventParts | None:
-        """The same again, if all payloads are there and are those on record."""
+        """The item, when all payloads are stored as they are on record; otherwise report them."""
         missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
         good = True
         for _, role, n, salt, content, digest, size in parts:
@@ -195,14 +195,14 @@ class ContentChecker:
     def _decode(
         self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
     ) -> CheckedEvent | None:
-        """Check what payloads that are on record say; the event, when that can be read."""
+        """Decode the fact and check its manifest; None when a payload cannot be read."""
         seq, kind = row.seq, envelope["kind"]
         if kind in _HASH_ONLY:
             return seq, envelope, None
         try:
             payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
         except AuditError as error:
-            # of all but manifests the pass over contents will say what is wrong
+            # a damaged content is reported when contents are read; a manifest is not among these
             if any(part.role == "manifest" for part in parts):
                 self._report_manifest(seq, error)
             return None
@@ -220,7 +220,7 @@ class ContentChecker:
         return seq, envelope, decode_fact(envelope, payloads, manifest)
 
     def _check_manifest(self, seq: int, stored: bytes, keys: bytes | None) -> Manifest | None:
-        """The manifest, its contents checked; None when it does not hold."""
+        """The manifest, its contents checked; None when it cannot be read."""
         references = self._references
         try:
             manifest = decode_manifest(stored, keys)
@@ -240,7 +240,7 @@ class ContentChecker:
         return manifest
 
     def _report_manifest(self, seq: int, error: Exception) -> None:
-        message = f"event {seq}: its manifest does not hold: {error}"
+        message = f"event {seq}: its manifest cannot be read: {error}"
         self.findings.add(seq, "keys.length", message)
 
     def _bytes_of(self, part: PayloadRow) -> bytes:

@@ -1,4 +1,4 @@
-"""What a file operation would change, given what stands there now. Nothing is written here."""
+"""Plans of file operations: what each would change, given the present states. Changes nothing."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -9,7 +9,7 @@ from loom_audit.history.steps import Preconditions, check_recorded, descendants,
 from loom_audit.model.files import FileChange, FileState, Move
 
 Transform = Callable[[bytes | None], bytes]
-"""Makes the new content of the old (None when absent)."""
+"""Returns the new content for the old one (None when absent)."""
 
 
 def plan_edit(
@@ -32,7 +32,7 @@ def plan_edit(
     blob = preconditions.put(new, similar_to=before.blob if before else None)
     change = FileChange(target, before, FileState("file", blob, bits, len(new)))
     if before is not None and not preconditions.drift:
-        return [change]  # what is on record has its folders on record
+        return [change]  # the folders above a recorded path are on record
     return [*missing_parents(preconditions, target, create=create), change]
 
 
@@ -58,7 +58,7 @@ def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> 
 def plan_move(
     preconditions: Preconditions, source: str, target: str, *, overwrite: bool
 ) -> tuple[list[FileChange], tuple[Move, ...]]:
-    """Deletions at the old names, creations at the new, and the hint that says they are one."""
+    """Deletions at the old paths, creations at the new ones, and the moves that pair them."""
     old, new = resolve_name(preconditions, source), resolve_name(preconditions, target)
     state, there = preconditions.look(old), preconditions.look(new)
     if state is None:
@@ -89,7 +89,7 @@ def plan_move(
 
 
 def resolve_name(preconditions: Preconditions, path: str) -> str:
-    """The workspace path of the thing itself: parents followed, a final symlink not."""
+    """The workspace path with the symlinks of its parents followed, and a final symlink not."""
     workspace = preconditions.attachment.workspace
     relative = workspace.relative(path)
     if not relative:

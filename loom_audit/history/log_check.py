@@ -1,8 +1,8 @@
-"""The order of events and the Merkle tree over them, recomputed leaf by leaf.
+"""Checks the order of events and the Merkle tree over them, recomputed leaf by leaf.
 
-What is wrong is located as closely as the evidence allows: a leaf by its own hash, an event
-exchanged together with its hash by what the next one says came before it, anything rewritten
-further by the stored node over its 256 events, and by the heads kept elsewhere.
+Damage is located as closely as possible: a changed leaf by its own hash, an event replaced
+together with its hash by the hash that the next event has of its predecessor, and more events
+rewritten together by the stored node over 256 events and by the heads kept elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,10 +24,10 @@ _UNKNOWN = bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and the event it is about, where there is one.
+    """One thing that is wrong, and the event it is about, if any.
 
-    `tampered`: what is stored is not what was recorded. `incomplete`: something was erased, so
-    it cannot be checked. `unreadable`: the database could not give it out.
+    `tampered`: what is stored is not what was recorded. `incomplete`: something was erased and
+    cannot be checked. `unreadable`: the database could not read it.
     """
 
     seq: int | None
@@ -47,10 +47,10 @@ class Findings:
 
 
 class LogChecker:
-    """Follows a log from its first event to its last, one batch of rows after the other."""
+    """Checks a log from its first event to its last, one batch of rows after the other."""
 
     def __init__(self, log: str, step: int, heads: Iterable[TreeHead], findings: Findings) -> None:
-        """`step` is the lowest level at which nodes are stored; so are its multiples."""
+        """`step` is the lowest level whose nodes are stored, as are those of its multiples."""
         self.frontier = Frontier()
         self.anchored = 0
         self.nodes_checked = 0
@@ -69,7 +69,7 @@ class LogChecker:
 
     @property
     def size(self) -> int:
-        """How many events there are, the missing ones between them included."""
+        """How many events there are, including the missing ones between them."""
         return self._next - 1
 
     def _heads_of_this_log(self, heads: Iterable[TreeHead]) -> list[TreeHead]:
@@ -87,7 +87,7 @@ class LogChecker:
         return mine
 
     def expect_nodes(self, nodes: Iterable[Node]) -> None:
-        """These nodes are stored: each must be met."""
+        """Expect these stored nodes to be computed from the leaves."""
         for level, index, hashed in nodes:
             self._nodes[level, index] = hashed
 
@@ -111,7 +111,7 @@ class LogChecker:
                     self._findings.add(
                         seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
                     )
-                # neighbours in a canonical leaf; together they leave no room for quotes in either
+                # in a canonical leaf these three stand together, so a quote in one would not match
                 columns = f',"id":"{id}","kind":"{kind}",{log},'.encode("utf-8", "replace")
                 if columns not in leaf:
                     self._compare_columns(seq, id, kind, leaf)
@@ -133,18 +133,18 @@ class LogChecker:
         self._prev, self._next = prev, due
 
     def _compare_columns(self, seq: int, id: str, kind: str, leaf: bytes) -> None:
-        """What the table repeats of an envelope must be what the envelope says."""
+        """Report a column that is not equal to the envelope's field."""
         try:
             envelope = read_envelope(leaf)
         except Corrupt:
-            return  # reported where payloads are checked, and its hash here
+            return  # reported where payloads are checked; here its hash is
         for name, found in (("id", id), ("kind", kind)):
             if envelope.get(name) != found:
                 message = f"event {seq} is filed under the {name} {found!a}, not its own"
                 self._findings.add(seq, "event.column", message)
 
     def _skip_to(self, seq: int) -> bool:
-        """Leave room for the events that are missing before `seq`."""
+        """Report the events that are missing before `seq` and go on behind them."""
         missing = seq - self._next
         if not 0 < missing <= _MAX_GAP or missing % 1:
             self._findings.add(seq, "event.place", f"there is an event {seq} out of order")
@@ -161,7 +161,7 @@ class LogChecker:
     # --- tree -----------------------------------------------------------------------------
 
     def _close_node(self) -> None:
-        """All leaves under a node of the lowest stored level are there: check it."""
+        """Check the node of the lowest stored level whose leaves are complete."""
         self._compare_heads()
         leaves, self._leaves = self._leaves, []
         key = self._step, self.frontier.size >> self._step
@@ -171,7 +171,7 @@ class LogChecker:
             hashed = subtree_root(whole)
             self._compare_node(key, hashed)
         else:
-            # What the node says is all there is to go by, so that what follows can be checked
+            # take the stored node's hash instead, so that what follows can be checked
             hashed = stored or _UNKNOWN
             self._nodes.pop(key, None)
             self._doubtful.add(key)
@@ -229,9 +229,9 @@ class LogChecker:
     # --- the end --------------------------------------------------------------------------
 
     def finish(self) -> bytes:
-        """Check what is left over and give the root over all events.
+        """Check the leaves after the last node and return the root over all events.
 
-        When reading was `broken` off, what should come after is not held against the log.
+        When reading was `broken` off, heads and nodes behind that are not reported as missing.
         """
         self._compare_heads()
         for hashed in self._leaves:

@@ -1,4 +1,4 @@
-"""From a request to a plan: which recorded changes are meant, and what disk says today."""
+"""Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking
 from loom_audit.ports import CallFilter, EventFilter
 
 ALL_STEPS = 20_000
-"""Up to so many events after the first one taken back, the planner sees every change."""
+"""In longer stretches of the log only the changes of the paths concerned are read."""
 
 
 class Planner:
@@ -33,10 +33,10 @@ class Planner:
             return self._make_plan(request, selection)
 
     def renew(self, plan: Plan) -> Plan:
-        """The plan for the same request now, once what disk has that the log has not is on record.
+        """The plan for the same request now, after drift was recorded.
 
-        It is the same one when no event since could change it, and what no log knows of is
-        neither where it makes something nor in a folder that is to go.
+        The same plan is returned when no later event can change it, no unrecorded path stands
+        where it creates something, and no folder it removes holds one.
         """
         with self.attachment.exclusive_if_possible():
             since = self.attachment.log.read(EventFilter(after=plan.head))
@@ -54,7 +54,7 @@ class Planner:
     def _make_plan(
         self, request: Request, selection: Selection, more_paths: frozenset[str] = frozenset()
     ) -> Plan:
-        """The plan, with what disk says at the paths taken back and `also` at these."""
+        """The plan, with the drift at the paths taken back and at `more_paths`."""
         head = self.attachment.log.head()
         is_taken = selection.predicate(request)
         listed = self._selected_changes(selection)
@@ -91,7 +91,7 @@ class Planner:
                 return self._make_plan(request, selection, more_paths | unseen)
         plan = replace(
             plan,
-            # the point itself: `head` is elsewhere once something more is on record
+            # the point as a number: `head` moves when events are added
             request=replace(request, targets=(selection.since,)) if selection.rollback else request,
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
             irreversible=(
@@ -109,7 +109,7 @@ class Planner:
         )
         plan = self._keep_folders(plan)
         if request.verb == "revert" and not plan.changes:
-            # what later calls hide may show again, and is then still to be taken back
+            # later calls changed all of it; when they are taken back, this revert can still be made
             return replace(plan, reverts=())
         return plan
 
@@ -135,7 +135,7 @@ class Planner:
     def _changes_from(
         self, listed: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
-        """Everything from the first of these on; of a long log only what touched these paths."""
+        """All changes from the first of these on; in a long log only those of the touched paths."""
         head = self.attachment.log.head()
         first = min((one.seq for one in listed), default=head + 1)
         narrow = head - first > ALL_STEPS
@@ -150,7 +150,7 @@ class Planner:
         recorded: Iterable[RecordedChange],
         is_taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
-        """The recorded changes from the first taken one on, as the planner wants them."""
+        """The recorded changes as steps, their moves, and notes on shared changes that stay."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         names = {call.call_id for call in selection.calls}
@@ -191,7 +191,7 @@ class Planner:
     ) -> tuple[int, ...]:
         if not selection.rollback:
             events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
-            # what stays is not taken back: what others may have done, what is gone already
+            # a call of which nothing is taken back is not reverted (shared, or undone)
             mine = {one.number for one in own}
             calls = sorted(
                 c.seq for c in selection.calls if c.seq and (c.seq in mine or not c.changed)
@@ -199,7 +199,7 @@ class Planner:
             return (*calls, *(seq for seq in selection.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in own if one.number} - partly
-        # of a call that was requested before the point, going there takes back a part
+        # a call requested before the point is taken back in part only
         begun = CallFilter(after=selection.since, changed_only=True, limit=None)
         whole &= {call.seq for call in self.attachment.projections.calls(begun)}
         return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
@@ -207,7 +207,7 @@ class Planner:
     def _undos_without_changes(
         self, request: Request, selection: Selection, steps: Sequence[PathStep]
     ) -> set[int]:
-        """Undos after the point that had nothing to change: what they took back stands again."""
+        """Undos after the point that changed no file: what they took back is in effect again."""
         if request.paths:
             return set()
         undos = {
@@ -218,10 +218,10 @@ class Planner:
     # --- what disk says -------------------------------------------------------------------
 
     def _find_drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
-        """What differs on disk from the log's tree, nothing when the touched paths do not.
+        """All drift, when there is some at the touched paths; otherwise nothing.
 
-        A touched file may have been renamed, so that elsewhere counts, too. The content of what
-        may be replaced is in the blob store afterwards; the rest is hashed.
+        A touched file may have been renamed from outside, so the whole workspace is scanned.
+        The content of what may be replaced is stored; the rest is hashed.
         """
         if not whole and not self._differing_paths(touched):
             return []
@@ -234,14 +234,14 @@ class Planner:
         return [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
 
     def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
-        """Those of the paths where disk is not as the log has it."""
+        """Those of the paths whose state on disk is not the log's."""
         preconditions = Preconditions(self.attachment, keep=False)
         for path in sorted(paths):
             preconditions.look(path)
         return frozenset(change.path for change in preconditions.drift)
 
     def _keep_folders(self, plan: Plan) -> Plan:
-        """Leave folders in place that hold what is not on record, and say so."""
+        """The plan without removing folders that hold unrecorded paths, with a note for each."""
         going = {change.path for change in plan.changes if change.after is None}
         spared: dict[str, str] = {}
         for change in sorted(plan.changes, key=lambda c: c.path.count("/"), reverse=True):
@@ -265,16 +265,17 @@ class Planner:
         )
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
-        """Paths the plan would create at which there is something no tree knows of."""
+        """Paths that the plan would create and at which something unrecorded is."""
         new = (change.path for change in plan.changes if change.before is None)
         return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
     def _left_out_blocks(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
     ) -> Mapping[str, Note]:
-        """The changes that are not made, since a folder that is not on record came or went.
+        """Notes on the changes that are blocked because a left-out folder came or went.
 
-        A redo takes back an undo, which moves no such folder: nothing of this stops it.
+        A redo is never blocked by this: it takes back an undo, which does not move folders
+        that are left out.
         """
         calls: Sequence[Call] = selection.calls
         if selection.rollback:
@@ -283,7 +284,7 @@ class Planner:
         return left_out_blocks(calls, plan.changes, _creation_events(steps))
 
     def _without_out_of_scope(self, plan: Plan) -> Plan:
-        """Leave alone what a person has taken out of scope since it was recorded."""
+        """The plan without paths that are out of scope by now, with a note for each."""
         left = {
             change.path
             for change in plan.changes
@@ -309,7 +310,7 @@ def _with_blocked(plan: Plan, notes: Mapping[str, Note]) -> Plan:
 
 
 def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
-    """At which event each path was last made, from nothing or from another kind."""
+    """By path, the event that last created it or made it another kind of file."""
     changes = ((step.seq, step.change) for step in steps if step.change.after)
     return {
         change.path: seq
@@ -319,7 +320,7 @@ def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
 
 
 def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
-    """The events that both removed and created something."""
+    """The events that both deleted and created paths."""
     created = {step.seq for step in steps if step.change.before is None}
     return created & {step.seq for step in steps if step.change.after is None}
 
@@ -327,7 +328,7 @@ def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
 def _taken_back_notes(
     taken_back_by: Mapping[int, int], own: Sequence[RecordedChange]
 ) -> Iterator[Note]:
-    """What is taken back already, whole: what is there now came later, and stays."""
+    """Notes on what is wholly taken back already: what is there now came later, and stays."""
     left = {one.seq for one in own} | {one.number for one in own}
     for number, by in sorted(taken_back_by.items()):
         if number not in left:
@@ -335,7 +336,7 @@ def _taken_back_notes(
 
 
 def _uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
-    """What of these calls was not captured, so that nothing can take it back."""
+    """Notes on effects of these calls that were not captured and cannot be taken back."""
     notes = []
     for call in calls:
         number = call.seq or call.requested

@@ -1,4 +1,4 @@
-"""Contents read from the store some at a time, in the order in which they will be written."""
+"""Reads contents from the store in batches, in the order in which they will be written."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,17 +10,16 @@ from loom_audit.model.files import BlobId, FileState
 from loom_audit.ports import BlobStore
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Contents that are read together take up to so much memory."""
+"""Most bytes of the contents in one batch."""
 
 MAX_COUNT = 128
-"""Most contents that are read together."""
+"""Most contents in one batch."""
 
 
 class Prefetch:
-    """Opens the contents of states, best in the order in which the states were named.
+    """Opens the contents of states; quick when they are opened in the order of `states`.
 
-    `known` are contents that need not be read. At any time no more than one reading's worth of
-    the others is in memory.
+    `known` are contents that are in memory already. Of the others at most one batch is.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Prefetch:
         self._read: dict[BlobId, bytes] = {}
 
     def opener(self, state: FileState | None) -> Callable[[], BinaryIO] | None:
-        """Opens a state's content when it is written, not before; None when it has none."""
+        """A function that opens the state's content; None for a state without content."""
         if state is None or state.blob is None:
             return None
         content = self._in_memory.get(state.blob)

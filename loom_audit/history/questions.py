@@ -1,4 +1,4 @@
-"""Questions about calls and their answers, as one log holds them."""
+"""Reads questions about calls, and their answers, from one log."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 
 @dataclass(frozen=True, slots=True)
 class ApprovalState:
-    """The newest question about a call and the answer to it; None where there is none."""
+    """The newest question about a call and the answer to it, or None for each."""
 
     question: Event | None = None
     answer: Event | None = None
@@ -21,7 +21,7 @@ class ApprovalState:
 
 
 def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> ApprovalState:
-    """How it stands with a call, by its events after the seq `after`."""
+    """The approval state of a call, from its events after the seq `after`."""
     question: Event | None = None
     answer: Event | None = None
     wanted = EventFilter(after=after, kinds=_KINDS, call_id=call_id)
@@ -36,24 +36,21 @@ def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> 
 
 
 def is_waiting(log: EventLog, call: Call) -> bool:
-    """Whether an open call waits for an answer: it has not begun to do anything."""
+    """Whether an open call waits for an answer, and so has not begun to act."""
     return approval_state(log, call.session, call.call_id, after=call.requested).is_waiting
 
 
 def find_lasting_answer(
     log: EventLog, session: str, tool: str, rule: str, reason: str
 ) -> Event | None:
-    """The answer that holds for a question of this session too, by its rule or its reason.
-
-    The newest one to such a question, when it was given for the session.
-    """
+    """The newest answer for the whole session to a question of the same rule or reason, or None."""
     asked: dict[str, bool] = {}
     found: Event | None = None
     for event in log.read(EventFilter(kinds=_KINDS, session=session)):
         fact = event.fact
         if isinstance(fact, ApprovalRequested):
             same = (fact.rule == rule) if rule else (not fact.rule and fact.reason == reason)
-            # asked again, it gives the reason with what has changed: the first question's counts
+            # a repeated question has a longer reason, so the first one's counts
             asked.setdefault(fact.call_id, fact.tool == tool and same)
         elif isinstance(fact, CallDecided) and fact.lasting and asked.get(fact.call_id):
             found = event

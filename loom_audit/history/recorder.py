@@ -1,8 +1,8 @@
-"""The one writer: appends to the log and changes the workspace, in that order and back again.
+"""The recorder of a session, through which the log is appended to and the workspace changed.
 
-A change goes: look at what is there, make its content durable together with the intention,
-change the disk, look at what is there now, record that. Between the look and the record the
-workspace lock is held, so events stand in the log in the order in which disk changed.
+Each change goes through these steps: read the present state, store its content and the
+intention durably, change the disk, read the state again, record it. The workspace lock is held
+from the first step to the last, so the log has the changes in the order they were made on disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,9 +47,9 @@ class Recorder:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the workspace lock. Calls whose end could not be recorded are closed first:
+        """Hold the workspace lock, once calls whose end could not be recorded are closed.
 
-        what they did to disk would else be found by the next look and held to be another's.
+        Otherwise the next scan would find what they changed and attribute it to another call.
         """
         with self.attachment.exclusive():
             self._close_unfinished()
@@ -75,7 +75,7 @@ class Recorder:
         return self.attachment.blobs
 
     def draft(self, fact: Fact) -> Draft:
-        """The fact as this session's, said by this actor."""
+        """The fact as a draft of this session, actor and source."""
         return Draft(fact, self.session, self.actor, source=self.source)
 
     def record(self, *facts: Fact) -> Sequence[Event]:
@@ -87,5 +87,5 @@ class Recorder:
         return OpenCall(self, tool, arguments, effect, call_id)
 
     def resume(self, call: Call) -> "OpenCall":
-        """Go on with a call that is on record as requested and not finished."""
+        """Continue a call that is on record as requested and not finished."""
         return OpenCall(self, call.tool, None, call.effect, call.call_id, requested=True)

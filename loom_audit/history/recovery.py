@@ -1,4 +1,4 @@
-"""After a crash: what became of calls whose process is gone. Never writes the workspace."""
+"""Recovery after a crash: closes calls whose process has ended. Never writes the workspace."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ UNANSWERED = "the process that asked whether this call may run ended before it h
 
 @dataclass(frozen=True, slots=True)
 class RecoveredCall:
-    """A call that recovery closed, and what became of each path it meant to change.
+    """A call that recovery closed, and the outcome for each path it intended to change.
 
     `waiting` is true for an undo or a rollback that waits for a person to decide.
     """
@@ -43,14 +43,15 @@ class RecoveredCall:
 
 
 def interrupted_calls(attachment: Attachment) -> list[Call]:
-    """Open calls whose process is gone, oldest first."""
+    """Open calls whose process has ended, oldest first."""
     return [call for call in attachment.projections.open_calls() if not attachment.is_alive(call)]
 
 
 def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[RecoveredCall]:
-    """Close every call whose process is gone with what is on disk now.
+    """Close every call whose process has ended, recording what is on disk now.
 
-    An undo, revert or rollback is left waiting unless `abandon` says to close it as it is.
+    An undo, redo, revert or rollback is left open for a person to decide, or closed with
+    `abandon`.
     """
     if not interrupted_calls(attachment) and not _dead_sessions(attachment):
         return []
@@ -74,7 +75,7 @@ def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[Recove
 
 
 def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
-    """What a call said it would do, the last intention per path."""
+    """The changes that a call intended, the last one per path."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
@@ -88,7 +89,7 @@ def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ..
 def compare_with_disk(
     attachment: Attachment, call: Call
 ) -> tuple[list[Draft], dict[str, PathOutcome], dict[str, IndexEntry | None]]:
-    """What is on disk of a call's intentions, as drafts, outcomes and index entries."""
+    """Compare a call's intended changes with disk: drafts, outcomes by path, index entries."""
     intended = intended_changes(attachment, call)
     own: list[FileChange] = []
     foreign: list[FileChange] = []
@@ -118,7 +119,7 @@ def compare_with_disk(
 
 
 def decision_needed(call: Call) -> Conflict:
-    """The error for what cannot go on while an interrupted undo waits for a person."""
+    """The error for an operation that an interrupted undo prevents until a person decides."""
     return Conflict(
         f"an interrupted {call.tool} waits for a decision",
         hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
@@ -126,7 +127,7 @@ def decision_needed(call: Call) -> Conflict:
 
 
 def close_unfinished(attachment: Attachment, session: str, ids: Collection[str]) -> None:
-    """Close calls of a living session whose end could not be recorded; the lock is held."""
+    """Close calls of an open session whose end could not be recorded; the lock is held."""
     for call in attachment.projections.open_calls():
         if call.session == session and call.call_id in ids:
             if call.effect == "execute":
@@ -157,7 +158,7 @@ def _close(attachment: Attachment, call: Call, message: str = GONE) -> Recovered
 
 
 def _record_command_changes(attachment: Attachment, commands: Sequence[Call]) -> None:
-    """Record what interrupted commands left on disk, as theirs and the running ones'."""
+    """Record what changed on disk as the interrupted commands', shared with running ones."""
     mine = {call.requested for call in commands}
     running = [call for call in attachment.running_commands() if call.requested not in mine]
     candidates = [*commands, *running]

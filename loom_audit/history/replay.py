@@ -13,10 +13,10 @@ CHUNK = 5_000
 def replay(
     tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, report: Report | None = None
 ) -> int:
-    """Write every path of the tree; how many there are. The target must be empty.
+    """Write every path of the tree into an empty target; how many paths there are.
 
-    Directories are made writable first and get their recorded mode at the end. TooLarge, and
-    nothing written, when content was recorded by hash only.
+    Directories are writable at first and get their recorded mode at the end. Conflict when the
+    target is not empty; TooLarge, with nothing written, for content recorded by hash only.
     """
     if target.list():
         raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")

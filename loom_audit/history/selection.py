@@ -1,4 +1,4 @@
-"""What a request takes back: which calls, which events, or everything after which point."""
+"""Selects what a request takes back: calls, events, or everything after a point."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ class Selection:
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
 
     def predicate(self, request: Request) -> Callable[[RecordedChange], bool]:
-        """Tells of a recorded change whether it is to be taken back."""
+        """A function that tells whether a recorded change is to be taken back."""
         ids = {(call.session, call.call_id) for call in self.calls}
         names = {call.call_id for call in self.calls}
 
@@ -59,7 +59,7 @@ class Selection:
 
 
 def select(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
-    """What the request names. NotFound, InvalidArguments; Conflict for a call still open."""
+    """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
         return Selection(_label(call), (call,))
@@ -120,7 +120,8 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
         return attachment.projections.calls(filter)
     if not re.fullmatch("[0-9]{1,100}", text):
         raise InvalidArguments(
-            f"{text[:100]!r} names no call", hint="Name a call by its number, or session:ID."
+            f"{text[:100]!r} is not the number of a call",
+            hint="Name a call by its number, or session:ID.",
         )
     seq = int(text)
     for event in attachment.log.read(EventFilter(after=seq - 1, before=seq + 1)):
@@ -151,7 +152,7 @@ def _select_after_point(request: Request, attachment: Attachment, timeline: Time
         seen = not path or attachment.projections.history(path, below=True, limit=1)
         if not seen and attachment.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
-            raise NotFound(f"{path} is not here and never was on record", hint=hint)
+            raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     return Selection(f"point {point}", since=point, rollback=True)
 
 

@@ -1,4 +1,4 @@
-"""The steps of one change on disk: look, replace, check what was displaced, look again."""
+"""The steps of changes on disk: read the states, replace, check what was displaced, read again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,16 +14,15 @@ from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
 
 MAX_ONE_BY_ONE = 8
-"""Up to so many changes are made durable one by one; more share two syncs of the filesystem."""
+"""Most changes that are synced one by one; more of them share two syncs of the filesystem."""
 
 ROOT = FileState("directory", None, 0o755, 0)
 
 
 class Preconditions:
-    """What stands at the paths a change is about, as seen under the workspace lock.
+    """The states of paths before a change, read under the workspace lock.
 
-    Content that is not the log's is put into the blob store (unless not to be kept) and listed
-    as drift.
+    A state that is not the log's is listed as drift, and with `keep` its content is stored.
     """
 
     def __init__(self, attachment: Attachment, *, keep: bool = True) -> None:
@@ -37,7 +36,7 @@ class Preconditions:
         self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
 
     def expect_paths(self, paths: int) -> None:
-        """So many paths will be looked at before anything is recorded."""
+        """Prepare for so many paths to be looked at before the next commit."""
         self._recorded_state = recorded_state_lookup(self.attachment, paths)
 
     def look(self, path: str) -> FileState | None:
@@ -67,7 +66,7 @@ class Preconditions:
         return state
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
-        """Give the store a content that is about to be written; without `keep` only hash it."""
+        """Store a content that is about to be written; without `keep` only hash it."""
         if self._keep:
             blob = self.attachment.blobs.put(content, similar_to=similar_to)
         else:
@@ -76,14 +75,14 @@ class Preconditions:
         return blob
 
     def replacements(self, changes: Sequence[FileChange]) -> list[Replacement]:
-        """The changes with their contents; what was put here is not read back from the store."""
+        """The changes with their contents; what `put` was given is not read back from the store."""
         prefetch = Prefetch(
             self.attachment.blobs, (change.after for change in changes), self.contents
         )
         return [Replacement(change, prefetch.opener(change.after)) for change in changes]
 
     def is_recorded(self, path: str, state: FileState | None) -> bool:
-        """Whether the path is in scope and not on another mount, so that trees hold it."""
+        """Whether the path is in scope and not on another mount, so that it is recorded."""
         directory = state is not None and state.kind == "directory"
         if not self.attachment.scope.includes(path, directory=directory):
             return False
@@ -95,9 +94,9 @@ class Preconditions:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the steps: what is changed now, and why it is not all that was meant.
+    """What the steps changed, and the reasons and the error if that is not what was intended.
 
-    `foreign` is what somebody else had written before the change, `later` what after it.
+    `foreign` is what somebody else wrote before a change, `later` what they wrote after it.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -110,14 +109,14 @@ class Outcome:
     def discard_displaced(self) -> None:
         """Delete what could not be put back and is on record now.
 
-        What cannot be deleted stays under its temporary name, among the workspace's leftovers.
+        A file that cannot be deleted keeps its temporary name and is listed as a leftover.
         """
         for displaced in self.not_put_back:
             with suppress(AuditError):
                 displaced.discard()
 
     def add_error(self, error: AuditError) -> None:
-        """The first error is the one the caller is told."""
+        """Keep the first error, which is raised to the caller."""
         self.error = self.error or error
 
 
@@ -142,7 +141,7 @@ def missing_parents(preconditions: Preconditions, path: str, *, create: bool) ->
 def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
     """Everything below a directory. Conflict when some of it is not recorded.
 
-    What the log does not hold could not be brought back, so it is never deleted or moved.
+    What is not recorded could not be brought back, so it is never deleted or moved.
     """
     attachment = preconditions.attachment
     inside: dict[str, FileState] = {}
@@ -160,7 +159,7 @@ def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]
 
 
 def check_recorded(preconditions: Preconditions, path: str, state: FileState) -> None:
-    """Conflict for what is out of scope: gone, it could not be brought back."""
+    """Conflict for a path that is not recorded, since it could not be brought back."""
     if not preconditions.is_recorded(path, state):
         raise Conflict(
             f"{path} is out of scope, is not recorded and could not be brought back",
@@ -178,7 +177,7 @@ def _unrecorded(path: str, below: str) -> Conflict:
 
 
 def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
-    """Deletions of files, directories deepest first, then directories outermost first, files."""
+    """Deletions of files, of directories deepest first, new directories outermost first, files."""
 
     def rank(change: FileChange) -> tuple[int, int, str]:
         was_folder = change.before is not None and change.before.kind == "directory"
@@ -194,8 +193,8 @@ def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
 def carry_out(preconditions: Preconditions, changes: Sequence[FileChange]) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
-    Stops at the first path that somebody else wrote in between: their version is stored and
-    put back. What is reported as changed has been read back and has the intended hash.
+    Stops at the first path that somebody else wrote in between: their version is stored and put
+    back. Every change in the outcome has been read back and has the intended hash.
     """
     steps = preconditions.replacements(in_safe_order(changes))
     outcome = Outcome()
@@ -214,19 +213,19 @@ def carry_out(preconditions: Preconditions, changes: Sequence[FileChange]) -> Ou
 
 
 def _moves_something(steps: Sequence[Replacement]) -> bool:
-    """Whether content goes here and comes there: it must be there whole before it goes."""
+    """Whether content is both deleted and written, so that all is written before any is deleted."""
     goes = any(step.change.after is None and step.change.before is not None for step in steps)
     return goes and any(step.content for step in steps)
 
 
 def _closes_a_folder(steps: Sequence[Replacement]) -> bool:
-    """Whether a folder among them keeps its owner out, which must wait until the rest is done."""
+    """Whether a folder among them forbids access to its owner, which must be set last."""
     sides = [state for step in steps for state in (step.change.before, step.change.after)]
     return any(s and s.kind == "directory" and s.mode & 0o700 != 0o700 for s in sides)
 
 
 def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
-    """TooLarge when the content that a change would replace or needs is not in the store."""
+    """TooLarge when a content that a change replaces or writes is not in the store."""
     sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
     missing = attachment.blobs.missing({state.blob for _, state in sides if state.blob})
     for path, state in sides:
@@ -246,7 +245,7 @@ def _replace_one_by_one(
             content = step.content() if step.content else None
             displaced = preconditions.attachment.workspace.replace(step.change, content)
         except AuditError as error:
-            # It may have failed behind the point where the path was changed.
+            # it may have failed after the path was changed
             outcome.add_error(error)
             _observe_result(preconditions, step.change, outcome)
             return
@@ -311,12 +310,12 @@ def _put_back(
     try:
         displaced.put_back()
     except Conflict:
-        # Written once more since: that version stands, and this one is in the store.
+        # written once more since: that version stays, and this one is in the store
         outcome.not_put_back.append(displaced)
 
 
 def _observe_result(preconditions: Preconditions, change: FileChange, outcome: Outcome) -> None:
-    """Put on the list what is on disk now, which need not be what was meant."""
+    """Add what is on disk now to the outcome, which need not be what was intended."""
     try:
         now, entry = observe(preconditions.attachment, change.path, change.before, keep=False)
         if now == change.before:
@@ -341,5 +340,5 @@ def _observe_result(preconditions: Preconditions, change: FileChange, outcome: O
 def observe_all(
     attachment: Attachment, changes: Sequence[FileChange]
 ) -> Mapping[str, tuple[FileState | None, IndexEntry | None]]:
-    """What stands at the changes' paths now, content kept; for recovery."""
+    """The states at the changes' paths now, with their contents stored; for recovery."""
     return {change.path: observe(attachment, change.path, change.after) for change in changes}

@@ -1,4 +1,4 @@
-"""The one reader: sessions, calls, trees, histories and points, straight from the log."""
+"""The reader: sessions, calls, trees, histories and points of one log."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _BACK = re.compile(r"head~([0-9]{1,100})")
 
 @dataclass(frozen=True, slots=True)
 class CallDetail:
-    """One call whole: what was asked, decided and answered, and its own net changes."""
+    """One call with its request, decision, result and net changes."""
 
     call: Call
     arguments: Any
@@ -107,7 +107,7 @@ class Timeline:
     # --- one call -------------------------------------------------------------------------
 
     def call(self, seq: int) -> CallDetail:
-        """The call that the event `seq` belongs to, whole. NotFound when it belongs to none."""
+        """The call that the event `seq` belongs to. NotFound when it is not a call's event."""
         call = self.projections.call_at(seq)
         arguments: Any = None
         result: Any = None
@@ -134,7 +134,7 @@ class Timeline:
         )
 
     def call_of(self, recorded: RecordedChange) -> Call:
-        """The call that a change is listed with. NotFound when it belongs to none."""
+        """The call that a change is listed with. NotFound for a change without a call."""
         return self.projections.call(recorded.session, recorded.call_id or "")
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
@@ -155,7 +155,7 @@ class Timeline:
         """The bytes of a file or of a symlink's target. TooLarge when only the hash was kept."""
         if state.blob is None:
             raise InvalidArguments(
-                "a directory has no content", hint="`loom-audit ls` lists what was in it."
+                "a directory does not have content", hint="`loom-audit ls` lists what was in it."
             )
         if state.blob not in self.blobs:
             raise TooLarge(
@@ -178,7 +178,7 @@ class Timeline:
 
 
 def net_changes(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
-    """Changes in log order folded to one per path, without those that came to nothing."""
+    """Changes in log order, folded to one per path, without those that cancel out."""
     folded: dict[str, FileChange] = {}
     for one in recorded:
         first = folded.get(one.change.path)

@@ -32,7 +32,7 @@ class UndoResult:
 
 
 class Undo:
-    """Takes back and brings back. One at a time per workspace, across processes."""
+    """Carries out undos and redos; one at a time per workspace, across processes."""
 
     def __init__(self, attachment: Attachment, planner: Planner) -> None:
         self.attachment = attachment
@@ -40,10 +40,11 @@ class Undo:
 
     @without_gc()
     def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
-        """Do what the plan says, if it still says so. Conflict, and nothing changed, otherwise.
+        """Carry out the plan, if a plan made now does the same.
 
-        Refuses while the plan is blocked, while a call that changes files is open in the
-        workspace, and while an interrupted undo waits to be continued or abandoned.
+        Conflict, with nothing changed, when it does not, when the plan is blocked, while a call
+        that changes files is open in the workspace, and while an interrupted undo waits to be
+        continued or abandoned.
         """
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
@@ -90,7 +91,7 @@ class Undo:
         if waiting:
             raise decision_needed(waiting[0])
         with self.attachment.exclusive():
-            # Under the lock only calls of several steps are open.
+            # a call of one step holds the lock, so the open ones have several
             calls = self.attachment.projections.open_calls()
             busy = [
                 call for call in calls if call.effect != "read" and self.attachment.is_alive(call)
@@ -118,7 +119,7 @@ class Undo:
         return [*done, *recover(self.attachment)]
 
     def _open_undos(self) -> list[Call]:
-        """Interrupted ones, since the undo lock is ours now."""
+        """The open undos; they are interrupted ones, since the undo lock is held."""
         return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
 
     def _continue(self, call: Call, actor: str) -> RecoveredCall:
@@ -156,7 +157,7 @@ class Undo:
         )
 
     def _reverts(self, call: Call) -> tuple[int, ...]:
-        """What the interrupted call said it would take back."""
+        """What the interrupted call intended to take back."""
         intended = EventFilter(
             after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id, limit=1
         )

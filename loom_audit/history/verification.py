@@ -1,8 +1,8 @@
-"""Verification: is what is stored what was recorded, and is it all of it?
+"""Verification: whether what is stored is what was recorded, and all of it.
 
 Everything is recomputed from the stored bytes: leaf hashes, order, Merkle nodes, commitments,
-contents, projections; and compared with tree heads kept outside the store, without which a log
-rewritten from some event on, cut off at its end or started over looks like a good one.
+contents, projections. It is compared with tree heads kept outside the store; without them a log
+that was rewritten from some event on, cut off at its end or started over looks sound.
 """
 
 import random
@@ -25,7 +25,7 @@ class Verification:
     """What verifying found. `root` is that of all `size` events as they are stored.
 
     The first `anchored` events are those under a matching head that was kept elsewhere;
-    `checked` counts what was looked at, by name; what is not in it was not checked.
+    `checked` counts what was checked, by name; what is not in it was not checked.
     """
 
     log: str
@@ -37,7 +37,7 @@ class Verification:
 
     @property
     def unanchored(self) -> int:
-        """How many events no head kept elsewhere vouches for."""
+        """How many events are not under a head kept elsewhere."""
         return self.size - self.anchored
 
     @property
@@ -64,7 +64,7 @@ def verify(
     sample: int | None = None,
     report: Report | None = None,
 ) -> Verification:
-    """Check one log and report every finding; raises nothing for what is wrong with it.
+    """Check one log and list every finding; never raises for what is wrong with it.
 
     `heads` are those kept elsewhere: each must be this log's, and its root that of the first
     `size` events. `quick` stops at leaves, order and tree. `sample` then also reads the
@@ -139,7 +139,7 @@ def _check_events(
 
 
 def _restart_points(checker: LogChecker) -> Iterator[int]:
-    """Where to begin reading, and to go on after each failure: ever further behind it."""
+    """Where to begin reading, and to go on after each failure: each time further behind it."""
     yield 0
     for step in range(_ATTEMPTS):
         yield checker.size + (1 << step)
@@ -165,7 +165,7 @@ def _check_contents(
 
 
 def _check_sample(contents: ContentChecker, evidence: Evidence, wanted: int, size: int) -> int:
-    """Check so many events at random, and the first, which says what is recorded by hash."""
+    """Check so many random events, and the first, which has the limit for recorded content."""
     chosen = random.SystemRandom().sample(range(1, size + 1), min(wanted, size))
     for seq in sorted({1, *chosen} if size else ()):
         parts = evidence.payloads(seq - 1, seq)

@@ -14,7 +14,7 @@ Call = Callable[..., ToolResult]
 def test_what_only_looks_like_a_number_does_not_name_a_call(
     workspace: AuditedWorkspace, target: str
 ) -> None:
-    with pytest.raises(InvalidArguments, match="names no call"):
+    with pytest.raises(InvalidArguments, match="not the number of a call"):
         workspace.plan_revert([target])
 
 
