@@ -37,7 +37,7 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         recorder = Recorder(
             store.workspace(shell.workspace).attachment, session="", actor="person:ada"
         )
-        recorder.note(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
+        recorder.record(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
     with open(os.path.join(os.fsencode(shell.workspace), NAMES[0]), "ab") as file:
         file.write(b"\x1b[2J drift\n")
     return shell

@@ -82,7 +82,7 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     with open_store(url) as store:
         attachment = store.workspace(str(audited.workspace)).attachment
         recorder = Recorder(attachment, session="s1", actor="person:ada")
-        recorder.note(SessionStarted("ada"))
+        recorder.record(SessionStarted("ada"))
         recorder.begin("rollback", {"target": "1"}, "write", call_id="c1").announce()
     refused = audited("recover", code=5)
     assert "--continue" in refused.errors
