@@ -8,7 +8,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
-from loom_audit.history.questions import is_waiting
+from loom_audit.history.questions import is_waiting as is_waiting_in
 from loom_audit.model.events import Call, Event
 from loom_audit.tools.approvals.asking_gate import AskingGate, denying
 from loom_audit.tools.bundled.builtin import builtin_tools
@@ -19,10 +19,10 @@ __all__ = [
     "answer",
     "check_arguments",
     "find",
+    "is_waiting",
     "outcome",
     "pending",
     "read_arguments",
-    "waits",
 ]
 
 
@@ -31,9 +31,9 @@ def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:
     return approvals.pending(workspace.attachment)
 
 
-def waits(workspace: AuditedWorkspace, call: Call) -> bool:
+def is_waiting(workspace: AuditedWorkspace, call: Call) -> bool:
     """Whether a call waits for an answer: it has not begun to do anything."""
-    return call.seq is None and is_waiting(workspace.log, call)
+    return call.seq is None and is_waiting_in(workspace.log, call)
 
 
 def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:

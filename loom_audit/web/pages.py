@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from loom_audit.api import AuditedWorkspace
-from loom_audit.api.approvals import waits
+from loom_audit.api.approvals import is_waiting
 from loom_audit.errors import AuditError
 from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
 from loom_audit.web.urls import address, encoded, quoted
@@ -60,7 +60,7 @@ class Pages:
             encoded=encoded,
             quoted=quoted,
             waiting=waiting,
-            waits=waits,
+            is_waiting=is_waiting,
         )
         self._environment.filters.update(
             when=when,
@@ -155,7 +155,7 @@ def _harmless(value: Any) -> Any:
 
 def waiting(workspace: AuditedWorkspace) -> int:
     """How many calls wait for an answer, for the navigation."""
-    return sum(waits(workspace, call) for call in workspace.timeline.open_calls())
+    return sum(is_waiting(workspace, call) for call in workspace.timeline.open_calls())
 
 
 def plain(text: str) -> bool:

@@ -20,11 +20,6 @@ def decode(raw: bytes, *, whole: bool = True) -> str:
     return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 byte`, `2 bytes`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def encode(text: str, what: str) -> bytes:
     """The text as UTF-8. InvalidArguments for a lone surrogate, which no file can hold."""
     try:

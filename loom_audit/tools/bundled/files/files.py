@@ -5,12 +5,12 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from loom_audit.model.display import counted
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.bundled.text import (
     Edited,
     Part,
     Replacing,
-    counted,
     decode,
     edited,
     encode,
