@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from loom_audit.disk.index import DiskChangeIndex
@@ -79,7 +80,7 @@ def steps(names: list[str], old: int, new: int) -> list[Replacement]:
     for name in names:
         before, data = state(content(name, old)), content(name, new)
         change = FileChange(name, before, state(data))
-        made.append(Replacement(change, lambda data=data: io.BytesIO(data)))
+        made.append(Replacement(change, partial(io.BytesIO, data)))
     return made
 
 
@@ -137,11 +138,9 @@ def run(folder: Path, count: int, rounds: int) -> dict[str, list[float]]:
         old, new = 1 + n % 2, 2 - n % 2
         work = steps(names, old, new)
         os.sync()
-        take(
-            "git reset --hard", lambda new=new: git(repository, "reset", "-q", "--hard", f"v{new}")
-        )
+        take("git reset --hard", partial(git, repository, "reset", "-q", "--hard", f"v{new}"))
         take("sync after it", os.sync)
-        take("replace_all, checked", lambda work=work: restore(workspace, work))
+        take("replace_all, checked", partial(restore, workspace, work))
         take("scandir + stat", lambda: bare_scan(str(plain)))
         take("walk, all known", lambda: sum(1 for _ in workspace.walk(scope, known)))
         take("walk, nothing known", lambda: sum(1 for _ in workspace.walk(scope, {})))

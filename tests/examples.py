@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from hypothesis.internal.conjecture.providers import Constants, HypothesisProvider
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 FIXED = "0"
 """The seed of what tests draw themselves where none is given."""
@@ -24,7 +25,7 @@ hypothesis does not read it."""
 
 # Hypothesis also draws numbers and strings that stand in our own modules. Which ones it knows
 # depends on what was imported so far, and so on the order of the tests.
-HypothesisProvider._local_constants = Constants()
+HypothesisProvider._local_constants = Constants()  # type: ignore[method-assign,assignment] # a cached property
 
 settings.register_profile(
     "fixed",

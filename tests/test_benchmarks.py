@@ -10,7 +10,7 @@ from benchmarks.projects import content
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_is_there(name) -> None:
+def test_every_benchmark_is_there(name: str) -> None:
     assert callable(import_module(f"benchmarks.{name}").measure)
 
 

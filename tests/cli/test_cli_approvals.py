@@ -11,6 +11,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,13 +62,16 @@ class Waiting:
         self.request = wait_for(shell, known, self.process)
         self.number = str(self.request["requested"])
 
-    def result(self) -> dict:
+    def result(self) -> dict[str, Any]:
         printed, errors = self.process.communicate(timeout=60)
         assert printed, errors
-        return json.loads(printed)
+        result: dict[str, Any] = json.loads(printed)
+        return result
 
 
-def wait_for(shell: Shell, known: set[int], process: subprocess.Popen[bytes] | None = None) -> dict:
+def wait_for(
+    shell: Shell, known: set[int], process: subprocess.Popen[bytes] | None = None
+) -> dict[str, Any]:
     deadline = time.monotonic() + 60  # only so that a hang ends
     while time.monotonic() < deadline and (process is None or process.poll() is None):
         new = [one for one in shell.records("approvals") if one["seq"] not in known]
@@ -168,7 +172,7 @@ def test_other_arguments_come_with_the_answer_or_are_refused_as_usage(asking: Sh
     [({"foo": 1}, 2, "foo"), ({"path": ".env", "content": ""}, 1, "rule 1 (.env*): secrets")],
 )
 def test_arguments_that_are_not_valid_or_denied_are_refused_before_anything_is_answered(
-    asking: Shell, arguments: dict, code: int, said: str
+    asking: Shell, arguments: dict[str, object], code: int, said: str
 ) -> None:
     rules(asking, '[[rule]]\npath = ".env*"\naction = "deny"\nreason = "secrets"\n')
     waiting = Waiting(asking, **OVERWRITE)

@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,28 +38,26 @@ def state(size: int = 3, mode: int = 0o644) -> FileState:
 
 
 def a_call(text: str = "x", **values: object) -> Call:
-    return Call(
-        **{
-            "call_id": text,
-            "seq": 7,
-            "requested": 5,
-            "at": AT,
-            "session": text,
-            "actor": text,
-            "tool": text,
-            "effect": "write",
-            "status": text,
-            "coverage": Coverage("partial", (text,)),
-            "summary": text,
-            "error": text,
-            "paths": (text,),
-            "changed": 1,
-            "reverts": (3,),
-            "duration": 1500,
-            "undone_by": 9,
-        }
-        | values
-    )
+    fields: dict[str, Any] = {
+        "call_id": text,
+        "seq": 7,
+        "requested": 5,
+        "at": AT,
+        "session": text,
+        "actor": text,
+        "tool": text,
+        "effect": "write",
+        "status": text,
+        "coverage": Coverage("partial", (text,)),
+        "summary": text,
+        "error": text,
+        "paths": (text,),
+        "changed": 1,
+        "reverts": (3,),
+        "duration": 1500,
+        "undone_by": 9,
+    }
+    return Call(**fields | values)
 
 
 def a_plan(text: str) -> Plan:

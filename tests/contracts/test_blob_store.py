@@ -353,7 +353,7 @@ def test_a_large_file_that_is_damaged_or_gone_is_named(stored: Opened, tmp_path:
     settle(stored)
     file = large_file(tmp_path, blob)
     whole = file.read_bytes()
-    other = SqlBlobStore(stored.database.connections, str(tmp_path / "elsewhere"))  # type: ignore[union-attr]
+    other = SqlBlobStore(stored.database.connections, str(tmp_path / "elsewhere"))
     other.put(noise(MAX_DELTA + 10, 5))
     swapped = next(p for p in (tmp_path / "elsewhere").rglob("*") if p.is_file())
     for damaged in (whole[:-3], whole[:100], b"", b"x" * 100, swapped.read_bytes(), whole + whole):

@@ -247,9 +247,12 @@ def test_calls_are_found_by_their_coverage_and_by_when_they_ended(opened: Opened
     for id in ("one", "two", "three"):
         opened.log.append([draft(CallRequested(id, "t", {}, "execute"))])
     ends = {}
-    for id, level in (("three", "partial"), ("one", "none"), ("two", "full")):
-        reasons = () if level == "full" else ("why",)
-        fact = CallFinished(id, "t", "execute", "ok", {}, Coverage(level, reasons))
+    for id, coverage in (
+        ("three", Coverage("partial", ("why",))),
+        ("one", Coverage("none", ("why",))),
+        ("two", Coverage("full")),
+    ):
+        fact = CallFinished(id, "t", "execute", "ok", {}, coverage)
         ends[id] = opened.log.append([draft(fact)])[0].seq
 
     def found(**asked: Any) -> list[str]:
@@ -579,11 +582,13 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
 
     @rule(changes=CHANGES, data=st.data())
     def change(self, changes: list[FileChange], data: st.DataObject) -> None:
-        session, call_id, causes = "", None, ()
-        if self.calls and data.draw(st.booleans()):
-            session, call_id = data.draw(st.sampled_from(self.calls))
-            causes = tuple(data.draw(st.lists(st.sampled_from(self.calls), max_size=2)))
-            causes = tuple(dict.fromkeys(id for _, id in causes))
+        session, call_id = "", None
+        causes: tuple[str, ...] = ()
+        if bool(self.calls) and data.draw(st.booleans()):
+            calls = st.sampled_from(self.calls)
+            session, call_id = data.draw(calls)
+            others = data.draw(st.lists(calls, max_size=2))
+            causes = tuple(dict.fromkeys(id for _, id in others))
         origin: Any = "tool" if call_id else "outside"
         self.append(draft(FilesChanged(tuple(changes), origin, call_id, causes=causes), session))
 

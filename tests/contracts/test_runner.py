@@ -283,7 +283,8 @@ def test_what_is_to_be_done_before_is_done_before_and_takes_nothing_of_the_time(
 def test_a_command_never_runs_when_what_comes_before_it_fails(
     runner: Runner, tmp_path: Path
 ) -> None:
-    started, others = [], {*children()}
+    started: list[int] = []
+    others = {*children()}
 
     def before() -> None:
         started.extend({*children()} - others)

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import time
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -723,14 +724,12 @@ def steps_to(
             continue
         change = FileChange(path, before[0] if before else None, after[0] if after else None)
         data = after[1] if after else None
-        steps.append(
-            Replacement(change, None if data is None else lambda data=data: io.BytesIO(data))
-        )
+        steps.append(Replacement(change, None if data is None else partial(io.BytesIO, data)))
     return steps
 
 
 NAMES = st.sampled_from(["a", "b", "a/c", "a/d", "a/c/e", "b/f", ODD, "b/" + ODD])
-ENTRIES = st.sampled_from([entry for entry in STATES if entry[0] is not None])
+ENTRIES = st.sampled_from([(state, data) for state, data in STATES if state is not None])
 
 
 @st.composite

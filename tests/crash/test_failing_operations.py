@@ -82,8 +82,8 @@ def test_what_the_baseline_cannot_read_is_said_and_recorded_when_it_can(
 ) -> None:
     os.mkfifo(root / "pipe")
     workspace = store.attach(root)
-    told = [event.fact for event in workspace.log.read() if event.kind == "paths.untracked"]
-    assert [[path.path for path in fact.paths] for fact in told] == [["pipe"]]
+    told = [event for event in workspace.log.read() if event.kind == "paths.untracked"]
+    assert [[path.path for path in event.fact.paths] for event in told] == [["pipe"]]
     with workspace.session("tester") as session:
         call(session, "shell_execute", command="true")
         told = [event for event in workspace.log.read() if event.kind == "paths.untracked"]

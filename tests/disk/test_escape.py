@@ -9,8 +9,9 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,12 +77,13 @@ def test_no_read_leaks_while_a_folder_and_a_link_trade_places(workspace: DiskWor
     with swapped(root):
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            for look in (
+            looks: tuple[Callable[[], bytes | str], ...] = (
                 lambda: workspace.read("d/f"),
                 lambda: workspace.read(workspace.resolve("d/f")),
                 lambda: workspace.open("d/f").read(),
                 lambda: "f" if workspace.list("d")[0][1].size == len(b"public") else SECRET,
-            ):
+            )
+            for look in looks:
                 try:
                     found = look()
                 except AuditError as error:
@@ -112,7 +114,7 @@ def test_no_write_lands_outside_while_a_folder_and_a_link_trade_places(
                 if number % 3:
                     workspace.replace(change, io.BytesIO(content)).discard()
                 else:
-                    step = Replacement(change, lambda content=content: io.BytesIO(content))
+                    step = Replacement(change, partial(io.BytesIO, content))
                     workspace.replace_all([step])[0].discard()
             except AuditError as error:
                 seen[error.code] = seen.get(error.code, 0) + 1

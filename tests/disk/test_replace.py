@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.disk import exchange, system
+from loom_audit.disk import system
 from loom_audit.disk.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, PermissionDenied, StorageFailed
@@ -85,7 +85,7 @@ def test_an_edit_made_in_between_is_never_lost(tmp_path: Path) -> None:
         pytest.skip("without renameat2 an edit between link and rename is lost, as documented")
     workspace = DiskWorkspace(str(tmp_path))
     chance = random.Random(5)
-    both_ways = set()
+    both_ways: set[bool] = set()
     for n in range(2000):
         if n >= 80 and both_ways == {True, False}:
             break
@@ -207,7 +207,7 @@ def failing(name: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Callable
         asked += 1
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(system if name == "renameat2" else exchange.os, name, fail)
+    monkeypatch.setattr(system if name == "renameat2" else os, name, fail)
     return lambda: asked
 
 

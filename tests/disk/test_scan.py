@@ -251,9 +251,9 @@ def test_a_folder_and_a_file_of_the_same_filesystem_mounted_inside_are_not_ours(
         path.touch()
     workspace = DiskWorkspace(str(root), calls=calls)
     known = Stamps()
-    for path, stamp in workspace.walk(Scope(), {}):
+    for name, stamp in workspace.walk(Scope(), {}):
         assert isinstance(stamp, Stamp)
-        known[path] = stamp
+        known[name] = stamp
     mounted = [("mine", root / "folder"), ("mine/letter", root / "file")]
     done = []
     try:

@@ -10,6 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Displaced
 from loom_audit.tools.approvals.asking_gate import AskingGate
@@ -67,7 +68,7 @@ def test_what_somebody_made_at_the_same_moment_and_deleted_before_the_next_look_
 def test_what_others_change_while_a_command_waits_is_not_its_doing(
     session: Session, root: Path, workspace: AuditedWorkspace
 ) -> None:
-    async def ask(request):
+    async def ask(request: ApprovalRequest) -> Decision:
         (root / "a.txt").write_text("by a person\n")
         other = workspace.session("other")
         with other:

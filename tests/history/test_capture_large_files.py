@@ -57,6 +57,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_where_it_ended_at_first(
     assert growing.stat().st_size < 20 * LIMIT
     state = workspace.timeline.tree()["growing"]
     assert size <= state.size < size + 20_000_000
+    assert state.blob is not None
     assert (state.blob in workspace.blobs) == (state.size <= LIMIT)
     assert [change.path for change in workspace.status().drift] == ["growing"]
 

@@ -159,7 +159,7 @@ def test_a_new_limit_is_on_record_and_content_once_over_it_is_kept(
     store.attach(root, max_file_bytes=4)
     call("shell_execute", command="printf 123456 > large")
     state = workspace.timeline.tree()["large"]
-    assert state.blob not in workspace.blobs
+    assert state.blob is not None and state.blob not in workspace.blobs
     events = workspace.log.head()
     store.attach(root, max_file_bytes=4)
     assert workspace.log.head() == events

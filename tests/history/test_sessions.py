@@ -5,14 +5,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditStore
+from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.errors import AuditUnavailable, Conflict
 
 WRITE = {"path": "late.txt", "content": "x"}
 ANSWER = {"tool_calls": [{"id": "c1", "function": {"name": "write_file", "arguments": "{}"}}]}
 
 
-def refuses(session, root) -> None:
+def refuses(session: Session, root: Path) -> None:
     head = session.workspace.log.head()
     result = anyio.run(session.call, "write_file", WRITE)
     assert result.error.code == "CONFLICT" and "workspace.session(" in result.error.hint

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -188,8 +189,8 @@ except OSError as error:
 
 
 @pytest.fixture
-def listening(confined: Confined) -> dict[str, object]:
-    """Sockets of ours of every kind, and what came in through them."""
+def listening(confined: Confined) -> Iterator[tuple[str, socket.socket]]:
+    """A program that tries sockets of ours of every kind, and the UDP one of them."""
     kinds: dict[str, socket.socket] = {
         "path": socket.socket(socket.AF_UNIX),
         "abstract": socket.socket(socket.AF_UNIX),
@@ -222,25 +223,27 @@ tried("udp", socket.AF_INET, {kinds["udp"].getsockname()!r}, socket.SOCK_DGRAM)
 tried("raw", socket.AF_INET, ("127.0.0.1", 0), socket.SOCK_RAW)
 tried("packet", socket.AF_PACKET, ("lo", 0), socket.SOCK_RAW)
 """
-    yield {"text": text, "udp": kinds["udp"]}
-    for kind in kinds.values():
-        kind.close()
+    yield text, kinds["udp"]
+    for open_socket in kinds.values():
+        open_socket.close()
 
 
-def test_without_network_nobody_is_reached(confined: Confined, listening: dict) -> None:
+def test_without_network_nobody_is_reached(
+    confined: Confined, listening: tuple[str, socket.socket]
+) -> None:
     """Traps: a read-only mount stops no connect, and Landlock no UDP and no unix socket."""
-    done = confined.python(listening["text"])
+    done = confined.python(listening[0])
     reached = {line.split()[1] for line in done.stdout.splitlines()}
     # into its own empty network a packet may be sent, and is lost there
     assert reached <= ({"udp"} if confined.backend == "bubblewrap" else set())
     with pytest.raises(BlockingIOError):
-        listening["udp"].recv(10)
+        listening[1].recv(10)
 
 
 def test_with_network_the_network_is_reached_and_no_service_by_path(
-    confined: Confined, listening: dict
+    confined: Confined, listening: tuple[str, socket.socket]
 ) -> None:
-    done = confined.python(listening["text"], network=True)
+    done = confined.python(listening[0], network=True)
     reached = {line.split()[1] for line in done.stdout.splitlines()}
     # abstract names belong to the network that is shared then: docs/confinement.md
     assert reached == {"tcp", "udp"} | ({"abstract"} & reached)

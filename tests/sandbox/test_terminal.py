@@ -11,6 +11,7 @@ import sys
 import termios
 import textwrap
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path, request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     opened = []
 
     def start(*argv: str) -> Terminal:
@@ -110,7 +111,9 @@ def python(run_py: str, text: str) -> list[str]:
     return [sys.executable, run_py, "sh", "-c", text]
 
 
-def test_the_command_has_the_terminal_and_we_have_it_back(terminal, run_py: str) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_has_the_terminal_and_we_have_it_back(
+    terminal: Callable[..., Terminal], run_py: str
+) -> None:
     text = "test -t 0 && test -t 1 && test -t 2 && read line && echo got:$line; exit 6"
     screen = terminal(*python(run_py, text))
     screen.type("hello\n")
@@ -119,7 +122,9 @@ def test_the_command_has_the_terminal_and_we_have_it_back(terminal, run_py: str)
     assert screen.exit_code() == 6
 
 
-def test_control_c_interrupts_the_command_and_not_us(terminal, run_py: str) -> None:  # type: ignore[no-untyped-def]
+def test_control_c_interrupts_the_command_and_not_us(
+    terminal: Callable[..., Terminal], run_py: str
+) -> None:
     screen = terminal(*python(run_py, "trap 'echo caught; exit 3' INT; echo ready; " + WAIT))
     screen.until("ready")
     screen.type("\x03")
@@ -128,7 +133,9 @@ def test_control_c_interrupts_the_command_and_not_us(terminal, run_py: str) -> N
     assert screen.exit_code() == 3
 
 
-def test_control_c_kills_what_does_not_catch_it(terminal, run_py: str) -> None:  # type: ignore[no-untyped-def]
+def test_control_c_kills_what_does_not_catch_it(
+    terminal: Callable[..., Terminal], run_py: str
+) -> None:
     screen = terminal(*python(run_py, "echo ready; exec sleep 600"))
     screen.until("ready")
     screen.type("\x03")
@@ -137,7 +144,9 @@ def test_control_c_kills_what_does_not_catch_it(terminal, run_py: str) -> None: 
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "WINCH"])
-def test_a_signal_to_us_reaches_the_command(terminal, run_py: str, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_signal_to_us_reaches_the_command(
+    terminal: Callable[..., Terminal], run_py: str, name: str
+) -> None:
     text = f"trap 'echo got; exit 4' {name}; echo ready; {WAIT}"
     screen = terminal(*python(run_py, text))
     screen.until("ready")
@@ -146,7 +155,9 @@ def test_a_signal_to_us_reaches_the_command(terminal, run_py: str, name: str) ->
     assert screen.exit_code() == 4
 
 
-def test_a_new_window_size_reaches_the_command(terminal, run_py: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_new_window_size_reaches_the_command(
+    terminal: Callable[..., Terminal], run_py: str
+) -> None:
     text = "trap 'stty size; exit 0' WINCH; echo ready; " + WAIT
     screen = terminal(*python(run_py, text))
     screen.until("ready")
@@ -190,8 +201,8 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 @needs_bash
 def test_control_z_stops_the_job_and_fg_goes_on_with_it(
-    terminal, run_py: str, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+    terminal: Callable[..., Terminal], run_py: str, tmp_path: Path
+) -> None:
     screen = terminal("bash", "--norc", "--noprofile", "-i")
     (tmp_path / "job").write_text("echo ready; read x; echo read:$x; exit 5")
     screen.type(f"{sys.executable} {run_py} sh job; echo code:$?:\n")
@@ -213,8 +224,8 @@ def test_control_z_stops_the_job_and_fg_goes_on_with_it(
 
 @needs_bash
 def test_in_a_pipeline_every_member_keeps_the_terminal(
-    terminal, run_py: str, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+    terminal: Callable[..., Terminal], run_py: str, tmp_path: Path
+) -> None:
     """Handing the terminal over would stop a pager at the other end of the pipe."""
     screen = terminal("bash", "--norc", "--noprofile", "-i")
     (tmp_path / "first").write_text("echo out; read x; echo in:$x >&2")

@@ -34,7 +34,7 @@ def read(path: Path) -> list[Row]:
     return found
 
 
-def rows_of(path: Path, sql: str) -> set[tuple]:
+def rows_of(path: Path, sql: str) -> set[tuple[object, ...]]:
     with closing(driver().connect(str(path))) as raw:
         return set(raw.execute(sql).fetchall())
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from loom_audit.web.listing import list_calls
+from loom_audit.history.timeline import Timeline
+from loom_audit.web.listing import Listing, list_calls
+from loom_audit.web.urls import Fields
 from tests.web.conftest import Recorded
 from tests.web.web_pages import pages
 
@@ -87,7 +89,7 @@ def scripted_watch(browser: Browser, standing_live: str) -> Iterator[Watch]:
     assert made.problems == []
 
 
-def notes(recorded) -> str:
+def notes(recorded: Recorded) -> str:
     return (recorded.root / "notes.txt").read_text()
 
 
@@ -149,7 +151,7 @@ def test_backing_out_of_a_plan_changes_nothing(standing: Recorded, looking: Watc
 
 
 def test_a_plan_overtaken_by_another_call_is_shown_anew(
-    recorded: Recorded, browser, live: str, scripted: bool
+    recorded: Recorded, browser: Browser, live: str, scripted: bool
 ) -> None:
     context = browser.new_context(java_script_enabled=scripted)
     page = context.new_page()
@@ -186,7 +188,7 @@ def test_the_last_words_typed_win_over_a_slow_answer(
 ) -> None:
     last = threading.Event()
 
-    def slow(timeline, query, session=None):
+    def slow(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
         if query.get("path") == ("",):
             last.wait(60)
         return list_calls(timeline, query, session)
