@@ -1,6 +1,6 @@
 """Checks the payloads of events, and the contents they name, against what is stored.
 
-This version has no event for an erasure, so what is missing counts as tampered with.
+This version cannot record an erasure, so what is missing counts as tampered with.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What of a text file's content can be searched for: definitions by name, and lines by words.
+"""What can be searched for in a text file: definitions by name, and lines by words.
 
 Definitions are found line by line with the rules below, not by parsing: files that do not
 parse are found too, and one that is written unusually may be missed.
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_BYTES = 1024 * 1024
-"""Content that is longer is not searched."""
+"""Longer content is not searched."""
 
 CHUNK_LINES = 40
 MAX_LINE = 2_000
 MAX_DEFINING = 300
-"""Characters of a line that can define something: the rules take time by its square."""
+"""Longer lines define nothing: the time that the rules take grows with the square."""
 MAX_DEFINITIONS = 20_000
 
 SymbolKind = Literal[
@@ -149,7 +149,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
 def language_of(path: str) -> str:
-    """By the suffix of its name; empty for one whose definitions are not known."""
+    """The language by the suffix of the name; empty when definitions in it are not known."""
     return _LANGUAGES.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "")
 
 
@@ -161,7 +161,7 @@ def text_of(content: bytes) -> str | None:
 
 
 def definitions(text: str, language: str) -> Iterator[Definition]:
-    """What the text defines, in order of lines; at most one of a line."""
+    """The definitions in the text, in order of lines; at most one of each line."""
     rules = _COMPILED.get(language, [])
     if not rules:
         return
@@ -182,7 +182,7 @@ def definitions(text: str, language: str) -> Iterator[Definition]:
 
 
 def chunks(text: str) -> Iterator[Chunk]:
-    """The text in pieces of some lines."""
+    """The text in pieces of `CHUNK_LINES` lines, without blank ones."""
     lines = text.split("\n")
     for first in range(0, len(lines), CHUNK_LINES):
         piece = "\n".join(line[:MAX_LINE] for line in lines[first : first + CHUNK_LINES])

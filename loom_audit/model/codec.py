@@ -2,7 +2,7 @@
 
 The leaf is the envelope as canonical JSON (RFC 8785), always under 64 KiB; its stored bytes are
 what is hashed, and they are never encoded again. Everything secret or large is a payload:
-`model.facts` says what is where, `model.payloads` and `model.manifest` how it is written.
+`model.facts` has which field is where, `model.payloads` and `model.manifest` how it is encoded.
 """
 
 import json
@@ -39,7 +39,7 @@ _CANONICAL = json.JSONEncoder(
 Upcaster = Callable[[Record], Record]
 
 UPCASTERS: Mapping[tuple[str, str], Upcaster] = {}
-"""By (kind, version): pure functions to a later version; none is needed so far."""
+"""By (kind, version): pure functions to a later version; empty so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def encode(
 
 
 def read_envelope(leaf: bytes) -> dict[str, Any]:
-    """The envelope as it was stored, of any version. Corrupt when it is not one."""
+    """The envelope as it was stored, of any version. Corrupt when it is malformed."""
     try:
         envelope = parse_json(leaf)
         if not isinstance(envelope, dict):
@@ -124,11 +124,11 @@ def decode(
     *,
     upcasters: Mapping[tuple[str, str], Upcaster] = UPCASTERS,
 ) -> Event:
-    """The event, its fact whole; `payloads` are the stored bytes by (role, n), keys included.
+    """The event with its whole fact; `payloads` are the stored bytes by (role, n), keys included.
 
     What is missing from `payloads` was erased: arguments and results become
     `{"$erased": true}`, contents in them too, a file's blob its commitment (see
-    `model.manifest`), and a fact that cannot do without becomes an UnknownFact that says so.
+    `model.manifest`), and a fact that needs what is missing becomes an UnknownFact.
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
     when a newer major version wrote them.
     """
@@ -163,7 +163,7 @@ def decode(
 def decode_fact(
     envelope: Mapping[str, Any], payloads: PayloadBytes, manifest: Manifest | None = None
 ) -> Fact:
-    """The fact alone, of an envelope (and manifest) that was read already; errors as `decode`."""
+    """Only the fact, of an envelope (and manifest) that was read already; errors as `decode`."""
     record = _upcast(Record(envelope, payloads, manifest), UPCASTERS)
     kind = str(record.envelope.get("kind"))
     try:
@@ -193,7 +193,7 @@ def _upcast(record: Record, upcasters: Mapping[tuple[str, str], Upcaster]) -> Re
 def format_time(moment: datetime) -> str:
     """UTC with microseconds, `2026-11-21T22:41:00.000000Z`. NotSerializable without a zone."""
     if moment.tzinfo is None:
-        raise NotSerializable(f"The time {moment} has no zone", hint="Use an aware datetime.")
+        raise NotSerializable(f"The time {moment} is without a zone", hint="Use an aware datetime.")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 

@@ -2,7 +2,7 @@ r"""Recorded text made safe to show: nothing in it can steer a terminal or reord
 
 What is not visible by itself is written as a Python escape (`\x1b`, `\u202e`); bytes that are
 not UTF-8 (PEP 383 surrogates) as `\xNN`. Visible text stays as it is, backslashes too, so the
-result is for reading and cannot be turned back.
+result is for reading only and cannot be decoded.
 """
 
 import re
@@ -63,9 +63,9 @@ def one_line(text: str, limit: int = 120) -> str:
 
 
 def moment(ns: int) -> datetime:
-    """A file's time in nanoseconds since 1970 as UTC; the nearest there is for one of no calendar.
+    """A file's time in nanoseconds since 1970 as UTC; the nearest datetime for one out of range.
 
-    Filesystems keep years that no datetime holds.
+    Filesystems store years that a datetime cannot hold.
     """
     try:
         return _EPOCH + timedelta(microseconds=ns // 1000)

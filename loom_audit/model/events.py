@@ -19,7 +19,7 @@ Origin = Literal["baseline", "tool", "command", "undo", "outside"]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How completely a call's effects were captured within the scope, and why not more.
+    """How completely a call's effects were captured within the scope, and why not fully.
 
     Reasons are short stable texts, such as `shared: 12, 15` or `too large: big.bin`.
     """
@@ -56,7 +56,7 @@ class WorkspaceAttached:
 
 @dataclass(frozen=True, slots=True)
 class BaselineFinished:
-    """The first listing is complete; no point before this one can be rolled back to."""
+    """The first listing is complete; the points before this one cannot be rolled back to."""
 
     kind: ClassVar[str] = "baseline.finished"
     files: int
@@ -73,7 +73,7 @@ class ScopeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class PathsUntracked:
-    """Paths the tree holds that could not be looked at; the tree keeps their last state."""
+    """Paths of the tree that could not be read; the tree keeps their last recorded state."""
 
     kind: ClassVar[str] = "paths.untracked"
     paths: tuple[Untracked, ...]
@@ -104,7 +104,7 @@ class CallRequested:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """A question whether a call may run, and what it was shown with.
+    """A question whether a call may run, and the preview it was shown with.
 
     `rule` names what asks: a rule of the policy, or "" for the tool itself; `preview` is what
     would change, `state` the hash that the answer is bound to; `number` counts from 1 when the
@@ -126,7 +126,7 @@ class ApprovalRequested:
 class CallDecided:
     """A gate's answer; `arguments` are the modified ones, or None when they were kept.
 
-    A `lasting` one holds for what is asked for the same reason later in the session.
+    A `lasting` one also answers later questions for the same reason in the session.
     """
 
     kind: ClassVar[str] = "call.decided"
@@ -141,7 +141,7 @@ class CallDecided:
 
 @dataclass(frozen=True, slots=True)
 class ChangeIntended:
-    """What is about to be done; the content before and after is durable with this event."""
+    """The changes that will be made next; contents before and after are durable with this event."""
 
     kind: ClassVar[str] = "change.intended"
     call_id: str
@@ -152,7 +152,7 @@ class ChangeIntended:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """What is on disk now. Trees fold these events and nothing else.
+    """What is on disk now. Trees are folded from these events only.
 
     `call_id` is None for the baseline and for changes from outside. `causes` are the call ids
     that may have done it, when more than one was open; `reverts` the seqs this takes back.
@@ -196,7 +196,7 @@ class CheckpointMarked:
 
 @dataclass(frozen=True, slots=True)
 class UnknownFact:
-    """A fact of a kind this version does not know; its envelope and payloads are kept whole."""
+    """A fact of a kind that this version does not know; envelope and payloads are kept."""
 
     kind: str
     envelope: Mapping[str, Any]
@@ -223,10 +223,10 @@ Fact = (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A fact that has no place yet: what a writer hands to the log.
+    """A fact without a place in the log yet, as it is given to `append`.
 
-    `id` is the idempotency key (UUIDv7 when None); `occurred_at` is when it happened, where
-    that is not when it was recorded. `session` is "" for what belongs to none.
+    `id` is the idempotency key (UUIDv7 when None); `occurred_at` is when it happened, if that
+    is not when it was recorded. `session` is "" for a fact outside of sessions.
     """
 
     fact: Fact

@@ -11,7 +11,7 @@
     all others                                              `fact`
 
 Names over 256 bytes (or not UTF-8) are cut in the envelope, lists over 100 items or 8 KiB are
-left out of it; then they stand whole in `fact`. Ids are never cut but refused.
+left out of it; then they are stored whole in `fact`. Ids over 256 bytes are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ PayloadBytes = Mapping[tuple[str, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored event before it is a fact: what upcasters turn into the next version's.
+    """A stored event before decoding: what upcasters change into the next version's.
 
     `envelope["v"]` is the version it is in. `manifest` is the payload of this role where it was
     decoded already.
@@ -77,9 +77,9 @@ class Record:
 
 @dataclass(slots=True)
 class Parts:
-    """What a fact comes to: envelope fields, and what goes into payloads.
+    """A fact divided into envelope fields and what goes into payloads.
 
-    `args` is a tuple of one value, None when there is none.
+    `args` is a tuple of one value, or None for a fact without arguments.
     """
 
     envelope: dict[str, Any]
@@ -142,7 +142,7 @@ def _split_finish(fact: CallFinished) -> Parts:
 
 
 def fit_envelope(envelope: dict[str, Any], fact_fields: dict[str, Any]) -> None:
-    """Keep the envelope small: what does not fit moves to `said`, empty lists go."""
+    """Keep the envelope small: what does not fit is moved to `fact_fields`, empty lists dropped."""
     for name in _IDS:
         value = envelope.get(name)
         if value is not None and _cut(value) != value:
@@ -182,7 +182,7 @@ def _cut(name: str) -> str:
 
 
 def _is_small(values: Sequence[str | int]) -> bool:
-    """Whether a list may stand in the envelope: RFC 8785 has no integers from 2**53 on."""
+    """Whether a list may stand in the envelope; RFC 8785 excludes integers from 2**53 on."""
     if len(values) > MAX_LIST:
         return False
     size = 0
@@ -234,7 +234,7 @@ _PLAIN_FACTS: Mapping[str, type[Any]] = {
 
 
 def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
-    """The payload `fact`; None when there is none or it was erased."""
+    """The payload `fact`; None when it was erased or the fact does not have one."""
     stored = record.payloads.get(("fact", 0))
     if stored is None:
         return None

@@ -2,7 +2,7 @@
 
 Paths are workspace-relative POSIX strings without a leading or trailing slash; names that are
 not UTF-8 carry surrogates (PEP 383), so `path.encode("utf-8", "surrogateescape")` gives the
-bytes on disk. The root itself has no entry. Every directory has one.
+bytes on disk. Every directory has an entry, except the root.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ class FileState:
     """What a path is at one moment.
 
     `mode` holds the permission bits only (0o7777); a symlink's blob is its target's bytes and
-    its mode 0o777; a directory has no blob and size 0.
+    its mode 0o777; a directory's blob is None and its size 0.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Move:
 
 
 def apply(tree: Tree, changes: Iterable[FileChange]) -> dict[str, FileState]:
-    """The tree after the changes; what a change says was before is not checked."""
+    """The tree after the changes; `before` is not checked."""
     result = dict(tree)
     for change in changes:
         if change.after is None:
@@ -78,9 +78,9 @@ def parents(path: str) -> list[str]:
 
 
 def find_moves(changes: Iterable[FileChange]) -> tuple[Move, ...]:
-    """Pairs each deleted file with a created one of the same content, each used once.
+    """Pair each deleted file with a created one of the same content, each used once.
 
-    Empty files are not paired: that two are empty says nothing.
+    Empty files are not paired, since two empty files need not be the same one.
     """
     gone: dict[BlobId, list[str]] = {}
     created: list[FileChange] = []

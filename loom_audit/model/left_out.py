@@ -1,7 +1,7 @@
 """Folders that the scope leaves out, and `.git`: which came or went while a call ran.
 
-Their inside is not on record. When one is gone it may have been renamed into the scope, and
-what then appeared may be all that is left of it, so that no plan may delete that.
+What is in them is not on record. When one is gone it may have been renamed into the scope, and
+what then appeared may be all that is left of it, so that a plan must not delete that.
 """
 
 import re
@@ -17,7 +17,7 @@ from loom_audit.model.scope import Scope
 
 REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
 """Caches that tools make and delete by themselves in nearly every run, from what is on record:
-to count them would make hardly any call's coverage full, and losing one loses nothing."""
+counting them would leave hardly any call with full coverage, and they can be made again."""
 
 MAX_REASONS = 10
 _VANISHED, _REPLACED, _APPEARED = "vanished", "replaced", "appeared"
@@ -27,9 +27,9 @@ _REASON = re.compile(f"(.+) is not on record: ({'|'.join(_ORDER)})", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LeftOutFolders:
-    """What one scan met and left out: inode numbers by path, the topmost folders only.
+    """The topmost folders that one scan left out, with their inode numbers by path.
 
-    `unread` are the paths that it could not look into, `scope` is the one it went by.
+    `unread` are the folders that it could not read, `scope` is the scope it used.
     """
 
     inodes: Mapping[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class LeftOutFolders:
     scope: Scope = field(default_factory=Scope)
 
     def leaves_out(self, path: str) -> bool:
-        """Whether the scope leaves out a folder of this path, and none above it."""
+        """Whether the scope leaves out a folder at this path, and not one above it."""
         above = path.rpartition("/")[0]
         if above and not self.scope.includes(above, directory=True):
             return False
@@ -47,8 +47,8 @@ class LeftOutFolders:
 def left_out_changes(before: LeftOutFolders, after: LeftOutFolders) -> tuple[str, ...]:
     """The reasons why a call's coverage is not full, from the scans before and after it.
 
-    What was in a folder that could not be read before is not said to have appeared; what is in
-    one that cannot be read now is out of sight, and said to have vanished.
+    A folder inside one that could not be read before does not count as appeared; a folder
+    inside one that cannot be read now counts as vanished.
     """
     if before.inodes == after.inodes:
         return ()
@@ -81,11 +81,11 @@ def _compare(path: str, before: LeftOutFolders, after: LeftOutFolders) -> str | 
 def left_out_blocks(
     calls: Iterable[Call], changes: Iterable[FileChange], created: Mapping[str, int]
 ) -> dict[str, Note]:
-    """Which of these changes must not be made where the calls are taken back, and why.
+    """Notes on the changes that must not be made when the calls are taken back, by path.
 
-    Those at or under a path that came or went in one of them, and, where one went, deletions
-    of what was made in that call or since. `created` says at which event a path was last
-    made; what it does not name may have been made at any time.
+    These are changes at or under a path that came or went in one of the calls and, where one
+    went, deletions of what was created in that call or since. `created` has the event at which
+    a path was last created; a path that is not in it may have been created at any time.
     """
     touched: dict[str, Note] = {}
     lost: list[tuple[int, Note]] = []
@@ -106,7 +106,7 @@ def left_out_blocks(
         shown = visible_path(change.path)
         note = next((touched[path] for path in (shown, *parents(shown)) if path in touched), None)
         if note is None and change.after is None and lost:
-            # the last one before it was made is the likeliest to have become it
+            # the last folder that went before the path was created most likely became it
             made = created.get(change.path)
             before = len(lost) if made is None else bisect_left(lost, made, key=lambda one: one[0])
             note = lost[before - 1][1] if before else None
@@ -121,7 +121,7 @@ def is_left_out_block(note: Note) -> bool:
 
 
 def _gaps(call: Call) -> Iterator[tuple[str, str, str]]:
-    """What `left_out_changes` said of a call: each reason with its path as shown, and the fate."""
+    """The reasons of `left_out_changes` in a call's coverage, each with its path and kind."""
     for reason in call.coverage.reasons:
         if match := _REASON.fullmatch(reason):
             yield reason, match[1], match[2]

@@ -16,7 +16,7 @@ from loom_audit.model.files import FileChange, FileState, Move, Tree
 class PathStep:
     """One recorded change of one path; `taken` when it is to be taken back.
 
-    `call` is the number of the call that made it, None for the outside and the baseline.
+    `call` is the number of the call that made it, None for outside changes and the baseline.
     """
 
     seq: int
@@ -98,12 +98,12 @@ class Lineage:
 
 
 def call_numbers(steps: Iterable[LineageStep]) -> tuple[int, ...]:
-    """The calls that made the steps, in order, each once; steps from outside have no number."""
+    """The numbers of the calls that made the steps, in order, each once."""
     return tuple(dict.fromkeys(step.call for step in steps if step.call is not None))
 
 
 def by_calls_text(calls: Sequence[int]) -> str:
-    """`by call 7`, `by calls 7, 9`, `by calls 7, 9, 12 and 4 more`; "" when there are none."""
+    """`by call 7`, `by calls 7, 9`, `by calls 7, 9, 12 and 4 more`; "" without calls."""
     if not calls:
         return ""
     more = f" and {len(calls) - 3} more" if len(calls) > 3 else ""
@@ -158,7 +158,7 @@ def trace_lineages(
     *,
     outside: bool = False,
 ) -> LineageTrace:
-    """The lineages of all paths that a taken step touches, or with `outside` one from outside.
+    """The lineages of all paths that a taken step, or with `outside` an outside one, touches.
 
     `steps` are in log order. Where the tree has another state than the last step left, the
     difference counts as an unrecorded step from outside.

@@ -40,7 +40,7 @@ def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> 
     """The shortest list of edits from old to new, in order, no two of them touching.
 
     Where lines repeat, an insertion or a deletion stands as low as it can, or, when `tidy`,
-    where a reader would put it: along blank lines and least indentation.
+    where a reader would put it: at blank lines and at the least indentation.
     """
     numbers: dict[bytes, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
@@ -49,9 +49,9 @@ def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> 
 
 
 def _common(a: list[int], b: list[int]) -> list[tuple[int, int]]:
-    """Pairs of equal lines, rising on both sides."""
+    """Pairs of equal lines, increasing on both sides."""
     pairs: list[tuple[int, int]] = []
-    # Stretches still to be compared, the first on top.
+    # a stack of stretches still to be compared
     parts = [(0, len(a), 0, len(b), WHOLE_CAP)]
     while parts:
         a0, a1, b0, b1, cap = parts.pop()
@@ -136,7 +136,7 @@ def _walk_back(trace: list[list[int]], d: int, x: int, y: int) -> list[tuple[int
 
 
 def _anchors(a: list[int], b: list[int], xs: list[int], ys: list[int]) -> list[tuple[int, int]]:
-    """Lines that occur once on both sides, the longest rising run of them."""
+    """The longest increasing run of lines that occur once on both sides."""
     in_a = _unique(a, xs)
     in_b = _unique(b, ys)
     tails: list[int] = []
@@ -160,7 +160,7 @@ def _anchors(a: list[int], b: list[int], xs: list[int], ys: list[int]) -> list[t
 
 
 def _unique(lines: list[int], at: list[int]) -> dict[int, int]:
-    """Line → its place, in order of place, for lines that occur once."""
+    """The index of each line that occurs once, in order of index."""
     places: dict[int, int] = {}
     twice: set[int] = set()
     for i in at:
@@ -236,7 +236,7 @@ def _tidiest(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -
         if top.old_start < top.old_end
         else (new, top.new_start, top.new_end)
     )
-    # Far slides happen in runs of equal lines only, where every place looks the same.
+    # edits slide far in runs of equal lines only, where all places look the same
     first = max(0, room - 100)
     best = min(
         range(room, first - 1, -1),
@@ -246,11 +246,11 @@ def _tidiest(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -
 
 
 def _ugliness(lines: Sequence[bytes], at: int) -> int:
-    """How badly a boundary before line `at` cuts the text, in columns of indentation."""
+    """The cost of a boundary before line `at`, in columns of indentation; less is better."""
     if at in (0, len(lines)):
         return -4
     line = lines[at]
     text = line.lstrip()
-    # Blank lines belong to what stands above them.
+    # a blank line belongs to the lines above it
     indent = len(line) - len(text) if text else 12
     return indent - (0 if lines[at - 1].strip() else 4)

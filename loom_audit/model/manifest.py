@@ -6,9 +6,9 @@ symlink), mode, size and commitment (base64url without padding) to its content.
 
 Its keys are a payload of their own: for each content in the manifest's order a 32-byte salt and
 the content's 32-byte SHA-256. They are not in the envelope: each is checked against its
-commitment in the manifest, which is. So one content is erased by zeroing its 64 bytes, and no
-proof breaks. The BlobId of an erased content is its commitment: it has the right shape, is in
-no blob store (NotFound), and is never equal to a content that is known.
+commitment in the manifest, which is. So one content can be erased by zeroing its 64 bytes, and
+all proofs stay valid. The BlobId of an erased content is its commitment: it has the right shape,
+a blob store does not have it (NotFound), and it is never equal to that of a known content.
 """
 
 from base64 import urlsafe_b64decode
@@ -68,7 +68,7 @@ def encode_manifest(
 
 
 def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
-    """What was encoded; `keys` None or short means erased. ValueError when malformed."""
+    """The manifest of these bytes; missing keys mean erased contents. ValueError if malformed."""
     body = parse_json(manifest)
     rest = keys or b""
     commitments: list[str] = []
@@ -158,7 +158,7 @@ def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) 
         return ["d", state.mode]
     if state.blob is None:
         raise NotSerializable(
-            f"The {state.kind} {path!a} has no content hash",
+            f"The {state.kind} {path!a} is without a content hash",
             hint="Put the content into the blob store first.",
         )
     key = salts(), bytes.fromhex(state.blob)

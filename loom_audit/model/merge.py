@@ -40,8 +40,8 @@ def merge3(
     """Both sides' changes to the base in one text, or None where they cannot be merged as text.
 
     `base` is None when both sides were created. Where one side equals the base or the other
-    side no merge is needed and any content will do; otherwise binary content and content over
-    `MAX_BYTES` give None. `labels` name ours and theirs at the markers.
+    side the other side is the result, whatever the content; otherwise the result is None for
+    binary content and content over `MAX_BYTES`. `labels` name ours and theirs at the markers.
     """
     if ours == theirs or theirs == base:
         return MergeResult(ours, 0)

@@ -2,7 +2,7 @@
 
 Hashes are 32 bytes (SHA-256). Node `(level, index)` covers the leaves from `index << level` to
 before `(index + 1) << level`; level 0 are the leaf hashes. Only complete nodes are ever stored,
-so a stored node never changes: whatever is asked of an earlier size is answered from them.
+so a stored node never changes, and roots and proofs of earlier sizes are computed from them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 EMPTY_ROOT = sha256().digest()
-"""The root over no leaves."""
+"""The root of an empty tree."""
 
 NodeAt = Callable[[int, int], bytes]
 """The hash of the complete node at (level, index)."""
@@ -36,7 +36,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def root(leaf_hashes: Iterable[bytes]) -> bytes:
-    """The root over a sequence of leaf hashes, in memory of its logarithm."""
+    """The root over a sequence of leaf hashes; memory grows with its logarithm."""
     frontier = Frontier()
     for hashed in leaf_hashes:
         frontier.append(hashed)

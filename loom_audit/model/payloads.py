@@ -10,7 +10,7 @@ stored as JSON; what JSON cannot say exactly is wrapped in an object with one `$
     {"$dict": …}     pairs of an object with a `$` key or a key that is not UTF-8
     {"$content": n, "size": bytes}   text over 4,096 bytes: payload `content`, n
 
-A `$content` names no hash, so that a content can be erased while the arguments around it stay.
+A `$content` is without a hash, so that it can be erased while the arguments around it stay.
 What was erased reads as `{"$erased": true}`.
 """
 
@@ -31,7 +31,7 @@ Salts = Callable[[], bytes]
 
 MAX_INLINE = 4096
 MAX_CONTENTS = 64
-"""How many texts of one event are kept apart; any more stay inside its payload."""
+"""Most texts of one event that are stored separately; others stay inside its payload."""
 
 MAX_DEPTH = 100
 _MAX_INT_BITS = 2048
@@ -93,10 +93,10 @@ class StoredPayload:
 def check_payloads(
     listed: Iterable[Mapping[str, Any]], stored: Iterable[StoredPayload]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with an event's payloads, as (code, message); nothing when all is well.
+    """What is wrong with an event's payloads, as (code, message).
 
-    `listed` is what the envelope says, `stored` what there is; contents are not looked at, only
-    their hashes. Codes: `payload.missing`, `payload.erased`, `payload.mismatch`,
+    `listed` are those in the envelope, `stored` those in the store; contents are not read, only
+    their hashes are compared. Codes: `payload.missing`, `payload.erased`, `payload.mismatch`,
     `payload.extra`.
     """
     found = {(item.role, item.n): item for item in stored if item.role != "keys"}
@@ -116,7 +116,7 @@ def check_payloads(
 
 
 class SeparateTexts:
-    """The texts of one event that are kept apart, each once, in order of appearance."""
+    """The texts of one event that are stored separately, each once, in order of appearance."""
 
     __slots__ = ("numbers",)
 
@@ -124,7 +124,7 @@ class SeparateTexts:
         self.numbers: dict[bytes, int] = {}
 
     def keep(self, content: bytes) -> int | None:
-        """The number of this content; None when the event has as many as it may."""
+        """Add a content and return its number; None when the event has `MAX_CONTENTS` already."""
         number = self.numbers.get(content)
         if number is None and len(self.numbers) < MAX_CONTENTS:
             number = self.numbers[content] = len(self.numbers)
@@ -134,9 +134,8 @@ class SeparateTexts:
 def to_json(value: Any, *, where: str, texts: SeparateTexts | None = None) -> bytes:
     """The value as stored JSON, keys in their order.
 
-    NotSerializable names the place of what is not JSON.
-
-    Tuples are stored as lists. Without `texts` long texts stay inside.
+    Tuples are stored as lists. Without `texts` long texts stay inside. NotSerializable names
+    the place of a value that is not JSON.
     """
     try:
         return plain_json(_wrap(value, texts, 0))
@@ -150,7 +149,7 @@ def to_json(value: Any, *, where: str, texts: SeparateTexts | None = None) -> by
 
 
 def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
-    """The value that `to_json` was given; `content` gives the texts kept apart, None if erased.
+    """The value that `to_json` was given; `content` gives the separate texts, None if erased.
 
     ValueError when the data is not what `to_json` wrote.
     """

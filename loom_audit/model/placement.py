@@ -14,9 +14,9 @@ EntryStatus = Literal["wanted", "kept", "blocked", "irreversible"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A lineage with where it is to go; unless wanted it stays where it is, for the reason.
+    """A lineage with its planned result; unless wanted it stays as it is, for the reason.
 
-    `forced` was chosen by a person and may take the place of what is not in the plan.
+    A `forced` entry was chosen by a person and may replace what is not in the plan.
     """
 
     lineage: Lineage
@@ -28,7 +28,7 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """The path to list it under: where it is, else where it would be."""
+        """The path to list it under: the present one, or that of the result if it is absent now."""
         return self.lineage.current.path if self.lineage.current.state else self.result.path
 
     def left_in_place(
@@ -135,7 +135,7 @@ class _PlacementRun:
             for above in parents(path):
                 if self.wanted.get(above, self.tree.get(above)) is not None:
                     continue
-                # One that is there and should go is kept for what is in it, and says so.
+                # a folder that is to be deleted is kept for what is in it, with a note
                 if not self._is_folder(self.tree.get(above)):
                     mode = self.trace.folder_modes.get(above, 0o755)
                     self.wanted[above] = FileState("directory", None, mode, 0)
@@ -147,7 +147,7 @@ class _PlacementRun:
                 self.after[path] = state
 
     def _below(self) -> Mapping[str, list[str]]:
-        """What would remain below each path that is not to be a folder any more."""
+        """What would remain below each path that will not be a folder any more."""
         below: dict[str, list[str]] = {
             path: []
             for path, state in self.wanted.items()
@@ -187,7 +187,7 @@ class _PlacementRun:
         return entry.left_in_place("blocked", f"{path} is in the way{by}", [call])
 
     def _contents_at_risk(self) -> Iterator[BlobId]:
-        """The contents that are to come or to go."""
+        """The contents that will be written or overwritten."""
         for entry in self.entries:
             current, result = entry.lineage.current, entry.result
             if entry.status == "wanted" and current != result:
@@ -195,7 +195,7 @@ class _PlacementRun:
                 yield from (state.blob for state in states if state and state.blob)
 
     def _lost_content(self, entry: Entry) -> Entry | None:
-        """Contents that are nowhere: one that is wanted, or one that would be overwritten."""
+        """The entry left in place when the wanted or the overwritten content is not stored."""
         calls = entry.lineage.calls(taken=True)
         current, result = entry.lineage.current, entry.result
         if current == result:
@@ -228,7 +228,7 @@ class _PlacementRun:
         return f"not empty: holds {inside[0]}{more}{by}", calls
 
     def _colliding(self) -> Iterator[int]:
-        """Entries whose path, or a folder made for it, would be one file with another path."""
+        """Entries whose path, or a folder made for it, would collide with another path."""
         fresh = {path for path in self.after if path not in self.tree}
         if not fresh:
             return

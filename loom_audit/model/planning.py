@@ -1,4 +1,4 @@
-"""Plans: what an undo would do, what it leaves alone, what stops it, each with its reason."""
+"""Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -61,9 +61,9 @@ class Plan:
     (and seqs of the events) taken back, without those of which a path is kept by choice;
     `already` are paths that need nothing; `kept` are left as they are (an edit from outside, a
     folder that is not empty); `blocked` need a choice; `irreversible` cannot be taken back at
-    all. Nothing is written while `blocked` is not empty. `calls` were asked for by the verb.
-    `drifted` says that disk was not as the log had it, so that the plan ages as soon as that is
-    on record.
+    all. Nothing is written while `blocked` is not empty. `calls` are those that the request
+    named. `drifted` is true when disk differed from the log: once that is recorded, the plan
+    has to be made again.
     """
 
     verb: Verb
@@ -77,7 +77,7 @@ class Plan:
     blocked: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
     contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
-    """What the changes need and the blob store does not hold yet: merged texts."""
+    """Merged texts that the changes need and the blob store does not have yet."""
     request: Request | None = None
     calls: tuple[int, ...] = ()
     drifted: bool = False
@@ -103,7 +103,7 @@ def plan_taking_back(
     plan follow renames, name the calls behind a folder that is not empty, and, in a rollback,
     list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
     seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
-    the scope are not known here. `changes` are ordered by path.
+    the scope are not known here. The changes of the plan are ordered by path.
 
     A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
     brings back what was before the first taken change (in a rollback: at the point) whatever
@@ -144,7 +144,7 @@ def plan_taking_back(
 
 
 def _calls_kept_by_choice(entries: Iterable[Entry]) -> set[int]:
-    """The taken calls of which something stays by choice, so that they are not taken back."""
+    """The taken calls of which a path is kept by choice, so that they are not reverted."""
     kept = (entry.lineage for entry in entries if entry.reason == KEPT_BY_CHOICE)
     return {call for lineage in kept for call in lineage.calls(taken=True)}
 
@@ -156,7 +156,7 @@ def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
 def _entry(
     lineage: Lineage, choice: Choice | None, merger: StateMerger
 ) -> tuple[Entry, tuple[KeptChange, ...]]:
-    """Where a lineage is to go, and the kept steps that show there."""
+    """The entry of a lineage, and the kept changes that show in it."""
     if choice == "current":
         return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
     if choice == "old":
@@ -173,7 +173,7 @@ def _entry(
 
 
 def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
-    """Renames among the changes: of files that were followed, then by equal content."""
+    """Renames among the changes: those of lineages, then pairs of equal content."""
     changed = {change.path for change in changes}
     moves = [
         Move(entry.lineage.current.path, entry.result.path)
@@ -189,7 +189,7 @@ def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Mov
 
 
 def _paths_already_right(placement: Placement, changes: Iterable[FileChange]) -> tuple[str, ...]:
-    """Paths that taken steps touched and that are as they should be."""
+    """Paths that taken steps touched and that need no change."""
     changed = {change.path for change in changes} | {folder.path for folder in placement.folders}
     return tuple(
         sorted(

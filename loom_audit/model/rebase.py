@@ -86,7 +86,7 @@ class StateMerger:
             return state
         path = _pick(base.path, ours.path, theirs.path)
         if path is None:
-            # Where a file that is not there would be does not matter.
+            # the path of an absent file does not matter
             return MergeConflict("moved again") if state is not None else PathState(ours.path, None)
         return PathState(path, state)
 
@@ -103,7 +103,7 @@ class StateMerger:
         if ours == base:
             return theirs
         if (_is_folder(ours) and theirs is None) or (ours is None and _is_folder(base, theirs)):
-            # A folder is worth what is in it: that brings it back, or keeps it.
+            # a folder is brought back, or kept, for what is in it
             return None
         if ours is None:
             return MergeConflict("made by what is taken back, changed")
@@ -158,7 +158,7 @@ class StateMerger:
 
 
 def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> RebaseResult:
-    """The lineage without its taken steps."""
+    """Rebase the kept steps of a lineage onto its start, leaving out the taken ones."""
     result = lineage.start
     kept_changes: list[KeptChange] = []
     for taken, group in groupby(lineage.steps, key=lambda step: step.taken):
@@ -182,7 +182,7 @@ def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> R
 def _conflicting_steps(
     run: Sequence[LineageStep], result: PathState, merger: StateMerger
 ) -> Sequence[LineageStep]:
-    """The first kept step that does not fit by itself, or all when only their sum does not."""
+    """The first kept step that conflicts by itself, or all when only their sum does."""
     for step in run:
         merged = merger.merge(step.before, result, step.after)
         if isinstance(merged, MergeConflict):

@@ -38,12 +38,12 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
 def _lines(ignore: str) -> list[str]:
-    """As git splits them: other line breaks than these belong to a pattern or a comment."""
+    """Split as git does: other line breaks belong to a pattern or a comment."""
     return [line.removesuffix("\r") for line in ignore.split("\n")]
 
 
 def bad_lines(ignore: str) -> list[str]:
-    """The lines of a text in gitignore syntax that are no pattern."""
+    """The lines of a text in gitignore syntax that are not patterns."""
     bad = []
     for line in _lines(ignore):
         try:
@@ -54,10 +54,10 @@ def bad_lines(ignore: str) -> list[str]:
 
 
 def check_rules(ignore: str) -> None:
-    """InvalidArguments where a line of a text in gitignore syntax is no pattern."""
+    """InvalidArguments when a line of a text in gitignore syntax is not a pattern."""
     if bad := bad_lines(ignore):
         raise InvalidArguments(
-            f"the rules have a line that is no pattern: {bad[0][:100]}",
+            f"the rules have a line that is not a pattern: {bad[0][:100]}",
             hint=f"Correct it in {IGNORE_FILE}; what was accepted before holds until then.",
         )
 
@@ -66,7 +66,7 @@ def check_rules(ignore: str) -> None:
 class Scope:
     """The rules by which a path is recorded, as a person last accepted them.
 
-    `ignore` is text in gitignore syntax; a line that is no pattern excludes nothing. Files over
+    `ignore` is text in gitignore syntax; a line that is not a pattern excludes nothing. Files over
     `max_file_bytes` are recorded by hash.
     """
 
@@ -81,7 +81,7 @@ class Scope:
         return GitIgnoreSpec.from_lines(lines) if lines else None
 
     def excludes(self, path: str, *, directory: bool) -> str | None:
-        """Why this path itself is not recorded, or None; its parents are taken as in scope."""
+        """Why this path itself is not recorded, or None; its parents are not looked at."""
         name = path.rsplit("/", 1)[-1]
         if name in NEVER:
             return "git"
@@ -90,7 +90,7 @@ class Scope:
         if directory and name in self.heavy:
             return "heavy folder"
         if self._spec is not None:
-            # A pattern holds no newline, and `$` would match before one: a wildcard's matter only.
+            # patterns are single lines, and `$` would match before a newline: only a wildcard may
             plain = path.replace("\n", "\0")
             if self._spec.match_file(plain + "/" if directory else plain):
                 return "ignored"

@@ -11,7 +11,7 @@ from loom_audit.model.lines import Edit, edits, split_lines
 from loom_audit.model.merge import is_binary
 
 MAX_BYTES: Final = 50_000_000
-"""Larger content is not looked into, as if it were binary."""
+"""Larger content is treated as binary."""
 
 _MOST_PAIRS: Final = 50
 _LONGEST_LINE: Final = 2000
@@ -28,7 +28,7 @@ class Line:
     """One line of a hunk, its ending included; numbers count from 1, None on the other side.
 
     `spans` are the changed stretches within the line as byte offsets (start, end), empty when
-    the line has no counterpart or differs as a whole.
+    the line is without a counterpart or differs as a whole.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The difference of two contents in lines; a `binary` one has no hunks."""
+    """The difference of two contents in lines; without hunks when one is `binary`."""
 
     hunks: tuple[Hunk, ...]
     added: int
@@ -94,8 +94,8 @@ def unified(
 
     A path of None, or content of None, is an absent file; two different paths are a rename.
     Modes hold all permission bits (git itself knows only 644 and 755); without states they are
-    taken as 644. Directories have no content to show and give nothing. Binary content is named
-    as different, not included.
+    taken as 644. The result is empty for directories. Binary content is named as different, not
+    included.
     """
     if any(state and state.kind == "directory" for state in (state_old, state_new)):
         return b""
@@ -104,7 +104,7 @@ def unified(
     if source is None and target is None:
         return b""
     if source and target and state_old and state_new and state_old.kind != state_new.kind:
-        # As git has it: the one goes, the other comes.
+        # as in git: one is deleted, the other created
         gone = unified(source, None, old, None, state_old=state_old, context=context)
         return gone + unified(None, target, None, new, state_new=state_new, context=context)
     diff = diff_lines(old, new, context)
@@ -131,7 +131,7 @@ def unified(
 
 
 def _groups(found: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
-    """Edits whose context meets, together."""
+    """Edits grouped so that those with touching context are together."""
     group: list[Edit] = []
     for edit in found:
         if group and edit.old_start - group[-1].old_end > 2 * context:
@@ -179,7 +179,7 @@ _Spans = tuple[tuple[int, int], ...]
 
 
 def _word_spans(old: bytes, new: bytes) -> tuple[_Spans, _Spans]:
-    """The stretches of two lines that differ; none where too little is alike."""
+    """The stretches in which two lines differ; empty when too little of them is equal."""
     if max(len(old), len(new)) > _LONGEST_LINE:
         return (), ()
     a, b = _WORDS.findall(old), _WORDS.findall(new)

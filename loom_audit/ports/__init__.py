@@ -1,7 +1,8 @@
-"""What the outside must offer: one protocol per port, its contract in the comments.
+"""The ports: what storage, disk and processes must offer, one protocol each.
 
-All ports are synchronous and raise the errors of `loom_audit.errors`. "Durable" means: there
-after `kill -9` and after power loss. Doubles in `testing.py` pass the same contract tests.
+The docstrings are the contract. All ports are synchronous and raise the errors of
+`loom_audit.errors`. "Durable" means that it survives `kill -9` and power loss. The doubles of
+the tests pass the same contract tests.
 """
 
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode

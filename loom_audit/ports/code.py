@@ -10,7 +10,7 @@ from loom_audit.model.files import BlobId
 
 @dataclass(frozen=True, slots=True)
 class FoundCode:
-    """Something found: a definition with its kind and name, or a line of text (kind `text`)."""
+    """A search result: a definition with its kind and name, or a line of text (kind `text`)."""
 
     path: str
     line: int
@@ -21,7 +21,7 @@ class FoundCode:
 
 @dataclass(frozen=True, slots=True)
 class ReadCode:
-    """What there is to be found in a content; nothing in one that is not text."""
+    """What can be found in a content; nothing when it is not text."""
 
     blob: BlobId
     language: str
@@ -32,13 +32,13 @@ class ReadCode:
 class CodeIndex(Protocol):
     """Definitions and text by content, and which content is at which path at one point.
 
-    A cache on this machine: losing it costs reading every recorded file once. Content is known
-    by its blob id and language, and forgotten when no path has it. What is found, and in which
-    order, depends on the listed contents only, not on how they came to be listed.
+    A cache on this machine: losing it costs reading every recorded file once. Content is kept
+    by its blob id and language, and dropped when a path with it is not listed any more. The
+    results and their order depend on the listed contents only.
     """
 
     def head(self) -> int:
-        """The seq that the listing is of; 0 when there is none."""
+        """The seq up to which files are listed; 0 for an empty index."""
         ...
 
     def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
@@ -46,13 +46,13 @@ class CodeIndex(Protocol):
         ...
 
     def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
-        """Listed content that is not known yet, with its language; at most `limit`."""
+        """Listed contents that are not in the index yet, with their languages; at most `limit`."""
         ...
 
     def count_unread(self) -> int: ...
 
     def learn(self, contents: Sequence[ReadCode]) -> None:
-        """Keep what there is to be found in them, as one transaction."""
+        """Add contents to the index, as one transaction."""
         ...
 
     def symbols(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:

@@ -9,26 +9,27 @@ from loom_audit.model.files import BlobId
 class BlobStore(Protocol):
     """Content by its SHA-256. Putting the same bytes twice is a no-op. Safe in any thread.
 
-    What is put can be read at once through the same store; it is durable with the next
+    What was put can be read at once through the same store; it becomes durable with the next
     `append` of a log opened on it, in the same transaction. Content over the inline limit is
     written, fsynced and renamed into the large-object store before `put` returns.
     """
 
     def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
-        """Keep the content; `similar_to` names an earlier version to store a delta against.
+        """Store the content; `similar_to` names an earlier version to store a delta against.
 
         A stream is read to its end in bounded memory.
         """
         ...
 
     def get(self, blob: BlobId) -> bytes:
-        """The whole content. NotFound when it is not here, Corrupt when it does not match."""
+        """The whole content. NotFound when it is not stored, Corrupt when its hash differs."""
         ...
 
     def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
-        """Those of these contents that can be had in one go, checked against their hashes.
+        """Those of these contents that can be read at once, checked against their hashes.
 
-        For some hundred small ones. `get` tells why another is not among them, or gets it.
+        For some hundred small ones. For a content that is missing in the result `get` returns
+        it or raises why it cannot.
         """
         ...
 
@@ -39,11 +40,11 @@ class BlobStore(Protocol):
     def __contains__(self, blob: BlobId) -> bool: ...
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those whose content is not here."""
+        """Those of the blobs whose content is not stored."""
         ...
 
     def size(self, blob: BlobId) -> int:
-        """Bytes of the content. NotFound when it is not here."""
+        """Bytes of the content. NotFound when it is not stored."""
         ...
 
     def pending_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What the tables of one log hold, as it lies there."""
+"""The stored rows of one log, unchecked, for verification."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +10,7 @@ from loom_audit.ports.processes import Report
 
 
 class EventRow(NamedTuple):
-    """A row of the log as it lies there; `leaf` is None where it cannot be unpacked."""
+    """A stored row of the log, unchecked; `leaf` is None when it cannot be unpacked."""
 
     seq: int
     id: str
@@ -20,7 +20,7 @@ class EventRow(NamedTuple):
 
 
 class PayloadRow(NamedTuple):
-    """A payload as it lies there: `content` when it is in the row, else its blob's SHA-256."""
+    """A stored payload, unchecked: `content` when it is in the row, else its blob's SHA-256."""
 
     seq: int
     role: str
@@ -32,9 +32,10 @@ class PayloadRow(NamedTuple):
 
 
 class ReferencedBlob(NamedTuple):
-    """A content that events name, and the first event that does; `size` as that one says.
+    """A content that events refer to; `seq` is the first of them, and `size` is as in that event.
 
-    `has_row` is whether the store has a row for it, `has_bytes` whether it says to have the bytes.
+    `has_row` is whether the store has a row for it, `has_bytes` whether that says that the bytes
+    are stored.
     """
 
     digest: bytes
@@ -45,13 +46,13 @@ class ReferencedBlob(NamedTuple):
 
 
 CheckedEvent = tuple[int, Mapping[str, Any], Fact | None]
-"""An event as its seq, its envelope, and its fact."""
+"""An event that was found in order: its seq, its envelope and its fact."""
 
 
 class Evidence(Protocol):
-    """What the tables of one log hold, as it lies there, for verification. Read only.
+    """The stored rows of one log, unchecked, for verification. Read only.
 
-    All answers of one instance are of one moment. StorageFailed where the store is damaged.
+    One instance reads one consistent state. StorageFailed where the store is damaged.
     """
 
     @property
@@ -61,7 +62,7 @@ class Evidence(Protocol):
 
     @property
     def blobs(self) -> BlobStore:
-        """The contents as they are stored now, nothing remembered from earlier reading."""
+        """The contents as they are stored now, without a cache."""
         ...
 
     @property
@@ -90,19 +91,19 @@ class Evidence(Protocol):
         ...
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
-        """Be told of events that were found in order, so that `differences` is quick.
+        """Take events that were found in order, so that `differences` is quick.
 
-        In order of seq; a fact may be left out where no projection is made of its kind. When
-        all events were told and all projections fit, they are not read a second time.
+        In order of seq; the fact may be None for a kind that projections do not use. When all
+        events were given and all projections agree, the log is not read a second time.
         """
         ...
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
-        """Where projections differ from what the log says, as (seq if known, message)."""
+        """Where projections differ from the log, as (seq if known, message)."""
         ...
 
     def damage(self) -> Iterator[str]:
-        """What is wrong with the database that holds the log, also beside the log."""
+        """What is wrong with the database that holds the log, also in its other tables."""
         ...
 
     def close(self) -> None: ...

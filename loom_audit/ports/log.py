@@ -59,7 +59,7 @@ class EventLog(Protocol):
         ...
 
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
-        """The events that match, in order of seq, facts whole. Corrupt names the event."""
+        """The events that match, in order of seq, with whole facts. Corrupt names the event."""
         ...
 
     def head(self) -> int:
@@ -108,7 +108,7 @@ class Projections(Protocol):
         ...
 
     def session(self, id: str) -> Session:
-        """NotFound when there is none."""
+        """One session by its id. NotFound."""
         ...
 
     def open_sessions(self) -> Sequence[Session]:
@@ -116,17 +116,17 @@ class Projections(Protocol):
         ...
 
     def scope(self) -> Scope:
-        """The scope as last accepted; the usual one before the workspace is attached."""
+        """The scope as last accepted; the default one before the workspace is attached."""
         ...
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]: ...
 
     def call_at(self, seq: int) -> Call:
-        """The call that the event of this seq belongs to. NotFound when it belongs to none."""
+        """The call that the event of this seq belongs to. NotFound for an event without one."""
         ...
 
     def call(self, session: str, call_id: str) -> Call:
-        """NotFound when there is none."""
+        """One call by its session and id. NotFound."""
         ...
 
     def open_calls(self) -> Sequence[Call]:

@@ -1,4 +1,4 @@
-"""Commands, locks, and how far long work has come."""
+"""Commands, locks, and the progress of long work."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 Confinement = Literal["required", "preferred", "off"]
-"""Run it confined or not at all; confined where this machine can; not confined."""
+"""Run it confined or not at all; confined if this machine can; not confined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What each process of a command may use; None is no limit.
+    """What each process of a command may use; None is unlimited.
 
     Seconds of CPU time, bytes of private memory, processes and threads alive at once (only
     where the backend can count the command's own), bytes of a file written.
@@ -56,7 +56,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended: exit code (128+n by signal n), streams, and who outlived it.
+    """How a command ended: exit code (128+n by signal n), streams, surviving processes.
 
     `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
     processes that were still alive at its end and were killed, as `pid name`. `sandbox` is the
@@ -81,8 +81,8 @@ class Runner(Protocol):
 
     @property
     def name(self) -> str:
-        """The backend that a command gets which may be confined, as it stands in events:
-        `plain`, `bubblewrap`, `landlock`."""
+        """The backend of a command that may be confined, as recorded in events: `plain`,
+        `bubblewrap`, `landlock`."""
         ...
 
     def run(
@@ -95,8 +95,8 @@ class Runner(Protocol):
     ) -> CommandResult:
         """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
 
-        `before` is called once, while processes that it takes are started; the command starts
-        after it, and its time counts from then. When it raises, the command never runs.
+        `before` is called once, while the helper processes are starting; the command starts
+        after it, and its time counts from then. When it raises, the command does not run.
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.
         """
         ...
@@ -108,7 +108,7 @@ class Lock(Protocol):
     def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
         """Wait for it, then hold it to the end of the block. Conflict when the time is up.
 
-        Not re-entrant. AuditUnavailable where no lock can be made: nothing can be recorded there.
+        Not re-entrant. AuditUnavailable where locks cannot be made, so nothing can be recorded.
         """
         ...
 
@@ -117,13 +117,13 @@ class Lock(Protocol):
         ...
 
     def is_held(self, name: str) -> bool:
-        """Whether some living process or thread holds it."""
+        """Whether a running process or thread holds it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far long work has come; `total` is None while it is not known."""
+    """The progress of long work; `total` is None while it is not known."""
 
     stage: str
     done: int

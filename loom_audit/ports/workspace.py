@@ -1,4 +1,4 @@
-"""The directory an agent works in, and what was last seen of it."""
+"""The directory an agent works in, and the index of what was last seen in it."""
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Stamp(NamedTuple):
     `mode` is the full st_mode; for a directory every other field is 0. A stamp is taken before
     the content it stands for is read. When the last change is so recent that another could
     leave the ctime as it is (git calls that racy), `ctime_ns` is the negated time of the look
-    instead, so that the stamp equals no other and whoever compares looks again.
+    instead, so that the stamp differs from every other and the path is read again.
     """
 
     mode: int
@@ -70,7 +70,7 @@ class Stamps:
 
 
 class Displaced(Protocol):
-    """What a replace took out of the way, still on disk under a temporary name."""
+    """What a replace displaced, still on disk under a temporary name."""
 
     @property
     def state(self) -> FileState | None:
@@ -93,15 +93,15 @@ class Displaced(Protocol):
     def put_back(self) -> None:
         """Exchange it with the replacement again and delete the replacement.
 
-        Conflict when the replacement has been changed or replaced itself: then nothing is,
-        and what was displaced is still to be had by `open`.
+        Conflict, with nothing changed, when the replacement has been changed or replaced
+        itself; what was displaced can still be read by `open`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One step of `replace_all`: what to put at a path and what is expected to be there.
+    """One step of `replace_all`: the change of a path and how to open the new content.
 
     `content` opens the bytes (a symlink's target); None for directories and deletions.
     """
@@ -161,9 +161,9 @@ class Workspace(Protocol):
         ...
 
     def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
-        """A file's first bytes, `size` of them, and the stamp of what was read once it was.
+        """At most `size` first bytes of a file, and its stamp after they were read.
 
-        Of a file that has grown there is more; its stamp says so.
+        When the file has grown, the stamp differs from an earlier one.
         """
         ...
 
@@ -190,7 +190,7 @@ class Workspace(Protocol):
     def differences(
         self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
-        """As `walk`, but of the paths whose stamp is the known one nothing is said.
+        """As `walk`, but without the paths whose stamp is the known one.
 
         None for a known path that was not found, also when a folder above it cannot be read.
         `left_out` is given the inode number of each folder that is out of scope in a folder
@@ -207,7 +207,7 @@ class Workspace(Protocol):
         only the mode is changed, in place. Otherwise `change.before` is not looked at: the
         caller compares it with `Displaced.state`. Nothing on the path may be a symlink: see
         `resolve`. InvalidPath for `.git` and what is in it, our temporaries, the store; Corrupt
-        when the content has not the hash of `after`.
+        when the hash of the content is not that of `after`.
         For an absent `after` the path is moved away; a directory is removed only when empty
         (Conflict when it is not).
         """
@@ -246,8 +246,8 @@ class ChangeIndex(Protocol):
     """A cache beside the workspace: what a path looked like when its content was last recorded.
 
     Losing it costs one full hash and nothing else. `head` is the seq up to which it knows;
-    it advances only after the commit that recorded the content. Racy stamps need no care here:
-    they equal no later one (see Stamp). `update` with nothing new writes nothing.
+    it advances only after the commit that recorded the content. Racy stamps are stored like others:
+    they differ from every later one (see Stamp). `update` with nothing new writes nothing.
     """
 
     def load(self) -> dict[str, IndexEntry]:
