@@ -107,7 +107,7 @@ def observe(
 
 
 def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
-    """Whether two stamps are of one unchanged file; ctime is not compared, since racy stamps replace it."""
+    """Whether two stamps are of one unchanged file; ctime is not compared: it may be racy."""
     return after is not None and before[:3] == after[:3] and before.ino == after.ino
 
 

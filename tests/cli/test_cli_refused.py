@@ -143,7 +143,7 @@ def test_a_file_of_rules_that_is_not_there_or_no_rules_makes_no_workspace(shell:
     refused = shell("init", "--ignore", "nowhere", code=4)
     assert "hint: " in refused.errors
     (shell.workspace / "rules").write_bytes(b"\xff\xfe\n!\n")
-    assert "no pattern" in shell("init", "--ignore", "rules", code=2).errors
+    assert "not a pattern" in shell("init", "--ignore", "rules", code=2).errors
     assert shell.records("db", "path") and shell("status", code=4).errors
     shell("init")
 

@@ -198,7 +198,7 @@ def test_a_line_that_is_not_a_pattern_is_refused_and_excludes_nothing(
     (root / "b.log").write_text("not recorded")
     assert workspace.status().drift == ()
     assert "a.txt" in workspace.timeline.tree()
-    with pytest.raises(InvalidArguments, match="no pattern"):
+    with pytest.raises(InvalidArguments, match="not a pattern"):
         workspace.accept_scope()
     assert workspace.status().drift == ()
 

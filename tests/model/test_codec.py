@@ -434,7 +434,7 @@ def test_times_are_kept_to_the_microsecond_in_utc(moment) -> None:
 
 
 def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded() -> None:
-    with pytest.raises(NotSerializable, match="no content hash"):
+    with pytest.raises(NotSerializable, match="without a content hash"):
         put(FilesChanged((FileChange("a", None, FileState("file", None, 0, 0)),), "tool"))
     with pytest.raises(NotSerializable, match=r"x\.y"):
         put(UnknownFact("x.y", {}))
