@@ -99,6 +99,14 @@ def test_no_file_names_a_machine_or_a_registry(word: str) -> None:
     assert [name for name, text in tracked() if pattern.search(text)] == []
 
 
+def test_no_text_cites_a_document_that_is_not_here() -> None:
+    # joined here, so that this file does not hold what it looks for
+    cited = re.compile(
+        r"\bDES" + r"IGN\b|\b[Ss]pec(ification)? 00\d|\b[Ii]ssue #?\d|\.\./sh" + "ared"
+    )
+    assert [name for name, text in tracked() if cited.search(text)] == []
+
+
 def test_templates_escape_everything() -> None:
     unsafe = re.compile(r"\|\s*safe\b|autoescape\s+false|Markup\(")
     places = [*(ROOT / "templates").rglob("*.html"), *(PACKAGE / "web").rglob("*.py")]

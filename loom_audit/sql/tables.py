@@ -1,4 +1,4 @@
-"""The tables of a store, as DESIGN §5 names them, and the shapes of their rows.
+"""The tables of a store, and the shapes of their rows.
 
 Never changed once written: `log`, `event`, `tree_node`. Erasable: `payload`, `blob`,
 `blob_content`. Everything below the line is a projection and can be rebuilt from the log.

@@ -1,6 +1,6 @@
 """The command blocklist: refuses what destroys a machine or a home, by the words of a command.
 
-Refused (spec 000): removing `/`, a system directory or a home, or everything in one; `mkfs`; `dd`
+Refused: removing `/`, a system directory or a home, or everything in one; `mkfs`; `dd`
 with an `if=` operand, whatever it writes, as the spec's list has it; writing to a device; a
 recursive `chmod` that opens these places to all; and running in an interpreter what curl, wget and
 the like bring. Quoting, prefixes such as `sudo`, chains, pipes, substitutions and scripts in
