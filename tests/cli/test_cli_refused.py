@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api import open_store
+from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import SessionStarted
 from tests.cli.shells import Shell
 
 
@@ -59,10 +61,10 @@ def test_looking_at_a_workspace_that_vanished_says_how_to_get_it_back(
 
 def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> None:
     with open_store(f"sqlite:///{audited.home / 'audit.db'}") as store:
-        crashed = store.workspace(audited.workspace).session("agent")
-        crashed.__enter__()
-        crashed.recorder.begin("sh", {}, "execute", call_id="c").announce()
-        crashed._closing.close()
+        attachment = store.workspace(audited.workspace).attachment
+        crashed = Recorder(attachment, session="gone", actor="agent:x")  # holds no session's lock
+        crashed.record(SessionStarted("x"))
+        crashed.begin("sh", {}, "execute", call_id="c").announce()
     moved = audited.workspace.rename(audited.workspace.with_name("moved"))
     place = ("--workspace", str(audited.workspace))
     arguments = json.dumps({"path": "a.txt"})
