@@ -14,6 +14,7 @@ import pytest
 from loom_audit.api import AuditStore, open_store
 from loom_audit.cli.demo import _usable
 from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
+from tests.forked import Forked
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +81,13 @@ def test_the_copies_are_what_the_log_says(store: AuditStore, demo: Demo) -> None
 def test_what_to_try_works_command_after_command(tmp_path: Path) -> None:
     with demo_store(tmp_path) as store:
         made = run_demo(store, tmp_path / "demo_folder")
-    search = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, **made.environment, "PYTHONPATH": os.pathsep.join(search)}
+    environment = {**os.environ, **made.environment}
     for text, purpose in what_to_try(made):
         assert purpose
-        done = subprocess.run(
-            [sys.executable, "-m", "loom_audit", *text.split()[1:]],
-            cwd=made.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{text}: {done.stderr}"
-        assert done.stdout
+        process = Forked(text.split()[1:], cwd=made.root, env=environment)
+        out, errors = process.printed()
+        assert process.returncode == 0, f"{text}: {errors!r}"
+        assert out
     assert Path(made.root, made.package, "__init__.py").exists()
 
 

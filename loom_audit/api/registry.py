@@ -3,7 +3,7 @@
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import entry_points
@@ -40,7 +40,8 @@ class ToolRegistry:
     """Tools by name. `connect` opens the recorder of a workspace, by default `Connections`.
 
     Without a `gate` the one that `connect` has stands before calls, by default the one of
-    `approvals.toml`.
+    `approvals.toml`. The `bundled` tools are there from the start, unchecked: tests check
+    them, and checking their schemas takes longer than a call.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class ToolRegistry:
         *,
         gate: ApprovalGate | None = None,
         runner: Runner | None = None,
+        bundled: Iterable[Tool] = (),
     ) -> None:
-        self._tools: dict[str, Tool] = {}
+        self._tools = {tool.name: tool for tool in bundled}
         self._connect = connect
         self._gate = gate
         self._runner = runner
@@ -188,11 +190,9 @@ def builtin_registry(
 ) -> ToolRegistry:
     """A registry of every bundled tool, and of those other installed packages offer.
 
-    A package's tool that has a taken name or is none is logged and left out.
+    A package's tool that has a taken name or is not a tool is logged and left out.
     """
-    registry = ToolRegistry(connect, gate=gate, runner=runner)
-    for tool in builtin_tools():
-        registry.register(tool)
+    registry = ToolRegistry(connect, gate=gate, runner=runner, bundled=builtin_tools())
     for tool in installed_tools():
         try:
             registry.register(tool)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shells import Shell, new_shell
+from tests.made_store import lay_store
 
 
 @pytest.fixture
@@ -16,6 +17,7 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.fixture
 def audited(shell: Shell) -> Shell:
     """The same, under audit."""
+    lay_store(shell.home)
     shell("init")
     return shell
 
@@ -23,6 +25,7 @@ def audited(shell: Shell) -> Shell:
 @pytest.fixture
 def real(shell: Shell) -> Shell:
     """A workspace under audit where every command is a process of its own."""
+    lay_store(shell.home)
     shell("init")
     shell.real = True
     return shell

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from loom_audit.cli import main
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,12 +22,13 @@ class Shell:
     """A person at a shell, in a workspace, with a store of their own.
 
     Commands run inside this process, which is quick, except `run` and all where `real` is set:
-    those are processes of their own.
+    those are processes of their own. They are forked, or begin with Python where it is `started`.
     """
 
     workspace: Path
     home: Path
     real: bool = False
+    started: bool = False
     extra: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,6 +57,9 @@ class Shell:
         return ran
 
     def _process(self, arguments: tuple[str, ...], stdin: bytes, cwd: Path) -> "Ran":
+        if not self.started:
+            forked = Forked(arguments, cwd=cwd, env=self.environment, stdin=stdin)
+            return Ran(forked.wait(), *forked.printed())
         done = subprocess.run(
             [sys.executable, "-m", "loom_audit", *arguments],
             cwd=cwd,

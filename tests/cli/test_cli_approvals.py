@@ -3,13 +3,9 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ from loom_audit.tools.approvals.policy import read_policy
 from tests.cli.hostile import CORPUS
 from tests.cli.shells import Shell
 from tests.cli.test_cli_terminal import at_terminal
+from tests.forked import Forked
 
 OVERWRITE = {"path": "a.txt", "content": "new\n"}
 
@@ -30,19 +27,11 @@ def rules(shell: Shell, text: str = "") -> None:
     (folder / "approvals.toml").write_text(text)
 
 
-_started: list[subprocess.Popen[bytes]] = []
-
-
 @pytest.fixture
-def asking(audited: Shell) -> Iterator[Shell]:
+def asking(audited: Shell) -> Shell:
     """A workspace whose rules leave it to the tools to ask."""
     rules(audited)
-    yield audited
-    for process in _started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-    _started.clear()
+    return audited
 
 
 class Waiting:
@@ -50,35 +39,29 @@ class Waiting:
 
     def __init__(self, shell: Shell, tool: str = "write_file", **arguments: object) -> None:
         known = {one["seq"] for one in shell.records("approvals")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "loom_audit", "call", tool, json.dumps(arguments), "--json"],
+        self.process = Forked(
+            ["call", tool, json.dumps(arguments), "--json"],
             cwd=shell.workspace,
             env=shell.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
         )
-        _started.append(self.process)
         self.request = wait_for(shell, known, self.process)
         self.number = str(self.request["requested"])
 
     def result(self) -> dict[str, Any]:
-        printed, errors = self.process.communicate(timeout=60)
+        printed, errors = self.process.printed()
         assert printed, errors
         result: dict[str, Any] = json.loads(printed)
         return result
 
 
-def wait_for(
-    shell: Shell, known: set[int], process: subprocess.Popen[bytes] | None = None
-) -> dict[str, Any]:
+def wait_for(shell: Shell, known: set[int], process: Forked | None = None) -> dict[str, Any]:
     deadline = time.monotonic() + 60  # only so that a hang ends
-    while time.monotonic() < deadline and (process is None or process.poll() is None):
+    while time.monotonic() < deadline and not (process and process.ended()):
         new = [one for one in shell.records("approvals") if one["seq"] not in known]
         if new:
             return new[-1]
         time.sleep(0.05)
-    raise AssertionError(process.communicate() if process else "no call came to wait")
+    raise AssertionError(process.printed() if process else "no call came to wait")
 
 
 def test_a_call_waits_in_one_process_and_is_allowed_in_another(asking: Shell) -> None:
@@ -134,7 +117,7 @@ def test_an_undo_that_a_waiting_call_stands_in_the_way_of_says_how_to_answer_it(
 def test_a_call_whose_asking_process_is_gone_is_shown_with_what_closes_it(asking: Shell) -> None:
     waiting = Waiting(asking, **OVERWRITE)
     waiting.process.kill()
-    waiting.process.communicate()
+    waiting.process.wait()
     shown = asking("show", waiting.number).text
     assert "its process is gone: `loom-audit recover` closes it" in shown
     assert "approve" not in shown
@@ -255,8 +238,8 @@ def test_two_sessions_ask_at_once_and_each_gets_its_own_answer(asking: Shell) ->
 
 def test_a_call_whose_process_died_waiting_is_closed_and_said_so(asking: Shell) -> None:
     waiting = Waiting(asking, "delete_file", path="a.txt")
-    waiting.process.send_signal(signal.SIGKILL)
-    waiting.process.wait(30)
+    waiting.process.kill()
+    waiting.process.wait()
     (left,) = asking.records("approvals")
     assert left["seq"] == waiting.request["seq"] and not left["alive"]
     assert "recover" in asking("approvals").text
@@ -337,7 +320,7 @@ def test_hostile_text_in_a_question_cannot_steer_the_terminal(asking: Shell) -> 
 def test_an_agent_s_command_is_told_nothing_of_the_store(audited: Shell) -> None:
     """Neither its path nor a token, by the environment or an open file."""
     audited.extra["LOOM_AUDIT_STORE"] = str(audited.home / "audit.db")
-    audited.real = True
+    audited.real = audited.started = True
     script = "env; ls -l /proc/self/fd"
     output = audited.sh(script)["output"]
     assert "LOOM_AUDIT" not in output

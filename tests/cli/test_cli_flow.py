@@ -263,7 +263,7 @@ def test_a_reader_that_leaves_is_no_error(audited: Shell) -> None:
 
 
 def test_output_works_in_a_locale_that_is_not_utf8(audited: Shell) -> None:
-    audited.real = True
+    audited.real = audited.started = True
     audited.extra = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     name = "n\u00e4me\u2192.txt"
     (audited.workspace / name).write_text("\u00e4\n")

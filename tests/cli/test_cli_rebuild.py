@@ -1,12 +1,13 @@
 """`db rebuild` derives again what was lost or changed beside the log."""
 
 import json
+import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import Forked
 
 
 def test_projections_that_were_changed_are_made_anew_from_the_log(
@@ -17,11 +18,10 @@ def test_projections_that_were_changed_are_made_anew_from_the_log(
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
 
     def run(*words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "loom_audit", *words], cwd=root, capture_output=True, text=True
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout
+        process = Forked(words, cwd=root, env=os.environ)
+        out, errors = process.printed()
+        assert process.returncode == code, errors
+        return out.decode()
 
     run("init")
     run("run", "--", "sh", "-c", "echo made > file")

@@ -3,11 +3,10 @@
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 
 from tests.cli.shells import Shell
+from tests.forked import Forked
 
 
 def at_terminal(
@@ -18,14 +17,11 @@ def at_terminal(
     The answer is typed before it starts, or once it has printed `after`.
     """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", *arguments],
+    process = Forked(
+        arguments,
         cwd=shell.workspace,
         env=shell.environment | {"TERM": "xterm", "COLUMNS": str(columns)},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
+        terminal=theirs,
     )
     os.close(theirs)
     if answer and not after:

@@ -8,12 +8,14 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
+from tests.made_store import lay_store
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder of our own."""
     home = tmp_path / "home"
+    lay_store(home)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     monkeypatch.delenv("LOOM_AUDIT_STORE", raising=False)
     return home

@@ -1,5 +1,6 @@
 """A real store, workspace and runner; calls go the whole way."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.result import ToolResult
+from tests.made_store import lay_store
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Bench:
     """One session in one workspace, and the questions tests ask of it."""
 
     root: Path
+    store: AuditStore
     workspace: AuditedWorkspace
     session: Session
     registry: ToolRegistry
@@ -86,20 +89,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditStore]:
-    """One store for all: every test has a workspace, and so a log, of its own."""
+@contextmanager
+def opened_store(home: Path) -> Iterator[AuditStore]:
+    """A store in a new data folder, which is deleted at the end."""
+    lay_store(home)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOOM_AUDIT_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("LOOM_AUDIT_HOME", str(home))
         patch.delenv("LOOM_AUDIT_STORE", raising=False)
         store = open_store()
     with store:
         yield store
+    shutil.rmtree(home)
 
 
 @pytest.fixture(scope="session")
-def new_bench(shared_store: AuditStore) -> Callable[[Path], AbstractContextManager[Bench]]:
-    """Makes a small workspace in a folder, with an open session in it."""
+def new_bench(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Path], AbstractContextManager[Bench]]:
+    """Makes a small workspace in a folder, with an open session in it and a store of its own."""
 
     @contextmanager
     def make(folder: Path) -> Iterator[Bench]:
@@ -107,9 +114,10 @@ def new_bench(shared_store: AuditStore) -> Callable[[Path], AbstractContextManag
         (root / "src").mkdir(parents=True)
         (root / "src" / "main.py").write_text("import os\n\nprint('one')\nprint('two')\n")
         (root / "notes.txt").write_bytes(b"first\r\nsecond\r\nthird")
-        workspace = shared_store.attach(root)
-        with workspace.session("tester") as session:
-            yield Bench(root, workspace, session, session.registry)
+        with opened_store(tmp_path_factory.mktemp("stores") / "home") as store:
+            workspace = store.attach(root)
+            with workspace.session("tester") as session:
+                yield Bench(root, store, workspace, session, session.registry)
 
     return make
 

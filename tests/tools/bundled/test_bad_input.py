@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api import AuditStore
 from tests.tools.conftest import Bench
 
 OUTSIDE = "/etc/hostname"
@@ -230,10 +229,8 @@ def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench: 
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_file_over_the_limit_of_the_record_is_not_written(
-    bench: Bench, shared_store: AuditStore
-) -> None:
-    shared_store.attach(bench.root, max_file_bytes=100)
+def test_a_file_over_the_limit_of_the_record_is_not_written(bench: Bench) -> None:
+    bench.store.attach(bench.root, max_file_bytes=100)
     assert bench.call("write_file", {"path": "small", "content": "x"}).success
     before = bench.tree()
     assert bench.call("write_file", {"path": "x", "content": "x" * 101}).error.code == "TOO_LARGE"

@@ -78,6 +78,13 @@ def test_schemas_are_valid_in_every_dialect(dialect: str) -> None:
             Draft202012Validator.check_schema(inner["outputSchema"])
 
 
+def test_every_bundled_tool_is_one_that_could_be_registered() -> None:
+    registry = ToolRegistry()
+    for one in builtin_tools():
+        registry.register(one)
+    assert registry.list() and len(registry.list()) == len(builtin_registry().list())
+
+
 def test_a_schema_is_a_copy() -> None:
     (reader, *_) = builtin_tools()
     reader.schema()["function"]["parameters"].clear()

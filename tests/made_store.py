@@ -1,0 +1,31 @@
+"""A store that was made once in this process, for the many tests that only need one to be there.
+
+What a store's making and upgrading do is tested where they happen: tests/sql, tests/contracts,
+tests/test_golden_stores.py and what calls `open_store` in an empty folder.
+"""
+
+import functools
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from loom_audit import open_store
+
+STORE = "audit.db"
+
+
+@functools.cache
+def _made() -> bytes:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOM_AUDIT_HOME", folder)
+        patch.delenv("LOOM_AUDIT_STORE", raising=False)
+        open_store().close()
+        return (Path(folder) / STORE).read_bytes()
+
+
+def lay_store(home: Path) -> None:
+    """Put an empty store of the newest revision into a data folder that is not there yet."""
+    home.mkdir(mode=0o700, parents=True)
+    (home / STORE).touch(0o600)
+    (home / STORE).write_bytes(_made())
