@@ -107,19 +107,19 @@ def run_demo(store: AuditStore, folder: Path, *, report: Report | None = None) -
     package is installed.
     """
     root, copies = folder / "workspace", folder / "copies"
-    package = _lay_out(root)
+    package = _make_workspace(root)
     copies.mkdir()
     workspace = store.attach(root, report=report)
     start = workspace.log.head()
     _copy(root, copies / "start")
-    build, wreck = _building(root, package), _wrecking(package)
-    played = _Played(report, len(build) + len(wreck))
+    build, destroy = _building_steps(root, package), _destructive_steps(package)
+    recording = _Recording(report, len(build) + len(destroy))
     with workspace.session(AGENT, title=f"Add word tools to {package}") as session:
-        asyncio.run(_play(session, build, played))
+        asyncio.run(_run_steps(session, build, recording))
         _copy(root, copies / "checkpoint")
         checkpoint = workspace.checkpoint(CHECKPOINT, note="before the clean-up")
         outside = _edit_by_hand(root)
-        asyncio.run(_play(session, wreck, played))
+        asyncio.run(_run_steps(session, destroy, recording))
     _copy(root, copies / "end")
     return Demo(
         folder=str(folder),
@@ -130,9 +130,9 @@ def run_demo(store: AuditStore, folder: Path, *, report: Report | None = None) -
         start=start,
         checkpoint=checkpoint.point,
         end=workspace.log.head(),
-        calls=played.done,
-        failed=played.failed,
-        numbers=played.numbers,
+        calls=recording.done,
+        failed=recording.failed,
+        numbers=recording.numbers,
         outside=outside,
         copies={name: str(copies / name) for name in ("start", "checkpoint", "end")},
         environment=_environment(store),
@@ -149,7 +149,7 @@ def _environment(store: AuditStore) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _Played:
+class _Recording:
     report: Report | None
     total: int
     done: int = 0
@@ -157,23 +157,23 @@ class _Played:
     numbers: dict[str, int] = field(default_factory=dict)
 
 
-async def _play(session: Session, steps: Sequence[Step], played: _Played) -> None:
+async def _run_steps(session: Session, steps: Sequence[Step], recording: _Recording) -> None:
     for step in steps:
         result = await session.call(step.tool, dict(step.arguments))
-        played.done += 1
-        played.failed += not result.success
+        recording.done += 1
+        recording.failed += not result.success
         if step.label:
-            played.numbers[step.label] = session.workspace.log.head()
-        if played.report is not None:
-            played.report(Progress("recording", played.done, played.total, "calls"))
+            recording.numbers[step.label] = session.workspace.log.head()
+        if recording.report is not None:
+            recording.report(Progress("recording", recording.done, recording.total, "calls"))
 
 
-def _lay_out(root: Path) -> str:
+def _make_workspace(root: Path) -> str:
     """The workspace before the agent comes: a package, a README, a file nobody will touch."""
     for package in PACKAGES:
         found = find_spec(package)
         source = Path(found.origin).parent if found and found.origin else None
-        if source is not None and len(_reviewable(source)) >= 2:
+        if source is not None and len(_find_modules(source)) >= 2:
             break
     else:
         raise NotFound(
@@ -189,7 +189,7 @@ def _lay_out(root: Path) -> str:
     return package
 
 
-def _reviewable(package: Path) -> dict[str, list[str]]:
+def _find_modules(package: Path) -> dict[str, list[str]]:
     """Modules, the largest first, with their class and def lines that stand there once."""
     modules = sorted(package.glob("*.py"), key=lambda path: (-path.stat().st_size, path.name))
     found = {}
@@ -240,9 +240,9 @@ class Words(unittest.TestCase):
 """
 
 
-def _building(root: Path, package: str) -> list[Step]:
+def _building_steps(root: Path, package: str) -> list[Step]:
     """The agent looks around, edits, adds a package with tests, and makes them pass."""
-    reviewable = _reviewable(root / package)
+    reviewable = _find_modules(root / package)
     (largest, lines), (second, others) = list(reviewable.items())[:2]
     python = f"{shlex.quote(sys.executable)} -B"
     run_tests = f"{python} -m unittest tests/test_words.py"
@@ -282,7 +282,7 @@ def _building(root: Path, package: str) -> list[Step]:
     ]
 
 
-def _wrecking(package: str) -> list[Step]:
+def _destructive_steps(package: str) -> list[Step]:
     """The agent cleans up, and goes too far."""
     mark = "# Cleaned up."
     sed = f"sed -i.bak -e '1i\\' -e '{mark}' {package}/*.py"
@@ -353,7 +353,7 @@ def prove(workspace: AuditedWorkspace, demo: Demo) -> Proof:
         differences[what] = [os.fsdecode(path) for path in unequal]
 
     for name, point in (("end", demo.end), ("checkpoint", demo.checkpoint)):
-        with _scratch(folder) as target:
+        with _absent_folder(folder) as target:
             workspace.replay(point, target)
             compare(f"replayed {name}", target, name)
     root = Path(demo.root)
@@ -367,7 +367,7 @@ def prove(workspace: AuditedWorkspace, demo: Demo) -> Proof:
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def _absent_folder(folder: Path) -> Iterator[Path]:
     """A directory that is not there yet and is gone at the end."""
     with tempfile.TemporaryDirectory(dir=folder) as outer:
         yield Path(outer) / "replayed"

@@ -80,7 +80,7 @@ def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
     return Keys(**found)
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """An answer that is an error: HTTP status, code and message."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -117,29 +117,29 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
     hosts = {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
 
     @app.middleware("http")
-    async def guard(request: Request, ahead: Any) -> Response:
+    async def guard(request: Request, call_next: Any) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.headers.get("host", "").lower() not in hosts:
-            return _refusal(Refused(421, "MISDIRECTED", "No server of that name is here."))
+            return _refusal_response(Refusal(421, "MISDIRECTED", "No server of that name is here."))
         if "origin" in request.headers or (request.method == "POST" and kind != "application/json"):
-            return _refusal(Refused(403, "CROSS_SITE", "Web pages are not answered."))
-        answer: Response = await ahead(request)
+            return _refusal_response(Refusal(403, "CROSS_SITE", "Web pages are not answered."))
+        answer: Response = await call_next(request)
         return answer
 
     @app.post("/proxy/cse")
-    async def cse(asked: Search) -> dict[str, Any]:
-        provider = asked.provider or _first(keys)
+    async def cse(query: Search) -> dict[str, Any]:
+        provider = query.provider or _first_configured(keys)
         if not keys.has(provider):
-            raise _missing(f"{_NAMES[provider]} search is not configured on the proxy")
+            raise _not_configured(f"{_NAMES[provider]} search is not configured on the proxy")
         ask = _google if provider == "google" else _serper
-        results = await ask(app.state.client, keys, asked)
-        return {"provider": provider, "results": results[: asked.max_results]}
+        results = await ask(app.state.client, keys, query)
+        return {"provider": provider, "results": results[: query.max_results]}
 
     @app.post("/proxy/oracle")
-    async def oracle(asked: Question) -> dict[str, Any]:
+    async def oracle(query: Question) -> dict[str, Any]:
         if not keys.oracle_url or not keys.oracle_model:
-            raise _missing("No oracle is configured on the proxy")
-        return await _oracle(app.state.client, keys, asked)
+            raise _not_configured("No oracle is configured on the proxy")
+        return await _oracle(app.state.client, keys, query)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, bool]:
@@ -150,9 +150,9 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
             "oracle": bool(keys.oracle_url and keys.oracle_model),
         }
 
-    app.add_exception_handler(Refused, _refusal_of)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _invalid)
+    app.add_exception_handler(Refusal, _handle_refusal)
+    app.add_exception_handler(RequestValidationError, _handle_invalid)
+    app.add_exception_handler(HTTPException, _handle_invalid)
     return app
 
 
@@ -164,13 +164,13 @@ def serve_proxy(
     `listening` is called with the address once it can be asked.
     """
     try:
-        taken = socket.create_server(("127.0.0.1", port))
+        listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise StorageFailed(
             f"cannot listen on 127.0.0.1:{port}: {str(error.strerror).partition(' (')[0]}",
             hint="Another proxy may be running there; give another port with `--port`.",
         ) from None
-    with taken:
+    with listener:
         server = uvicorn.Server(
             uvicorn.Config(
                 create_proxy(keys, port=port),
@@ -182,15 +182,15 @@ def serve_proxy(
         )
         if listening is not None:
             listening(f"http://127.0.0.1:{port}")
-        server.run(sockets=[taken])
+        server.run(sockets=[listener])
 
 
 # --- providers ----------------------------------------------------------------------------
 
 
-async def _google(client: httpx.AsyncClient, keys: Keys, asked: Search) -> list[dict[str, str]]:
+async def _google(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[dict[str, str]]:
     """Custom Search JSON API, `cse.list`."""
-    said = await _said(
+    answer = await _fetch_json(
         client,
         "Google",
         httpx.Request(
@@ -199,48 +199,52 @@ async def _google(client: httpx.AsyncClient, keys: Keys, asked: Search) -> list[
             params={
                 "key": keys.google_key,
                 "cx": keys.google_engine,
-                "q": asked.query,
-                "num": asked.max_results,
+                "q": query.query,
+                "num": query.max_results,
             },
         ),
     )
-    return _results(said.get("items", []))
+    return _results(answer.get("items", []))
 
 
-async def _serper(client: httpx.AsyncClient, keys: Keys, asked: Search) -> list[dict[str, str]]:
-    said = await _said(
+async def _serper(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[dict[str, str]]:
+    answer = await _fetch_json(
         client,
         "Serper",
         httpx.Request(
             "POST",
             keys.serper_url,
             headers={"X-API-KEY": keys.serper_key},
-            json={"q": asked.query, "num": asked.max_results},
+            json={"q": query.query, "num": query.max_results},
         ),
     )
-    return _results(said.get("organic", []))
+    return _results(answer.get("organic", []))
 
 
-async def _oracle(client: httpx.AsyncClient, keys: Keys, asked: Question) -> dict[str, Any]:
+async def _oracle(client: httpx.AsyncClient, keys: Keys, query: Question) -> dict[str, Any]:
     """Chat completions as OpenAI's API and those compatible with it have them."""
-    body: dict[str, Any] = {"model": keys.oracle_model, "messages": asked.messages}
-    if asked.max_tokens:
-        body["max_tokens"] = asked.max_tokens
+    body: dict[str, Any] = {"model": keys.oracle_model, "messages": query.messages}
+    if query.max_tokens:
+        body["max_tokens"] = query.max_tokens
     headers = {"Authorization": f"Bearer {keys.oracle_key}"} if keys.oracle_key else {}
     url = keys.oracle_url.rstrip("/") + "/chat/completions"
-    said = await _said(client, "The oracle", httpx.Request("POST", url, headers=headers, json=body))
+    said = await _fetch_json(
+        client, "The oracle", httpx.Request("POST", url, headers=headers, json=body)
+    )
     try:
         choice = said["choices"][0]
         answer = choice["message"]["content"]
     except (KeyError, IndexError, TypeError):
         answer = None
     if not isinstance(answer, str):
-        raise Refused(502, "UPSTREAM_MALFORMED", "The oracle's answer holds no text")
+        raise Refusal(502, "UPSTREAM_MALFORMED", "The oracle's answer holds no text")
     return {"answer": answer, "model": str(said.get("model", keys.oracle_model))}
 
 
-async def _said(client: httpx.AsyncClient, who: str, request: httpx.Request) -> dict[str, Any]:
-    """A provider's JSON. Refused says what went wrong, never with a key or an address."""
+async def _fetch_json(
+    client: httpx.AsyncClient, who: str, request: httpx.Request
+) -> dict[str, Any]:
+    """A provider's JSON. Refusal says what went wrong, never with a key or an address."""
     try:
         response = await client.send(request, stream=True)
         try:
@@ -248,28 +252,28 @@ async def _said(client: httpx.AsyncClient, who: str, request: httpx.Request) -> 
             async for chunk in response.aiter_bytes():
                 raw += chunk
                 if len(raw) > MAX_ANSWER:
-                    raise Refused(502, "UPSTREAM_MALFORMED", f"{who} answered with too much")
+                    raise Refusal(502, "UPSTREAM_MALFORMED", f"{who} answered with too much")
         finally:
             await response.aclose()
     except httpx.TimeoutException:
-        raise Refused(504, "UPSTREAM_TIMEOUT", f"{who} did not answer in time") from None
+        raise Refusal(504, "UPSTREAM_TIMEOUT", f"{who} did not answer in time") from None
     except httpx.HTTPError as error:
         name = type(error).__name__
-        raise Refused(502, "UPSTREAM_UNREACHABLE", f"{who} cannot be asked: {name}") from None
+        raise Refusal(502, "UPSTREAM_UNREACHABLE", f"{who} cannot be asked: {name}") from None
     if response.status_code in TRANSIENT:
         status = 429 if response.status_code == 429 else 503
         message = f"{who} answered {response.status_code}"
-        raise Refused(status, "UPSTREAM_BUSY", message)
+        raise Refusal(status, "UPSTREAM_BUSY", message)
     if response.status_code != 200:
         message = f"{who} refused with {response.status_code}"
-        raise Refused(424, "UPSTREAM_REFUSED", message)
+        raise Refusal(424, "UPSTREAM_REFUSED", message)
     try:
-        said = httpx.Response(200, content=raw).json()
+        answer = httpx.Response(200, content=raw).json()
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise Refused(502, "UPSTREAM_MALFORMED", f"{who} answered with no JSON object")
-    return said
+        answer = None
+    if not isinstance(answer, dict):
+        raise Refusal(502, "UPSTREAM_MALFORMED", f"{who} answered with no JSON object")
+    return answer
 
 
 def _results(items: Any) -> list[dict[str, str]]:
@@ -285,32 +289,32 @@ def _results(items: Any) -> list[dict[str, str]]:
     ]
 
 
-def _first(keys: Keys) -> Provider:
+def _first_configured(keys: Keys) -> Provider:
     providers: tuple[Provider, ...] = ("google", "serper")
     for provider in providers:
         if keys.has(provider):
             return provider
-    raise _missing("No search provider is configured on the proxy")
+    raise _not_configured("No search provider is configured on the proxy")
 
 
-def _missing(message: str) -> Refused:
+def _not_configured(message: str) -> Refusal:
     hint = "Set the keys in the proxy's environment: see `loom-audit proxy --help`."
-    return Refused(501, "NOT_CONFIGURED", f"{message}. {hint}")
+    return Refusal(501, "NOT_CONFIGURED", f"{message}. {hint}")
 
 
-def _refusal_of(request: Request, error: Exception) -> Response:
-    if not isinstance(error, Refused):
+def _handle_refusal(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Refusal):
         raise error
     _log.info("%s: %s", error.code, error.message)
-    return _refusal(error)
+    return _refusal_response(error)
 
 
-def _refusal(error: Refused) -> Response:
+def _refusal_response(error: Refusal) -> Response:
     return JSONResponse({"code": error.code, "message": error.message}, error.status)
 
 
-def _invalid(request: Request, error: Exception) -> Response:
+def _handle_invalid(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
-    return _refusal(
-        Refused(status, "INVALID_ARGUMENTS", "The request is not as this proxy asks for")
+    return _refusal_response(
+        Refusal(status, "INVALID_ARGUMENTS", "The request is not as this proxy asks for")
     )

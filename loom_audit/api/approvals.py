@@ -10,7 +10,7 @@ from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
 from loom_audit.history.questions import is_waiting as is_waiting_in
 from loom_audit.model.events import Call, Event
-from loom_audit.tools.approvals.asking_gate import AskingGate, denying
+from loom_audit.tools.approvals.asking_gate import AskingGate, denying_rule
 from loom_audit.tools.bundled.builtin import builtin_tools
 
 __all__ = [
@@ -93,7 +93,7 @@ def check_arguments(
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):
         return
-    rule = denying(gate.policy, tool, arguments, workspace.attachment.workspace, request.actor)
+    rule = denying_rule(gate.policy, tool, arguments, workspace.attachment.workspace, request.actor)
     if rule is not None:
         raise ApprovalDenied(
             f"{request.tool} with these arguments is denied: {rule.why}",

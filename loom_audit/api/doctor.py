@@ -16,7 +16,7 @@ from loom_audit.api.store import open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.model.display import counted, size_text, visible_path
+from loom_audit.model.display import count_text, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
@@ -200,7 +200,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
     waiting = workspace.status().interrupted
     if waiting:
-        text = counted(len(waiting), "interrupted call")
+        text = count_text(len(waiting), "interrupted call")
         checks.append(Check(name, "warning", text, "`loom-audit recover`"))
     if left := workspace.leftovers():
         shown = ", ".join(visible_path(path) for path in left[:5])
@@ -243,12 +243,12 @@ def _scope(workspace: AuditedWorkspace, name: str) -> Check:
             "`loom-audit scope accept` when it is right.",
         )
     rules = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return Check(name, "ok", f"{counted(rules, 'rule')} in {IGNORE_FILE}, accepted")
+    return Check(name, "ok", f"{count_text(rules, 'rule')} in {IGNORE_FILE}, accepted")
 
 
 def _heads(settings: Settings) -> Check:
     kept = len(list(settings.heads.glob("*.heads")))
-    text = f"{counted(kept, 'file') if kept else 'none kept yet'} in {settings.heads}"
+    text = f"{count_text(kept, 'file') if kept else 'none kept yet'} in {settings.heads}"
     if settings.home in settings.heads.parents:
         return Check(
             "tree heads",

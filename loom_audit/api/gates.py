@@ -4,13 +4,13 @@ import os
 
 from loom_audit.config import Settings, read_approvals, read_tool_settings
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.approvals.asking_gate import Asked, AskingGate
+from loom_audit.tools.approvals.asking_gate import AskCallback, AskingGate
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 
 
 def default_gate(
-    settings: Settings, *, root: str | None = None, ask: Asked | None = None
+    settings: Settings, *, root: str | None = None, ask: AskCallback | None = None
 ) -> ApprovalGate:
     """The gate of `approvals.toml`; where there is none, every call is allowed.
 

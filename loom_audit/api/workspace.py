@@ -37,7 +37,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
-from loom_audit.tools.approvals.asking_gate import Asked
+from loom_audit.tools.approvals.asking_gate import AskCallback
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.wiring import Adapters, WorkspaceEntry
 
@@ -114,7 +114,7 @@ class AuditedWorkspace:
             environment=environment,
         )
 
-    def default_gate(self, *, ask: Asked | None = None) -> ApprovalGate:
+    def default_gate(self, *, ask: AskCallback | None = None) -> ApprovalGate:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
 

@@ -20,7 +20,7 @@ from loom_audit.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest
-    from loom_audit.tools.approvals.asking_gate import Asked
+    from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import Decision
     from loom_audit.tools.calls.result import ToolResult
 
@@ -86,7 +86,7 @@ def _print_result(invocation: Invocation, result: "ToolResult") -> None:
             output.note(("hint: ", "yellow"), error.hint)
 
 
-def prompt(output: Output, person: str) -> "Asked":
+def prompt(output: Output, person: str) -> "AskCallback":
     """Asks the person at the terminal; where there is none, says how to answer from another one."""
 
     async def ask(request: "ApprovalRequest") -> "Decision | None":

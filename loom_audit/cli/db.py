@@ -3,7 +3,7 @@
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 
 _MAKE_ONE = "`loom-audit init` makes one."
 
@@ -90,7 +90,7 @@ def rebuild(invocation: Invocation) -> None:
         if output.json:
             output.record({"workspace": workspace.id, "events": done})
         else:
-            output.line(f"made anew from {counted(done, 'event')}")
+            output.line(f"made anew from {count_text(done, 'event')}")
 
 
 db = Group(

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
-from loom_audit.model.display import counted, size_text
+from loom_audit.model.display import count_text, size_text
 
 
 @command(
@@ -67,6 +67,6 @@ def init(
             return
         output.line((f"{workspace.root} is under audit", "green"))
         output.line(
-            f"{counted(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
+            f"{count_text(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
         )
         output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")

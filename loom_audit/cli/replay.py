@@ -10,7 +10,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.points import named_point
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 
 
 @command(
@@ -34,4 +34,4 @@ def replay(
         if output.json:
             output.record({"point": seq, "to": str(target), "files": files})
         else:
-            output.line(f"{counted(files, 'path')} as of {seq} in {target}")
+            output.line(f"{count_text(files, 'path')} as of {seq} in {target}")

@@ -14,7 +14,7 @@ from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of, w
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace, Session
@@ -82,7 +82,7 @@ def _run(
         line = call_record(call, ran.event.id) | {"exit_code": result.exit_code}
         output.stderr.write(json.dumps(line) + "\n")
     elif ran.files_changed or coverage.level != "full":
-        paths = counted(len(ran.files_changed), "path")
+        paths = count_text(len(ran.files_changed), "path")
         gap = "" if coverage.level == "full" else f", coverage {coverage.level}: "
         why = "; ".join(coverage.reasons)
         output.note((f"[loom-audit] call {ran.event.seq}: {paths} changed{gap}{why}", "dim"))

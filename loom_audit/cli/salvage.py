@@ -10,7 +10,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plain
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 
 
 @command(
@@ -43,12 +43,12 @@ def salvage(
         output.record({"store": str(file), **plain(done)})
     else:
         output.line(
-            f"{counted(done.events, 'event')}, {counted(done.contents, 'content')},"
-            f" {counted(done.files, 'file')} in {target}"
+            f"{count_text(done.events, 'event')}, {count_text(done.contents, 'content')},"
+            f" {count_text(done.files, 'file')} in {target}"
         )
         if done.notice:
             output.note(("note: ", "yellow"), done.notice)
         if done.failures:
-            text = f"{counted(len(done.failures), 'failure')}, listed in failures.txt"
+            text = f"{count_text(len(done.failures), 'failure')}, listed in failures.txt"
             output.line((text, "red"))
     return exits.FAILED if done.failures else exits.OK

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record
-from loom_audit.model.display import counted, one_line
+from loom_audit.model.display import count_text, one_line
 from loom_audit.model.events import Session
 from loom_audit.ports import CallFilter
 
@@ -56,7 +56,7 @@ def session(
 
 def _print_session(invocation: Invocation, session: Session) -> None:
     errors = f", {session.errors} failed" if session.errors else ""
-    done = f"{counted(session.calls, 'call')}{errors}, {counted(session.files, 'file')}"
+    done = f"{count_text(session.calls, 'call')}{errors}, {count_text(session.files, 'file')}"
     invocation.output.line(
         (session.id, "bold"),
         f"  {local_time(session.started_at)}  ",

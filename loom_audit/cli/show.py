@@ -25,7 +25,7 @@ from loom_audit.cli.shared.records import (
     question_record,
 )
 from loom_audit.errors import NotFound
-from loom_audit.model.display import counted, duration_text, size_text
+from loom_audit.model.display import count_text, duration_text, size_text
 from loom_audit.model.events import Call, Event, FilesChanged
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _counted(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONG:
         lines = value.count("\n") + (not value.endswith("\n"))
         return (
-            f"({counted(lines, 'line')}, {size_text(len(value.encode(errors='replace')))}; "
+            f"({count_text(lines, 'line')}, {size_text(len(value.encode(errors='replace')))}; "
             "--json has it)"
         )
     if isinstance(value, list | dict) and len(json.dumps(value, default=str)) > LONG:

@@ -13,7 +13,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import NotFound
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api import Verification
@@ -99,9 +99,9 @@ def _print_verification(invocation: Invocation, found: "Verification") -> None:
             ", but for the sample" if "sampled" in found.checked else ""
         )
         output.line("unchecked  ", (left, "yellow"))
-    output.line("root       ", f"{found.root.hex()} over {counted(found.size, 'event')}")
+    output.line("root       ", f"{found.root.hex()} over {count_text(found.size, 'event')}")
     if found.unanchored:
-        text = f"{counted(found.anchored, 'event')}; {found.unanchored} later not vouched for"
+        text = f"{count_text(found.anchored, 'event')}; {found.unanchored} later not vouched for"
         output.line("anchored   ", (text, "yellow"))
     else:
         output.line("anchored   ", f"all {found.size} events by a head kept outside the store")

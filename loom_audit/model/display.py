@@ -73,7 +73,7 @@ def moment(ns: int) -> datetime:
         return (datetime.max if ns > 0 else datetime.min).replace(tzinfo=UTC)
 
 
-def counted(n: int, what: str) -> str:
+def count_text(n: int, what: str) -> str:
     """A number with its noun: `1 call`, `2 calls`."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 

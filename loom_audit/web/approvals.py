@@ -18,7 +18,7 @@ from loom_audit.api.approvals import (
 )
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
-from loom_audit.tools.approvals.policy import named_in
+from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.dependencies import Form, Query, Render, Visitor, Workspace
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
@@ -103,7 +103,7 @@ def decide(
 def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
     """What waits, with its command or paths, else its arguments, on one line."""
     return [
-        (found, (named_in(found.arguments) or json.dumps(found.arguments))[:2000])
+        (found, (call_subject(found.arguments) or json.dumps(found.arguments))[:2000])
         for found in pending(workspace)
     ]
 

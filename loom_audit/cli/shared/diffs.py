@@ -11,7 +11,7 @@ from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import AuditError
-from loom_audit.model.display import counted, size_text, visible_bytes, visible_path
+from loom_audit.model.display import count_text, size_text, visible_bytes, visible_path
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 
@@ -92,8 +92,8 @@ def print_stat(
         counts: tuple[Piece, ...] = ((f"  +{added}", "green"), (f" -{removed}", "red"))
         output.line(mark(change), name, *counts, f"  {shown.omitted}".rstrip())
     if not output.json:
-        lines = counted(total[0], "line")
-        output.line(f"{counted(len(changes), 'path')}, {lines} added, {total[1]} removed")
+        lines = count_text(total[0], "line")
+        output.line(f"{count_text(len(changes), 'path')}, {lines} added, {total[1]} removed")
 
 
 def _counts(text: bytes) -> tuple[int, int]:

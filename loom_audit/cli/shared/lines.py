@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
-from loom_audit.model.display import counted, duration_text, one_line, size_text, visible_path
+from loom_audit.model.display import count_text, duration_text, one_line, size_text, visible_path
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -127,7 +127,7 @@ def call_line(
 def _notes(call: Call, question: "ApprovalRequest | None") -> str:
     notes = [] if question is None else [how_to_answer(question)]
     if call.changed:
-        notes.append(counted(call.changed, "path"))
+        notes.append(count_text(call.changed, "path"))
     if call.coverage.level != "full":
         notes.append(f"coverage {call.coverage.level}")
     if call.reverts:
@@ -173,7 +173,7 @@ def fact_text(event: Event) -> str:
         case WorkspaceAttached(root=root):
             return root
         case BaselineFinished(files=files, size=size):
-            return f"{counted(files, 'file')}, {size_text(size)}"
+            return f"{count_text(files, 'file')}, {size_text(size)}"
         case PathsUntracked(paths=paths):
             return ", ".join(f"{visible_path(p.path)} ({p.reason})" for p in paths[:5])
         case SessionStarted(agent=agent, title=title):

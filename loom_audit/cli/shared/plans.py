@@ -13,7 +13,7 @@ from loom_audit.cli.shared.lookup import questions
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.model.display import counted, one_line, visible_path
+from loom_audit.model.display import count_text, one_line, visible_path
 from loom_audit.model.planning import Note, Plan
 from loom_audit.ports import CallFilter
 
@@ -79,7 +79,7 @@ def settle(
         count = len(result.changed)
         output.line(
             (f"{plan.verb} is call {result.call.seq}", "green"),
-            f": {counted(count, 'path')} changed",
+            f": {count_text(count, 'path')} changed",
         )
         if not plan.changes:
             return exits.OK

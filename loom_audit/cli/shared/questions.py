@@ -25,9 +25,9 @@ WHOLE_ARGUMENTS = """Give all of them: --args '{"path": "b.txt", "content": "hel
 
 def question_text(request: "ApprovalRequest", arguments: Any) -> str:
     """The tool with its command or paths."""
-    from loom_audit.tools.approvals.policy import named_in
+    from loom_audit.tools.approvals.policy import call_subject
 
-    what = named_in(arguments) or json.dumps(arguments, ensure_ascii=False)
+    what = call_subject(arguments) or json.dumps(arguments, ensure_ascii=False)
     return f"{request.tool} {one_line(what, 100)}"
 
 

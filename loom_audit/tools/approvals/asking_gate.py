@@ -17,7 +17,7 @@ from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import Workspace
 from loom_audit.tools.approvals.policy import Policy, Rule, Subject, command_in, paths_in
-from loom_audit.tools.approvals.preview import MAX_PREVIEW, binding
+from loom_audit.tools.approvals.preview import MAX_PREVIEW, approval_hash
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.result import cut
@@ -25,8 +25,8 @@ from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Preview, Tool
 from loom_audit.tools.calls.values import as_json
 
-Said = Decision | bool | None
-Asked = Callable[[ApprovalRequest], Said | Awaitable[Said]]
+CallbackAnswer = Decision | bool | None
+AskCallback = Callable[[ApprovalRequest], CallbackAnswer | Awaitable[CallbackAnswer]]
 """Answers a question, True and False standing for a plain yes and no, or gives None to leave it
 to others. A plain function is run in a worker thread and waited for; one that may wait long
 should be `async`."""
@@ -37,7 +37,7 @@ POLL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ShownCall:
     """A call as it is put to somebody."""
 
     args: Any
@@ -47,8 +47,8 @@ class _Shown:
     def hash(self, tool: Tool) -> str:
         states, text = self.preview.states, self.preview.text
         if states is None and text:  # what was shown is all there is to hold to
-            return binding(tool.name, {"arguments": self.arguments, "shown": text}, {})
-        return binding(tool.name, self.arguments, states or {})
+            return approval_hash(tool.name, {"arguments": self.arguments, "shown": text}, {})
+        return approval_hash(tool.name, self.arguments, states or {})
 
 
 class AskingGate:
@@ -63,7 +63,7 @@ class AskingGate:
         self,
         policy: Policy | None = None,
         *,
-        ask: Asked | None = None,
+        ask: AskCallback | None = None,
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
@@ -74,35 +74,35 @@ class AskingGate:
 
     async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         """By the first rule that matches, else by the tool's own wish, else yes."""
-        rule = await in_thread(partial(self._rule, tool, args, ctx))
-        decided = self._by_rule(rule)
-        if decided is not None:
-            return decided
+        rule = await in_thread(partial(self._matching_rule, tool, args, ctx))
+        decision = self._decide_by_rule(rule)
+        if decision is not None:
+            return decision
         if rule is not None:
-            return await self._question(tool, args, ctx, rule.why, rule)
+            return await self._ask_person(tool, args, ctx, rule.why, rule)
         if not asked and self.policy.default == "ask":
             asked = "no rule is about it"
         if not asked:
             return Decision("allowed", "gate:asking")
-        return await self._question(tool, args, ctx, asked, None)
+        return await self._ask_person(tool, args, ctx, asked, None)
 
     # --- the policy -----------------------------------------------------------------------
 
-    def _rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
+    def _matching_rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
         arguments = arguments_of(args)
         workspace = ctx.recorder.workspace if ctx.recorder is not None else None
-        found = [_meant(workspace, path) for path in paths_in(arguments)]
+        paths = [_possible_paths(workspace, path) for path in paths_in(arguments)]
         if self.policy.looks_at_paths and ctx.recorder is not None:
             try:
                 states = tool.preview(args, ctx).states or {}
             except AuditError:
                 states = {}  # it cannot work as it is; what it names is known all the same
-            found += [frozenset({path}) for path in _touched(states)]
+            paths += [frozenset({path}) for path in _changed_paths(states)]
         agent = ctx.recorder.actor if ctx.recorder is not None else ""
         command = command_in(arguments)
-        return self.policy.rule_for(Subject(tool.name, tool.effect, agent, found, command))
+        return self.policy.rule_for(Subject(tool.name, tool.effect, agent, paths, command))
 
-    def _by_rule(self, rule: Rule | None) -> Decision | None:
+    def _decide_by_rule(self, rule: Rule | None) -> Decision | None:
         """What the policy decides alone; None when somebody is to be asked, or the tool."""
         action = rule.action if rule is not None else self.policy.default
         if action is None or action == "ask":
@@ -113,116 +113,121 @@ class AskingGate:
 
     # --- asking ---------------------------------------------------------------------------
 
-    async def _question(
+    async def _ask_person(
         self, tool: Tool, args: Any, ctx: ToolContext, reason: str, rule: Rule | None
     ) -> Decision:
         name = rule.name if rule is not None else ""
         if self._ask is None and (not self._wait or ctx.call is None):
             return Decision("denied", "gate:nobody", f"{reason}; nobody could be asked")
-        shown = await in_thread(partial(_show, tool, args, ctx))
+        shown = await in_thread(partial(_show_call, tool, args, ctx))
         if isinstance(shown, AuditError):
             return Decision("denied", "gate:asking", flaw=shown)
-        earlier = await in_thread(partial(_earlier, tool, ctx, name, reason))
+        earlier = await in_thread(partial(_session_answer, tool, ctx, name, reason))
         if earlier is not None:
             return replace(earlier, states=shown.preview.states)
         why, requested = reason, 0
         for number in range(1, MOST_QUESTIONS + 1):
-            fact = _fact(tool, ctx, shown, why, name, number)
-            request = await in_thread(partial(_put, ctx, fact, requested))
+            fact = _question_fact(tool, ctx, shown, why, name, number)
+            request = await in_thread(partial(_put_question, ctx, fact, requested))
             requested = request.requested
-            said = await self._answer(request, ctx)
-            if said.decision != "allowed":
-                return Decision("denied", said.by, said.reason, recorded=True)
-            again, why = await in_thread(partial(self._again, tool, shown, said, ctx))
-            if isinstance(again, Decision):
-                return again
+            answer = await self._first_answer(request, ctx)
+            if answer.decision != "allowed":
+                return Decision("denied", answer.by, answer.reason, recorded=True)
+            shown_again, why = await in_thread(partial(self._recheck, tool, shown, answer, ctx))
+            if isinstance(shown_again, Decision):
+                return shown_again
             if not why:
                 return Decision(
                     "allowed",
-                    said.by,
-                    said.reason,
-                    None if again.args is args else again.arguments,
+                    answer.by,
+                    answer.reason,
+                    None if shown_again.args is args else shown_again.arguments,
                     recorded=True,
-                    states=again.preview.states,
+                    states=shown_again.preview.states,
                 )
-            shown, why = again, f"{reason}; {why}"
+            shown, why = shown_again, f"{reason}; {why}"
         reason = f"asked {MOST_QUESTIONS} times, and what was shown changed each time"
         return Decision("denied", "gate:asking", reason)
 
-    def _again(
-        self, tool: Tool, shown: _Shown, said: CallDecided, ctx: ToolContext
-    ) -> tuple[_Shown | Decision, str]:
+    def _recheck(
+        self, tool: Tool, shown: _ShownCall, answer: CallDecided, ctx: ToolContext
+    ) -> tuple[_ShownCall | Decision, str]:
         """The call as it stands after the answer, and why somebody must be asked once more."""
         args = shown.args
-        if said.arguments is not None:
+        if answer.arguments is not None:
             try:
-                args = tool.parse(said.arguments)
+                args = tool.parse(answer.arguments)
             except AuditError as error:
                 return shown, f"the arguments put in place are not valid: {error.message}"
-            denied = self._by_rule(self._rule(tool, args, ctx))
-            if denied is not None and denied.decision == "denied":
-                return denied, ""
-        now = _show(tool, args, ctx)
-        if isinstance(now, AuditError):
-            if said.arguments is not None:
-                return shown, f"the arguments put in place cannot work: {now.message}"
-            return Decision("denied", said.by, flaw=now), ""
-        if said.arguments is None:
-            moved = now.hash(tool) != shown.hash(tool)
-            return now, "what it would change has changed since it was shown" if moved else ""
-        if _unseen(shown.preview, now.preview):
-            return now, "the arguments put in place change what was not shown"
-        return now, ""
+            decision = self._decide_by_rule(self._matching_rule(tool, args, ctx))
+            if decision is not None and decision.decision == "denied":
+                return decision, ""
+        shown_now = _show_call(tool, args, ctx)
+        if isinstance(shown_now, AuditError):
+            if answer.arguments is not None:
+                return shown, f"the arguments put in place cannot work: {shown_now.message}"
+            return Decision("denied", answer.by, flaw=shown_now), ""
+        if answer.arguments is None:
+            changed = shown_now.hash(tool) != shown.hash(tool)
+            return (
+                shown_now,
+                "what it would change has changed since it was shown" if changed else "",
+            )
+        if _changes_more(shown.preview, shown_now.preview):
+            return shown_now, "the arguments put in place change what was not shown"
+        return shown_now, ""
 
-    async def _answer(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
+    async def _first_answer(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
         """The first answer that is on record."""
-        found: list[CallDecided] = []
+        answers: list[CallDecided] = []
         try:
             with anyio.move_on_after(self._timeout):
-                await self._first(request, ctx, found)
+                await self._ask_everybody(request, ctx, answers)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        if found:
-            return found[0]
+        if answers:
+            return answers[0]
         by, why = "gate:timeout", f"nobody answered within {self._timeout:g} seconds"
         if not self._wait:
             by, why = "gate:nobody", "nobody could be asked"
-        return await _settled(request, ctx, Decision("denied", by, f"{request.reason}; {why}"))
+        return await _record_answer(
+            request, ctx, Decision("denied", by, f"{request.reason}; {why}")
+        )
 
-    async def _first(
-        self, request: ApprovalRequest, ctx: ToolContext, found: list[CallDecided]
+    async def _ask_everybody(
+        self, request: ApprovalRequest, ctx: ToolContext, answers: list[CallDecided]
     ) -> None:
         """Ask all there are at once, until one has answered or none is left."""
         async with anyio.create_task_group() as sources:
 
             async def ask(source: Callable[[], Awaitable[CallDecided | None]]) -> None:
-                said = await source()
-                if said is not None:
-                    found.append(said)
+                answer = await source()
+                if answer is not None:
+                    answers.append(answer)
                     sources.cancel_scope.cancel()
 
             if ctx.recorder is not None and self._wait:
                 sources.start_soon(ask, partial(_watch, request, ctx))
             if self._ask is not None:
-                sources.start_soon(ask, partial(self._called_back, request, ctx))
+                sources.start_soon(ask, partial(self._ask_callback, request, ctx))
 
-    async def _called_back(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided | None:
+    async def _ask_callback(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided | None:
         assert self._ask is not None
         try:
             if inspect.iscoroutinefunction(self._ask) or inspect.iscoroutinefunction(
                 getattr(self._ask, "__call__", None)  # noqa: B004 - an object may be one too
             ):
-                said: Any = self._ask(request)
+                answer: Any = self._ask(request)
             else:
-                said = await in_thread(partial(self._ask, request))
-            if inspect.isawaitable(said):
-                said = await said
+                answer = await in_thread(partial(self._ask, request))
+            if inspect.isawaitable(answer):
+                answer = await answer
         except Exception as error:  # noqa: BLE001 - whatever its trouble, the answer is no
             why = f"{request.reason}; who was asked failed: {type(error).__name__}: {error}"
-            said = Decision("denied", "gate:callback", why)
-        if said is None:
+            answer = Decision("denied", "gate:callback", why)
+        if answer is None:
             return None
-        return await _settled(request, ctx, _decision(said))
+        return await _record_answer(request, ctx, _to_decision(answer))
 
 
 def arguments_of(args: Any) -> Any:
@@ -232,18 +237,18 @@ def arguments_of(args: Any) -> Any:
     return as_json(args, "arguments")
 
 
-def denying(
+def denying_rule(
     policy: Policy, tool: Tool, arguments: Any, workspace: Workspace, agent: str
 ) -> Rule | None:
     """The rule that denies a call for what its arguments name; the asking process sees more."""
-    named = [_meant(workspace, path) for path in paths_in(arguments)]
+    named = [_possible_paths(workspace, path) for path in paths_in(arguments)]
     subject = Subject(tool.name, tool.effect, agent, named, command_in(arguments))
     rule = policy.rule_for(subject)
     return rule if rule is not None and rule.action == "deny" else None
 
 
-def _fact(
-    tool: Tool, ctx: ToolContext, shown: _Shown, reason: str, rule: str, number: int
+def _question_fact(
+    tool: Tool, ctx: ToolContext, shown: _ShownCall, reason: str, rule: str, number: int
 ) -> ApprovalRequested:
     text = cut(shown.preview.text, MAX_PREVIEW)
     return ApprovalRequested(
@@ -251,22 +256,22 @@ def _fact(
     )
 
 
-def _show(tool: Tool, args: Any, ctx: ToolContext) -> _Shown | AuditError:
+def _show_call(tool: Tool, args: Any, ctx: ToolContext) -> _ShownCall | AuditError:
     """The call with what it would change; the error when it cannot work."""
     try:
         preview = tool.preview(args, ctx) if ctx.recorder is not None else Preview()
     except AuditError as error:
         return error
-    return _Shown(args, arguments_of(args), preview)
+    return _ShownCall(args, arguments_of(args), preview)
 
 
-def _put(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
+def _put_question(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
     if ctx.call is None or ctx.recorder is None:
         return ApprovalRequest(0, 0, datetime.now(UTC), "", "", ctx.effect, fact)
     return ask(ctx.call, fact, requested=requested)
 
 
-def _earlier(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision | None:
+def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision | None:
     """What was decided for the whole session before."""
     if ctx.recorder is None:
         return None
@@ -289,36 +294,38 @@ async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
         return (find_answer(attachment, request, after=seen) if head > seen else None), head
 
     while True:
-        said, head = await in_thread(look)
-        if said is not None:
-            return said
+        answer, head = await in_thread(look)
+        if answer is not None:
+            return answer
         seen = head
         await anyio.sleep(POLL)
 
 
-async def _settled(request: ApprovalRequest, ctx: ToolContext, said: Decision) -> CallDecided:
+async def _record_answer(
+    request: ApprovalRequest, ctx: ToolContext, decision: Decision
+) -> CallDecided:
     """The answer on record: this one, unless another came before it."""
     fact = CallDecided(
         request.call_id,
         request.tool,
-        "allowed" if said.decision == "allowed" else "denied",
-        said.by,
-        said.reason,
-        None if said.arguments is None else as_json(said.arguments, "arguments"),
-        said.lasting and said.arguments is None,
+        "allowed" if decision.decision == "allowed" else "denied",
+        decision.by,
+        decision.reason,
+        None if decision.arguments is None else as_json(decision.arguments, "arguments"),
+        decision.lasting and decision.arguments is None,
     )
     if ctx.recorder is None:
         return fact
     return await in_thread(partial(record_answer, ctx.recorder.attachment, request, fact))
 
 
-def _touched(states: Mapping[str, FileState | None]) -> list[str]:
+def _changed_paths(states: Mapping[str, FileState | None]) -> list[str]:
     """The paths a call would change, without the folders that are only made for others."""
     above = {folder for path in states for folder in parents(path)}
     return [path for path, state in states.items() if state is not None or path not in above]
 
 
-def _unseen(shown: Preview, now: Preview) -> bool:
+def _changes_more(shown: Preview, now: Preview) -> bool:
     """Whether a path would change, be it absent, that was not shown as it is."""
     if now.states is None:
         return bool(now.text) and now.text != shown.text
@@ -326,19 +333,19 @@ def _unseen(shown: Preview, now: Preview) -> bool:
     return any(path not in seen or seen[path] != state for path, state in now.states.items())
 
 
-def _decision(said: Any) -> Decision:
+def _to_decision(answer: Any) -> Decision:
     """What a callback gave, as a decision; what is none is a no that names what is expected."""
-    if isinstance(said, Decision):
-        return said
-    if isinstance(said, bool):
-        return Decision("allowed" if said else "denied", "gate:callback")
-    why = f"the function that was asked gave {type(said).__name__}"
+    if isinstance(answer, Decision):
+        return answer
+    if isinstance(answer, bool):
+        return Decision("allowed" if answer else "denied", "gate:callback")
+    why = f"the function that was asked gave {type(answer).__name__}"
     return Decision(
         "denied", "gate:callback", f"{why}; expected are a Decision, True, False or None"
     )
 
 
-def _meant(workspace: Workspace | None, path: str) -> frozenset[str]:
+def _possible_paths(workspace: Workspace | None, path: str) -> frozenset[str]:
     """The workspace paths that a path in arguments may stand for."""
     if workspace is None:
         return frozenset({path})

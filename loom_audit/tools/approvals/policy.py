@@ -79,9 +79,9 @@ class Rule:
             (self.tool is None or fnmatchcase(subject.tool, self.tool))
             and (self.effect is None or self.effect == subject.effect)
             and (self.agent is None or _is_agent(subject.agent, self.agent))
-            and (self.path is None or _has_path(subject.paths, self.path, sure=sure))
+            and (self.path is None or _matches_path(subject.paths, self.path, sure=sure))
             and not (sure and self._is_of_paths_alone and subject.effect not in ("read", "write"))
-            and (self.command is None or _runs(subject.command, self.command, sure=sure))
+            and (self.command is None or _matches_command(subject.command, self.command, sure=sure))
         )
 
     @property
@@ -114,36 +114,36 @@ def read_policy(table: Mapping[str, Any]) -> Policy:
     """The policy of a parsed file. InvalidArguments names the rule, the key and the flaw."""
     for key in table:
         if key not in ("rule", "timeout", "default"):
-            raise _invalid(key, "is not known; known are default, rule, timeout")
+            raise _invalid_policy(key, "is not known; known are default, rule, timeout")
     timeout = table.get("timeout", TIMEOUT)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise _invalid("timeout", "must be a number of seconds")
+        raise _invalid_policy("timeout", "must be a number of seconds")
     if not 0 < timeout <= 7 * 86_400:
-        raise _invalid("timeout", "must be over 0 and at most a week of seconds")
+        raise _invalid_policy("timeout", "must be over 0 and at most a week of seconds")
     default = table.get("default")
     if default is not None and default not in get_args(Action):
-        raise _invalid("default", "must be allow, ask or deny")
+        raise _invalid_policy("default", "must be allow, ask or deny")
     rules = table.get("rule", [])
     if not isinstance(rules, list):
-        raise _invalid("rule", "must be written as [[rule]]")
-    read = tuple(_rule(number, one) for number, one in enumerate(rules, 1))
+        raise _invalid_policy("rule", "must be written as [[rule]]")
+    read = tuple(_read_rule(number, one) for number, one in enumerate(rules, 1))
     return Policy(read, float(timeout), default)
 
 
-def _rule(number: int, table: Any) -> Rule:
+def _read_rule(number: int, table: Any) -> Rule:
     where = f"rule {number}"
     if not isinstance(table, dict):
-        raise _invalid(where, "must be a table")
+        raise _invalid_policy(where, "must be a table")
     known = {field.name for field in fields(Rule)} - {"number"}
     for key, value in table.items():
         if key not in known:
-            raise _invalid(f"{where}: {key}", f"is not known; known are {_list(known)}")
+            raise _invalid_policy(f"{where}: {key}", f"is not known; known are {_listed(known)}")
         if not isinstance(value, str) or (not value.strip() and key != "reason"):
-            raise _invalid(f"{where}: {key}", "must be a text that is not empty")
+            raise _invalid_policy(f"{where}: {key}", "must be a text that is not empty")
     if table.get("action") not in get_args(Action):
-        raise _invalid(f"{where}: action", "must be allow, ask or deny")
+        raise _invalid_policy(f"{where}: action", "must be allow, ask or deny")
     if "effect" in table and table["effect"] not in get_args(Effect):
-        raise _invalid(f"{where}: effect", f"must be one of {_list(get_args(Effect))}")
+        raise _invalid_policy(f"{where}: effect", f"must be one of {_listed(get_args(Effect))}")
     if "path" in table:
         _check_path(table["path"], f"{where}: path")
     if "command" in table:
@@ -156,24 +156,24 @@ def _check_path(pattern: str, where: str) -> None:
     try:
         PathSpec.from_lines("gitignore", [pattern])
     except ValueError as error:
-        raise _invalid(where, f"is no pattern: {error}") from error
+        raise _invalid_policy(where, f"is no pattern: {error}") from error
     if pattern.lstrip().startswith(("!", "#")):
-        raise _invalid(where, "may not begin with ! or #")
+        raise _invalid_policy(where, "may not begin with ! or #")
     parts = pattern.strip().split("/")
     if "\n" in pattern or "\\" in pattern or not pattern.strip("/ "):
-        raise _invalid(where, "names nothing in a workspace")
+        raise _invalid_policy(where, "names nothing in a workspace")
     if ":" in parts[0] or parts[0] == "~" or {".", ".."} & {*parts}:
-        raise _invalid(where, "is no path below the workspace; leave out ./ and ../")
+        raise _invalid_policy(where, "is no path below the workspace; leave out ./ and ../")
 
 
 def _check_command(pattern: str, where: str) -> None:
     """One command with its words; of several, or of redirections, none could ever match."""
     try:
-        words, found = shlex.split(pattern), _split(pattern)
+        words, found = shlex.split(pattern), _split_commands(pattern)
     except ValueError as error:
-        raise _invalid(where, f"is no pattern: {error}") from error
+        raise _invalid_policy(where, f"is no pattern: {error}") from error
     if found != [words]:
-        raise _invalid(where, "must be one command; write a rule for each")
+        raise _invalid_policy(where, "must be one command; write a rule for each")
 
 
 def paths_in(arguments: Any) -> list[str]:
@@ -205,7 +205,7 @@ def command_in(arguments: Any) -> str | None:
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings) + found
 
 
-def named_in(arguments: Any) -> str:
+def call_subject(arguments: Any) -> str:
     """What a call is about, in a line: its command, else its paths; empty when it names none."""
     if isinstance(arguments, Mapping) and isinstance(arguments.get("command"), str):
         return str(arguments["command"])
@@ -217,7 +217,7 @@ def _is_agent(actor: str, pattern: str) -> bool:
     return fnmatchcase(actor, pattern) or fnmatchcase(actor.partition(":")[2], pattern)
 
 
-def _has_path(paths: Sequence[frozenset[str]], pattern: str, *, sure: bool) -> bool:
+def _matches_path(paths: Sequence[frozenset[str]], pattern: str, *, sure: bool) -> bool:
     spec = PathSpec.from_lines("gitignore", [pattern])
 
     def fits(path: str) -> bool:
@@ -229,48 +229,48 @@ def _has_path(paths: Sequence[frozenset[str]], pattern: str, *, sure: bool) -> b
     return any(fits(path) for named in paths for path in named)
 
 
-def _runs(command: str | None, pattern: str, *, sure: bool) -> bool:
+def _matches_command(command: str | None, pattern: str, *, sure: bool) -> bool:
     if command is None:
         return False
     wanted = shlex.split(pattern)
     if sure:
-        return _runs_only(command, wanted)
+        return _is_only_command(command, wanted)
     return any(
-        _begins(words, start, wanted)
-        for words in chain(_expanded(command), _commands(command, depth=0))
+        _begins_at(words, start, wanted)
+        for words in chain(_parse_commands(command), _possible_commands(command, depth=0))
         for start in range(len(words))
     )
 
 
-def _runs_only(command: str, wanted: Sequence[str]) -> bool:
+def _is_only_command(command: str, wanted: Sequence[str]) -> bool:
     """Whether each of the simple commands is the wanted one, and nothing else is in the text."""
     if _UNSURE.search(command):
         return False
     try:
-        found = _split(command)
+        found = _split_commands(command)
     except ValueError:
         return False
     return bool(found) and all(
-        _fits(words, wanted) and not _climbs(words, wanted) for words in found
+        _words_match(words, wanted) and not _leaves_pattern(words, wanted) for words in found
     )
 
 
-def _begins(words: Sequence[str], start: int, wanted: Sequence[str]) -> bool:
+def _begins_at(words: Sequence[str], start: int, wanted: Sequence[str]) -> bool:
     """Whether the wanted command begins there, also by its path and behind its options."""
     most = len(wanted) + 1  # so many words tell whether there are as many as are wanted
     name = words[start]
-    named = [name, _base(name)]
-    if any(_fits([one, *words[start + 1 : start + most]], wanted) for one in named):
+    named = [name, _base_name(name)]
+    if any(_words_match([one, *words[start + 1 : start + most]], wanted) for one in named):
         return True
     if len(wanted) < 2 or not any(fnmatchcase(one, wanted[0]) for one in named):
         return False
     if not words[start + 1 : start + 2] or words[start + 1][:1] != "-":
         return False
     behind = range(start + 2, min(len(words), start + 2 + _MOST_OPTIONS))
-    return any(_fits(words[at : at + most - 1], wanted[1:]) for at in behind)
+    return any(_words_match(words[at : at + most - 1], wanted[1:]) for at in behind)
 
 
-def _fits(words: Sequence[str], wanted: Sequence[str]) -> bool:
+def _words_match(words: Sequence[str], wanted: Sequence[str]) -> bool:
     """Word by word; a `*` at the end of the pattern stands for any words that are left."""
     if wanted and wanted[-1] == "*":
         wanted = wanted[:-1]
@@ -278,7 +278,7 @@ def _fits(words: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(words) == len(wanted) and all(map(fnmatchcase, words, wanted))
 
 
-def _climbs(words: Sequence[str], wanted: Sequence[str]) -> bool:
+def _leaves_pattern(words: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a pattern such as `src/*` was met by a path that leads out of there."""
     return any(
         ".." in word.split("/") and pattern not in ("*", word)
@@ -286,17 +286,17 @@ def _climbs(words: Sequence[str], wanted: Sequence[str]) -> bool:
     )
 
 
-def _expanded(text: str) -> Iterable[list[str]]:
+def _parse_commands(text: str) -> Iterable[list[str]]:
     """The simple commands with quotes, variables and braces as a shell would read them."""
     text = text.translate(CLEAN)
     for command in parse(text, Budget(8 * len(text) + 200_000)).commands:
         yield [word.replace(UNKNOWN, "").translate(LITERAL) for word in command.words]
 
 
-def _commands(text: str, *, depth: int) -> Iterable[list[str]]:
+def _possible_commands(text: str, *, depth: int) -> Iterable[list[str]]:
     """All that may be a simple command in a shell text, also inside quotes and substitutions."""
     try:
-        found = _split(text.replace("`", ";").replace("$(", ";("))
+        found = _split_commands(text.replace("`", ";").replace("$(", ";("))
     except ValueError:
         found = [part.split() for part in _SEPARATOR.split(text)]
     for words in found:
@@ -305,10 +305,10 @@ def _commands(text: str, *, depth: int) -> Iterable[list[str]]:
         if depth < 5:
             for word in words:
                 if re.search(r"[\s;|&]", word):
-                    yield from _commands(word, depth=depth + 1)
+                    yield from _possible_commands(word, depth=depth + 1)
 
 
-def _split(text: str) -> list[list[str]]:
+def _split_commands(text: str) -> list[list[str]]:
     """The simple commands as lists of words. ValueError for quotes that do not end."""
     joined = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[0], text)
     reader = shlex.shlex(joined, posix=True, punctuation_chars=";&|()<>\n")
@@ -324,15 +324,15 @@ def _split(text: str) -> list[list[str]]:
     return [words for words in found if words]
 
 
-def _base(word: str) -> str:
+def _base_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _list(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _invalid(key: str, flaw: str) -> InvalidArguments:
+def _invalid_policy(key: str, flaw: str) -> InvalidArguments:
     return InvalidArguments(
         f"{NAME}: {key} {flaw}", hint=f"Correct {NAME}; nothing runs until then."
     )

@@ -36,17 +36,17 @@ def preview_write(
 ) -> Preview:
     """What putting a content at a path would change."""
     if path.startswith(SCRATCH):
-        return _in_scratch(f"write {path}")
+        return _scratch_preview(f"write {path}")
     changes, old, content = preview_edit(_attachment(ctx), path, new, create=parents)
     change = changes[-1]
-    text = _difference(change, change.path, old, content)
+    text = _diff_text(change, change.path, old, content)
     return _preview(changes, [text or f"{change.path} stays as it is\n"])
 
 
 def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> Preview:
     """What deleting a path would take away."""
     if path.startswith(SCRATCH):
-        return _in_scratch(f"delete {path}")
+        return _scratch_preview(f"delete {path}")
     attachment = _attachment(ctx)
     changes = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
     return _preview(changes, _deletions(attachment, changes))
@@ -55,7 +55,7 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
 def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool = False) -> Preview:
     """What moving a path would change."""
     if source.startswith(SCRATCH) or target.startswith(SCRATCH):
-        return _in_scratch(f"move {source} to {target}")
+        return _scratch_preview(f"move {source} to {target}")
     attachment = _attachment(ctx)
     preconditions = Preconditions(attachment, keep=False)
     changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
@@ -64,7 +64,7 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
     return _preview(changes, [*lines, *_deletions(attachment, replaced)])
 
 
-def binding(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -> str:
+def approval_hash(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -> str:
     """SHA-256 of what an approval holds for: tool, arguments and what they were shown against.
 
     Over canonical JSON {arguments, states, tool}; a state is {blob, kind, mode, size} or null.
@@ -75,7 +75,7 @@ def binding(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -
     return sha256(text.encode("ascii")).hexdigest()
 
 
-def _in_scratch(what: str) -> Preview:
+def _scratch_preview(what: str) -> Preview:
     """Nothing of the workspace may change then."""
     return Preview(f"{what}, in the session's scratch directory\n", {})
 
@@ -114,19 +114,19 @@ def _deletions(attachment: Attachment, changes: Sequence[FileChange]) -> Iterato
         if before.size <= _MAX_DIFFED:
             with suppress(AuditError):  # it is named with its size all the same
                 old = read_content(attachment, change.path, before)
-        yield _difference(change, change.path, old, None) if old is not None else _named(change)
+        yield _diff_text(change, change.path, old, None) if old is not None else _size_line(change)
 
 
-def _difference(change: FileChange, path: str, old: bytes | None, new: bytes | None) -> str:
+def _diff_text(change: FileChange, path: str, old: bytes | None, new: bytes | None) -> str:
     if max(len(old or b""), len(new or b"")) > _MAX_DIFFED:
-        return _named(change)
+        return _size_line(change)
     before = path if change.before else None
     after = path if new is not None else None
     diff = unified(before, after, old, new, state_old=change.before, state_new=change.after)
     return diff.decode("utf-8", "surrogateescape")
 
 
-def _named(change: FileChange) -> str:
+def _size_line(change: FileChange) -> str:
     """A change too large to be shown."""
     sides = (change.before, change.after)
     was, will = (f"{s.kind}, {size_text(s.size)}" if s else "absent" for s in sides)

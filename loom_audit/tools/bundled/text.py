@@ -76,7 +76,7 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
 
 
 @dataclass(frozen=True, slots=True)
-class Replacing:
+class TextEdit:
     """One replacement in a text: `old` must be there once, or at least once with `everywhere`."""
 
     old: bytes
@@ -85,7 +85,7 @@ class Replacing:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """A file before and after, and for each edit where its first change begins in between."""
 
     before: bytes | None
@@ -93,7 +93,7 @@ class Edited:
     contexts: tuple[str, ...]
 
 
-def edited(path: str, content: bytes | None, steps: Sequence[Replacing]) -> Edited:
+def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> EditResult:
     """The content after all steps, each on the result of the one before; None is no file.
 
     An empty `old` appends. FileNotFound, InvalidArguments when an `old` is not there, or more
@@ -102,13 +102,13 @@ def edited(path: str, content: bytes | None, steps: Sequence[Replacing]) -> Edit
     current, contexts = content, []
     for number, step in enumerate(steps, 1):
         which = f"edit {number} of {len(steps)}: " if len(steps) > 1 else ""
-        current, at = _replaced(path, current, step, which)
+        current, at = _apply_edit(path, current, step, which)
         if number <= _SHOWN_EDITS:
-            contexts.append(context(current, at, at + len(step.new)))
-    return Edited(content, current or b"", tuple(contexts))
+            contexts.append(numbered_context(current, at, at + len(step.new)))
+    return EditResult(content, current or b"", tuple(contexts))
 
 
-def _replaced(path: str, content: bytes | None, step: Replacing, which: str) -> tuple[bytes, int]:
+def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) -> tuple[bytes, int]:
     """The content after one step, and where the first replacement stands."""
     if not step.old:
         before = content or b""
@@ -119,7 +119,7 @@ def _replaced(path: str, content: bytes | None, step: Replacing, which: str) -> 
     if at < 0:
         raise InvalidArguments(
             f"{which}old_str not found in {path}: {_excerpt(step.old)}",
-            hint=_why_not(content, step.old),
+            hint=_mismatch_hint(content, step.old),
         )
     if step.everywhere:
         return content.replace(step.old, step.new), at
@@ -141,7 +141,7 @@ def _count(content: bytes, old: bytes) -> int:
     return count
 
 
-def _why_not(content: bytes, old: bytes) -> str:
+def _mismatch_hint(content: bytes, old: bytes) -> str:
     if b"\r\n" in content and b"\r\n" not in old and b"\n" in old:
         return "The file's lines end with CRLF, and those of old_str with LF."
     if old.strip() and old.strip() in content:
@@ -154,7 +154,7 @@ def _excerpt(raw: bytes) -> str:
     return repr(text[:80] + ("…" if len(raw) > 80 else ""))
 
 
-def context(content: bytes, start: int, end: int) -> str:
+def numbered_context(content: bytes, start: int, end: int) -> str:
     """The lines from three above `start` to three below `end`, numbered; a long middle is cut."""
     first = content.count(b"\n", 0, start) + 1
     last = first + content.count(b"\n", start, max(start, end - 1))

@@ -8,7 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.tools.bundled.text import Replacing, context, decode, edited, encode, read_part
+from loom_audit.tools.bundled.text import (
+    TextEdit,
+    apply_edits,
+    decode,
+    encode,
+    numbered_context,
+    read_part,
+)
 from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult, cut
 
 raw = st.lists(
@@ -60,7 +67,7 @@ def test_an_endless_line_is_not_read_beyond_the_limit() -> None:
     assert read_part(Endless(), 1, 1, 1000).truncated
 
 
-def naive_edit(content: bytes | None, steps: list[Replacing]) -> bytes | None:
+def naive_edit(content: bytes | None, steps: list[TextEdit]) -> bytes | None:
     """The rules word by word; None where they call for an error."""
     for step in steps:
         if not step.old:
@@ -79,7 +86,7 @@ def naive_edit(content: bytes | None, steps: list[Replacing]) -> bytes | None:
     return content
 
 
-steps = st.lists(st.builds(Replacing, short, short, st.booleans()), min_size=1, max_size=5)
+steps = st.lists(st.builds(TextEdit, short, short, st.booleans()), min_size=1, max_size=5)
 
 
 @given(st.none() | raw, steps)
@@ -87,36 +94,36 @@ def test_edits_do_what_the_rules_say(content, steps) -> None:
     wanted = naive_edit(content, steps)
     if wanted is None:
         with pytest.raises((InvalidArguments, FileNotFound)):
-            edited("f", content, steps)
+            apply_edits("f", content, steps)
     else:
-        assert edited("f", content, steps).after == wanted
+        assert apply_edits("f", content, steps).after == wanted
 
 
 def test_an_edit_keeps_bytes_that_are_not_utf_8_and_newlines_as_they_are() -> None:
     content = b"\xff\xfe one\r\ntwo\nthree\r"
-    done = edited("f", content, [Replacing(b"two", "zwö".encode())])
+    done = apply_edits("f", content, [TextEdit(b"two", "zwö".encode())])
     assert done.after == b"\xff\xfe one\r\nzw\xc3\xb6\nthree\r"
 
 
 def test_overlapping_occurrences_count_as_several() -> None:
     with pytest.raises(InvalidArguments, match="found 2 times"):
-        edited("f", b"aaa", [Replacing(b"aa", b"b")])
+        apply_edits("f", b"aaa", [TextEdit(b"aa", b"b")])
 
 
 def test_a_missing_old_str_says_that_line_ends_differ() -> None:
     with pytest.raises(InvalidArguments) as caught:
-        edited("f", b"one\r\ntwo\r\n", [Replacing(b"one\ntwo", b"x")])
+        apply_edits("f", b"one\r\ntwo\r\n", [TextEdit(b"one\ntwo", b"x")])
     assert "CRLF" in caught.value.hint
 
 
 def test_an_error_names_which_edit_of_several_failed() -> None:
     with pytest.raises(InvalidArguments, match=r"edit 2 of 2: old_str not found in f: 'nope'"):
-        edited("f", b"one", [Replacing(b"one", b"1"), Replacing(b"nope", b"")])
+        apply_edits("f", b"one", [TextEdit(b"one", b"1"), TextEdit(b"nope", b"")])
 
 
 def test_context_shows_numbered_lines_around_the_change() -> None:
     content = b"".join(b"line %d\n" % n for n in range(1, 21))
-    done = edited("f", content, [Replacing(b"line 10\n", b"ten\n10\n")])
+    done = apply_edits("f", content, [TextEdit(b"line 10\n", b"ten\n10\n")])
     assert done.contexts == (
         "     7  line 7\n     8  line 8\n     9  line 9\n    10  ten\n    11  10\n"
         "    12  line 11\n    13  line 12\n    14  line 13",
@@ -128,7 +135,7 @@ def test_context_of_any_place_is_short_and_starts_with_a_number(
     content, start: int, length: int
 ) -> None:
     start = min(start, len(content))
-    shown = context(content, start, min(len(content), start + length))
+    shown = numbered_context(content, start, min(len(content), start + length))
     assert len(shown) < 6000
     for line in shown.split("\n") if shown else []:
         assert line.strip()[0].isdigit() or "…" in line

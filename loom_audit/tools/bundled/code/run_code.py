@@ -10,8 +10,8 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.shell.shell_execute import (
     MAX_SECONDS,
     MAX_STREAM,
-    SCANNING,
-    concluded,
+    SCAN_SECONDS,
+    process_result,
 )
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
@@ -68,7 +68,7 @@ class RunCode(Tool):
         return args
 
     def limit(self, args: CodeInput) -> float:
-        return self._seconds(args) + SCANNING
+        return self._seconds(args) + SCAN_SECONDS
 
     def _seconds(self, args: CodeInput) -> float:
         return args.timeout or self.timeout_seconds
@@ -93,7 +93,7 @@ class RunCode(Tool):
             "truncated": done.truncated,
             "sandbox": done.sandbox,
         }
-        return concluded("code", done, seconds, data)
+        return process_result("code", done, seconds, data)
 
 
 def _argv(args: CodeInput) -> list[str]:

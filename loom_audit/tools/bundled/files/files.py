@@ -5,14 +5,14 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.bundled.text import (
-    Edited,
+    EditResult,
     Part,
-    Replacing,
+    TextEdit,
+    apply_edits,
     decode,
-    edited,
     encode,
     from_base64,
     read_part,
@@ -86,7 +86,7 @@ class ReadFile(Tool):
         if args.line_range and not part.raw:
             output = f"[no such lines: {args.path} has {part.lines}]"
         elif part.truncated:
-            output += f"\n[cut at {counted(args.max_bytes, 'byte')} of {entry.size}]"
+            output += f"\n[cut at {count_text(args.max_bytes, 'byte')} of {entry.size}]"
         data = {
             "path": entry.path,
             "content": content,
@@ -141,7 +141,7 @@ class WriteFile(Tool):
         created = change.before is None
         verb = "Created" if created else "Wrote"
         data = {"path": change.path, "size": len(content), "created": created}
-        return ToolResult(True, f"{verb} {change.path}: {counted(len(content), 'byte')}", data)
+        return ToolResult(True, f"{verb} {change.path}: {count_text(len(content), 'byte')}", data)
 
 
 class Edit(Arguments):
@@ -182,13 +182,13 @@ class EditInput(Arguments):
             raise ValueError("old_str and new_str are both needed, or edits")
         return self
 
-    def steps(self) -> list[Replacing]:
+    def steps(self) -> list[TextEdit]:
         alone = Edit(
             old_str=self.old_str or "", new_str=self.new_str or "", replace_all=self.replace_all
         )
         listed = self.edits or [alone]
         return [
-            Replacing(encode(e.old_str, "old_str"), encode(e.new_str, "new_str"), e.replace_all)
+            TextEdit(encode(e.old_str, "old_str"), encode(e.new_str, "new_str"), e.replace_all)
             for e in listed
         ]
 
@@ -214,23 +214,25 @@ class EditFile(Tool):
 
     def preview(self, args: EditInput, ctx: ToolContext) -> Preview:
         steps = args.steps()
-        return preview_write(ctx, args.path, lambda old: edited(args.path, old, steps).after)
+        return preview_write(ctx, args.path, lambda old: apply_edits(args.path, old, steps).after)
 
     @one_thread
     async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
         steps = args.steps()
-        made: list[Edited] = []
+        results: list[EditResult] = []
 
         def transform(content: bytes | None) -> bytes:
-            made[:] = [edited(args.path, content, steps)]
-            return made[0].after
+            results[:] = [apply_edits(args.path, content, steps)]
+            return results[0].after
 
         change = await ctx.edit(args.path, transform, final=True)
-        done = made[0]
-        count = counted(len(steps), "edit")
+        done = results[0]
+        count = count_text(len(steps), "edit")
         more = len(steps) - len(done.contexts)
         shown = (
-            [*done.contexts, f"[{counted(more, 'more edit')} not shown]"] if more else done.contexts
+            [*done.contexts, f"[{count_text(more, 'more edit')} not shown]"]
+            if more
+            else done.contexts
         )
         data = {
             "path": change.path,

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
 from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of
 from loom_audit.tools.bundled.git.queries import DIFF, MAX_ENTRIES, DiffFile, diff_line
-from loom_audit.tools.bundled.git.repository import Repository, failed, paths_of, repository
+from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -70,7 +70,7 @@ class GitCommit(Tool):
                 hint="Say in a line what the commit changes.",
             )
         git = await repository(ctx)
-        only, left_out = await self._chosen(git, args, ctx)
+        only, left_out = await self._choose_files(git, args, ctx)
         listing = "\0".join(only)
         options = ["--quiet", "--cleanup=whitespace", f"--message={args.message}"]
         if only:
@@ -80,20 +80,20 @@ class GitCommit(Tool):
                 stdin=listing.encode("utf-8", "surrogateescape"),
             )  # fmt: skip
             if added.exit_code:
-                raise failed(added)
+                raise git_error(added)
         done = await git.change(
             "commit", *options, stdin=listing.encode("utf-8", "surrogateescape"), hooks=args.hooks
         )
         if done.exit_code:
-            raise failed(done)
-        return await _committed(git, left_out)
+            raise git_error(done)
+        return await _commit_result(git, left_out)
 
-    async def _chosen(
+    async def _choose_files(
         self, git: Repository, args: CommitInput, ctx: ToolContext
     ) -> tuple[list[str], list[str]]:
         """The files to commit as they are, and the given paths that hold none."""
         if not args.paths and not args.all:
-            await _something_staged(git)
+            await _check_staged(git)
             return [], []
         others = ("--others", "--exclude-standard") if args.paths else ()
         listed = await git.read("ls-files", "-z", "--modified", "--deleted", *others)
@@ -109,13 +109,13 @@ class GitCommit(Tool):
                 left_out += [] if below else [given]
             files = chosen
         if not files:
-            await _something_there(left_out, ctx)
+            await _check_present(left_out, ctx)
             raise NotFound("there is nothing to commit", hint="git_status says what changed.")
         await _check_filters(git, files)
         return sorted(files), left_out
 
 
-async def _something_there(paths: list[str], ctx: ToolContext) -> None:
+async def _check_present(paths: list[str], ctx: ToolContext) -> None:
     """NotFound when of the paths without a change some are not there at all."""
     absent = await ctx.in_thread(lambda: [path for path in paths if not ctx.exists(path)])
     if absent:
@@ -129,7 +129,7 @@ async def _something_there(paths: list[str], ctx: ToolContext) -> None:
         )
 
 
-async def _something_staged(git: Repository) -> None:
+async def _check_staged(git: Repository) -> None:
     if not await git.read("diff", "--cached", "--name-only", "-z", *DIFF):
         raise NotFound(
             "nothing is staged", hint="Give paths, or all for every change of tracked files."
@@ -154,7 +154,7 @@ async def _check_filters(git: Repository, files: set[str]) -> None:
             )
 
 
-async def _committed(git: Repository, left_out: list[str]) -> ToolResult:
+async def _commit_result(git: Repository, left_out: list[str]) -> ToolResult:
     raw = await git.read(
         "log",
         "-z",

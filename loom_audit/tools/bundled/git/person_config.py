@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-KEPT = frozenset(
+KEPT_VARIABLES = frozenset(
     {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
     | {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
     | {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT"}
@@ -41,7 +41,7 @@ def settings_of(listing: bytes) -> Iterator[Setting]:
 
 def person_variables() -> dict[str, str]:
     """By which a confined git finds the person's configuration, and trusts their files."""
-    names = (*sorted(KEPT), "XDG_CONFIG_HOME", "SUDO_UID")
+    names = (*sorted(KEPT_VARIABLES), "XDG_CONFIG_HOME", "SUDO_UID")
     ours = {name: os.environ[name] for name in names if name in os.environ}
     return {"GIT_CONFIG_NOSYSTEM": "0", **ours, "HOME": str(Path.home())}
 

@@ -23,8 +23,8 @@ from loom_audit.tools.bundled.git.repository import (
     MAX_LISTING,
     Repository,
     check_name,
-    failed,
-    finished,
+    check_ran,
+    git_error,
     repository,
 )
 from loom_audit.tools.bundled.text import decode
@@ -37,7 +37,7 @@ PUSH_SECONDS = 120.0
 UNKNOWN = "a remote that is not known"
 PROTOCOLS = "https:http:ssh:file"
 
-_PASSED = re.compile(
+_PASSED_SETTINGS = re.compile(
     r"extensions\.(objectformat|partialclone)|url\..*\.(push)?insteadof"
     r"|remote\..*\.(url|pushurl|fetch|promisor|partialclonefilter)",
     re.DOTALL,
@@ -91,10 +91,10 @@ class GitPush(Tool):
         pushed = decode(await git.read("rev-parse", "--verify", "--end-of-options", ref)).strip()
         shallow = b""
         if decode(await git.read("rev-parse", "--is-shallow-repository")).strip() == "true":
-            shallow = await ctx.in_thread(partial(_shallow, git.folders[-1]))
+            shallow = await ctx.in_thread(partial(_shallow_boundary, git.folders[-1]))
         with TemporaryDirectory(prefix="loom-audit-") as folder:
-            place = await ctx.in_thread(partial(_made, folder, git, shallow))
-            url = await ctx.in_thread(partial(_url, args.remote, ctx, place))
+            variables = await ctx.in_thread(partial(_make_repository, folder, git, shallow))
+            url = await ctx.in_thread(partial(_push_urls, args.remote, ctx, variables))
             if "\n" in url:
                 raise InvalidArguments(f"{args.remote} has several push URLs", hint="Keep one.")
             shown = _without_secret(url)
@@ -104,24 +104,26 @@ class GitPush(Tool):
                     hint="Ask again.",
                     details={"asked": ctx.asked, "url": shown},
                 )
-            options = [*_receiving(url), "--", args.remote, f"{pushed}:{ref}"]
-            status = await self._send(git, place, options, f"{args.remote} ({shown})")
+            options = [*_receive_pack_options(url), "--", args.remote, f"{pushed}:{ref}"]
+            status = await self._send(git, variables, options, f"{args.remote} ({shown})")
             lines = [f"pushed {ref} ({commit[:12]}) to {shown}: {status}"]
-            lines += await _remembered(git, place, args, ref)
+            lines += await _update_tracking(git, variables, args, ref)
         data = {
             "remote": args.remote, "url": shown, "ref": ref, "commit": commit, "status": status,
         }  # fmt: skip
         return ToolResult(True, "\n".join(lines), data)
 
     async def _send(
-        self, git: Repository, place: Mapping[str, str], options: list[str], where: str
+        self, git: Repository, variables: Mapping[str, str], options: list[str], where: str
     ) -> str:
         """Git's word for what became of it. ExecutionFailed."""
         words = ["push", "--porcelain", "--no-follow-tags", "--no-recurse-submodules"]
         words += ["--no-signed", "--no-progress", *options]
-        done = finished(
+        done = check_ran(
             await git.ctx.run(
-                *Repository(git.ctx, root=git.root).argv(*words, protocols=PROTOCOLS, place=place),
+                *Repository(git.ctx, root=git.root).argv(
+                    *words, protocols=PROTOCOLS, other=variables
+                ),
                 stdin=b"",
                 timeout=PUSH_SECONDS,
                 confinement="off",
@@ -132,7 +134,7 @@ class GitPush(Tool):
         status = next((words[2] for words in lines if len(words) > 2), "")
         if done.exit_code:
             raise ExecutionFailed(
-                f"the push to {where} failed: {_why(status, done.stderr)}",
+                f"the push to {where} failed: {_failure_text(status, done.stderr)}",
                 hint="This tool never forces; fetch and merge first when the remote has more."
                 if "reject" in status
                 else "",
@@ -140,19 +142,19 @@ class GitPush(Tool):
         return status
 
 
-async def _remembered(
-    git: Repository, place: Mapping[str, str], args: PushInput, ref: str
+async def _update_tracking(
+    git: Repository, variables: Mapping[str, str], args: PushInput, ref: str
 ) -> list[str]:
     """Tell the workspace's repository where the remote stands now; why that did not work."""
     listing = ("for-each-ref", "--format=update %(refname) %(objectname)")
-    moved = await git.ctx.in_thread(partial(_asked, git.ctx, listing, place))
+    moved = await git.ctx.in_thread(partial(_run_git, git.ctx, listing, variables))
     done = [await git.change("update-ref", "--stdin", stdin=moved.stdout)]
     if args.set_upstream and ref.startswith("refs/heads/"):
         branch = f"branch.{ref.removeprefix('refs/heads/')}"
         for key, value in (("remote", args.remote), ("merge", ref)):
             words = ("config", "--local", "--replace-all", f"{branch}.{key}", value)
             done.append(await git.change(*words))
-    return [f"[not remembered here: {failed(one).message}]" for one in done if one.exit_code]
+    return [f"[not remembered here: {git_error(one).message}]" for one in done if one.exit_code]
 
 
 def _address(remote: str, ctx: ToolContext) -> str:
@@ -161,38 +163,38 @@ def _address(remote: str, ctx: ToolContext) -> str:
         return UNKNOWN
     try:
         check_name(remote, "remote")
-        listed = settings_of(_asked(ctx, LISTING, None).stdout)
+        listed = settings_of(_run_git(ctx, LISTING, None).stdout)
         root = os.path.realpath(ctx.workspace)
         with TemporaryDirectory(prefix="loom-audit-") as folder:
             git = Repository(ctx, root=root, listed=tuple(listed))
-            return _without_secret(_url(remote, ctx, _made(folder, git)))
+            return _without_secret(_push_urls(remote, ctx, _make_repository(folder, git)))
     except (AuditError, OSError):
         return UNKNOWN  # the call itself says what is wrong
 
 
-def _url(remote: str, ctx: ToolContext, place: Mapping[str, str]) -> str:
+def _push_urls(remote: str, ctx: ToolContext, variables: Mapping[str, str]) -> str:
     """The addresses a push goes to, a line each."""
-    done = _asked(ctx, ("remote", "get-url", "--push", "--all", "--", remote), place)
+    done = _run_git(ctx, ("remote", "get-url", "--push", "--all", "--", remote), variables)
     return decode(done.stdout).strip()
 
 
-def _asked(
-    ctx: ToolContext, words: Iterable[str], place: Mapping[str, str] | None
+def _run_git(
+    ctx: ToolContext, words: Iterable[str], variables: Mapping[str, str] | None
 ) -> CommandResult:
     """A command that runs nothing, whatever a configuration says; in a worker thread."""
     assert ctx.runner is not None
     assert ctx.workspace is not None
     root = os.path.realpath(ctx.workspace)
-    argv = Repository(ctx, root=root).argv(*words, place=place)
-    variables = search_path(ctx.workspace, ctx.scratch_dir)
-    command = Command(argv, stdin=b"", timeout=10.0, limit=MAX_LISTING, variables=variables)
-    done = finished(ctx.runner.run(root, command))
+    argv = Repository(ctx, root=root).argv(*words, other=variables)
+    own = search_path(ctx.workspace, ctx.scratch_dir)
+    command = Command(argv, stdin=b"", timeout=10.0, limit=MAX_LISTING, variables=own)
+    done = check_ran(ctx.runner.run(root, command))
     if done.exit_code:
-        raise failed(done)
+        raise git_error(done)
     return done
 
 
-def _made(folder: str, git: Repository, shallow: bytes = b"") -> dict[str, str]:
+def _make_repository(folder: str, git: Repository, shallow: bytes = b"") -> dict[str, str]:
     """Make a repository with the remotes of another, and its objects when it is known where.
 
     The variables for git to use it.
@@ -201,18 +203,23 @@ def _made(folder: str, git: Repository, shallow: bytes = b"") -> dict[str, str]:
     for name in ("objects", "refs"):
         (at / name).mkdir()
     (at / "HEAD").write_bytes(b"ref: refs/heads/none\n")
-    passed = [s for s in git.listed if s.own and _PASSED.fullmatch(s.key)]
-    lines = ["[core]", "\trepositoryFormatVersion = 1", "\tbare = true", *map(_line, passed)]
+    passed = [s for s in git.listed if s.own and _PASSED_SETTINGS.fullmatch(s.key)]
+    lines = [
+        "[core]",
+        "\trepositoryFormatVersion = 1",
+        "\tbare = true",
+        *map(_config_lines, passed),
+    ]
     (at / "config").write_bytes(os.fsencode("\n".join(lines) + "\n"))
     if shallow:
         (at / "shallow").write_bytes(shallow)
-    place = {"GIT_DIR": folder}
+    variables = {"GIT_DIR": folder}
     if git.folders:
-        place["GIT_OBJECT_DIRECTORY"] = os.path.join(git.folders[-1], "objects")
-    return place
+        variables["GIT_OBJECT_DIRECTORY"] = os.path.join(git.folders[-1], "objects")
+    return variables
 
 
-def _line(setting: Setting) -> str:
+def _config_lines(setting: Setting) -> str:
     """git-config(1), Syntax."""
     section, _, rest = setting.key.partition(".")
     middle, _, name = rest.rpartition(".")
@@ -225,7 +232,7 @@ def _line(setting: Setting) -> str:
     )
 
 
-def _shallow(common: str) -> bytes:
+def _shallow_boundary(common: str) -> bytes:
     """Where a shallow clone's history ends: ids, and nothing of what a link may lead to."""
     number = os.open(os.path.join(common, "shallow"), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(number, "rb") as stream:
@@ -238,7 +245,7 @@ def _without_secret(url: str) -> str:
     return re.sub(r"://[^/@\s]*@", "://…@", url)
 
 
-def _receiving(url: str) -> list[str]:
+def _receive_pack_options(url: str) -> list[str]:
     """What runs at the other end; on this machine, without the hooks and programs there."""
     if "://" in url and not url.startswith("file://"):
         return ["--receive-pack=git-receive-pack"]
@@ -267,6 +274,6 @@ async def _full_name(git: Repository, ref: str | None) -> str:
     return name
 
 
-def _why(status: str, stderr: bytes) -> str:
+def _failure_text(status: str, stderr: bytes) -> str:
     said = decode(stderr).strip()
     return "; ".join(part for part in (status, said[:1000]) if part) or "git did not say why"

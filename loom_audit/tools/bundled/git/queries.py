@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of, status_of
-from loom_audit.tools.bundled.git.repository import failed, paths_of, repository
+from loom_audit.tools.bundled.git.repository import git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -144,7 +144,7 @@ class GitDiff(Tool):
         files = changes_of(await git.read("diff", "--raw", "--numstat", "-z", *words, *paths))
         done = await git.ask("diff", "--patch", "--unified=3", *words, *paths, limit=MAX_PATCH)
         if done.exit_code:
-            raise failed(done)
+            raise git_error(done)
         patch = decode(done.stdout)
         truncated = done.truncated or len(files) > MAX_ENTRIES
         data = {"files": files[:MAX_ENTRIES], "patch": patch, "truncated": truncated}

@@ -24,7 +24,7 @@ from loom_audit.errors import (
 )
 from loom_audit.ports import CommandResult, Confinement
 from loom_audit.tools.bundled.git.person_config import (
-    KEPT,
+    KEPT_VARIABLES,
     Setting,
     person_files,
     person_variables,
@@ -65,7 +65,7 @@ IDENTITY = frozenset(
 LISTING = ("config", "--list", "--show-scope", "--show-origin", "-z")
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
-_RUNS = re.compile(
+_RUNS_PROGRAMS = re.compile(
     r"core\.(sshcommand|gitproxy)|ssh\.variant|diff\.external|diff\..*\.(command|textconv)"
     r"|filter\..*\.(clean|smudge|process|required)|gpg\..*|user\.signingkey|merge\..*\.driver"
     r"|trailer\..*|interactive\.difffilter|sequence\.editor|pager\..*"
@@ -81,7 +81,7 @@ _FILTER = re.compile(r"filter\.(.*)\.(clean|smudge|process)", re.DOTALL)
 _LFS = re.compile(
     r"lfs\.(extension\..*|customtransfer\..*|(.*\.)?standalonetransferagent)", re.DOTALL
 )
-_OFF = {
+_HARMLESS = {
     "core.sshcommand": "ssh",
     "ssh.variant": "auto",
     "required": "false",
@@ -118,19 +118,19 @@ class Repository:
         protocols: str = "none",
         locks: bool = False,
         hooks: bool = False,
-        place: Mapping[str, str] | None = None,
+        other: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         """A git command with the environment it needs, and none of ours.
 
-        `place` are variables that lead to another repository than the workspace's.
+        `other` are variables that lead to another repository than the workspace's.
         """
         again = [(s.key, s.value) for s in self.listed if s.key in IDENTITY]
         settings = (*self.settings, *(again if hooks else (NO_HOOKS,)))
         ours = sorted({*os.environ, *self.ctx.environment})
-        unset = [n for n in ours if n.startswith("GIT_") and n not in KEPT]
+        unset = [n for n in ours if n.startswith("GIT_") and n not in KEPT_VARIABLES]
         variables = {
             "GIT_CEILING_DIRECTORIES": os.path.dirname(self.root),
-            **({"GIT_WORK_TREE": self.root} if place is None else place),
+            **({"GIT_WORK_TREE": self.root} if other is None else other),
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": str(int(locks)),
@@ -155,16 +155,16 @@ class Repository:
             limit=limit,
             confinement=self.confinement,
             environment=person_variables() if self.confinement != "off" else None,
-            readable=(*person_files(self.listed), *self._elsewhere),
+            readable=(*person_files(self.listed), *self._outside_folders),
             read_only=not any(_FILTER.fullmatch(s.key) and not s.own for s in self.listed),
         )
-        return finished(done)
+        return check_ran(done)
 
     async def read(self, *words: str, stdin: bytes = b"") -> bytes:
         """The whole output of a command that only reads and must succeed."""
         done = await self.ask(*words, stdin=stdin)
         if done.exit_code:
-            raise failed(done)
+            raise git_error(done)
         if done.truncated:
             raise TooLarge(
                 f"git {words[0]} printed {done.stdout_bytes} bytes",
@@ -189,12 +189,12 @@ class Repository:
             else {**search_path(self.root, self.ctx.scratch_dir), **person_variables()},
             network=None if hooks else False,
             readable=() if hooks else person_files(self.listed),
-            writable=self._elsewhere,
+            writable=self._outside_folders,
         )
-        return finished(done)
+        return check_ran(done)
 
     @property
-    def _elsewhere(self) -> tuple[str, ...]:
+    def _outside_folders(self) -> tuple[str, ...]:
         """The folder a linked worktree shares, when it lies outside the workspace."""
         return tuple(folder for folder in self.folders[-1:] if not _within(folder, self.root))
 
@@ -240,20 +240,20 @@ async def repository(ctx: ToolContext) -> Repository:
                 "The workspace is not a git repository",
                 hint="Run `git init` in it with shell_execute. A repository above it is not used.",
             )
-        raise failed(done)
+        raise git_error(done)
     own, common = os.fsdecode(done.stdout).removesuffix("\n").split("\n")[-2:]
     common = os.path.realpath(os.path.join(root, common))
     if not _within(os.path.realpath(own), root) or not _within(common, root):
         listing = await bare.read("worktree", "list", "--porcelain", "-z")
         if b"worktree " + os.fsencode(root) not in listing.split(b"\0"):
-            raise _elsewhere(own)
-    for place in await ctx.in_thread(lambda: [*_object_places(common)]):
-        if not (_within(place, root) or _within(place, common)):
-            raise _elsewhere(place)
+            raise _outside_error(own)
+    for folder in await ctx.in_thread(lambda: [*_object_folders(common)]):
+        if not (_within(folder, root) or _within(folder, common)):
+            raise _outside_error(folder)
     listed = tuple(settings_of(await bare.read(*LISTING)))
     return Repository(
         ctx,
-        (*FIXED, *_corrected(listed)),
+        (*FIXED, *_overrides(listed)),
         frozenset(_own_filters(listed)),
         listed,
         root,
@@ -274,7 +274,7 @@ def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:
     return [ctx.recorder.workspace.relative(path) or "." for path in paths or ()]
 
 
-def failed(done: CommandResult) -> ExecutionFailed:
+def git_error(done: CommandResult) -> ExecutionFailed:
     """Git's own words as an error."""
     said = decode(done.stderr).strip() or decode(done.stdout).strip()
     hint = ""
@@ -293,7 +293,7 @@ def failed(done: CommandResult) -> ExecutionFailed:
     )
 
 
-def finished(done: CommandResult) -> CommandResult:
+def check_ran(done: CommandResult) -> CommandResult:
     """What git did, when it ran. ToolTimeout, ExecutionFailed."""
     if done.timed_out:
         raise ToolTimeout(f"git was stopped after {done.duration / 1e6:.0f} seconds")
@@ -302,11 +302,11 @@ def finished(done: CommandResult) -> CommandResult:
     return done
 
 
-def _corrected(listed: Sequence[Setting]) -> Iterator[tuple[str, str]]:
+def _overrides(listed: Sequence[Setting]) -> Iterator[tuple[str, str]]:
     """What must be said again because the repository said something of its own about it."""
     ours = {setting.key: setting.value for setting in listed if not setting.own}
     theirs = {setting.key for setting in listed if setting.own}
-    unsafe = {key for key in theirs if _RUNS.fullmatch(key)}
+    unsafe = {key for key in theirs if _RUNS_PROGRAMS.fullmatch(key)}
     for name in _own_filters(listed):
         unsafe |= {f"filter.{name}.{part}" for part in ("clean", "smudge", "process", "required")}
         ours = {k: v for k, v in ours.items() if not k.startswith(f"filter.{name}.")}
@@ -319,7 +319,7 @@ def _corrected(listed: Sequence[Setting]) -> Iterator[tuple[str, str]]:
         if (found := _FILTER.fullmatch(key)) and found[2] != "smudge":
             yield f"filter.{found[1]}.required", "true"
     for key in sorted(unsafe):
-        yield key, ours.get(key, _OFF.get(key, _OFF.get(key.rpartition(".")[2], "")))
+        yield key, ours.get(key, _HARMLESS.get(key, _HARMLESS.get(key.rpartition(".")[2], "")))
     if any(_HELPER.fullmatch(key) for key in theirs):
         yield "credential.helper", ""  # forgets all helpers so far (gitcredentials(7))
         for setting in listed:
@@ -340,7 +340,7 @@ def _own_filters(listed: Sequence[Setting]) -> set[str]:
     return names
 
 
-def _object_places(common: str) -> Iterator[str]:
+def _object_folders(common: str) -> Iterator[str]:
     """Where git would read objects from: git-repository-layout(5), `objects`."""
     objects = os.path.join(common, "objects")
     yield os.path.realpath(objects)
@@ -368,7 +368,7 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _elsewhere(path: str) -> PermissionDenied:
+def _outside_error(path: str) -> PermissionDenied:
     return PermissionDenied(
         "The workspace's repository keeps its data outside the workspace",
         hint="Only worktrees made by `git worktree add` may; use a repository of its own.",

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCANNING, shown
+from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -64,14 +64,14 @@ class FormatCode(Tool):
     input = FormatInput
     output = FormatOutput
     effect = "execute"
-    timeout_seconds = 2 * SECONDS + SCANNING
+    timeout_seconds = 2 * SECONDS + SCAN_SECONDS
     confinement = "preferred"
 
     def preview(self, args: FormatInput, ctx: ToolContext) -> Preview:
         return Preview(f"format {', '.join(args.paths or ['the workspace'])}\n")
 
     async def execute(self, args: FormatInput, ctx: ToolContext) -> ToolResult:
-        files = await _files(args.paths, ctx)
+        files = await _find_files(args.paths, ctx)
         plan = await _plan(args.formatter, files, ctx)
         if not plan:
             raise NotFound(
@@ -91,7 +91,7 @@ class FormatCode(Tool):
             "stdout": "".join(decode(one.stdout) for one in done)[:MAX_STREAM],
             "stderr": "".join(decode(one.stderr) for one in done)[:MAX_STREAM],
         }
-        said = "\n".join(shown(one) for one in done)
+        said = "\n".join(output_text(one) for one in done)
         error: AuditError | None = None
         if any(one.timed_out for one in done):
             error = ToolTimeout(f"The formatter was killed after {SECONDS:g} seconds")
@@ -107,7 +107,7 @@ class FormatCode(Tool):
         return ToolResult(True, f"{head}\n{said}", data)
 
 
-async def _files(paths: list[str] | None, ctx: ToolContext) -> list[str]:
+async def _find_files(paths: list[str] | None, ctx: ToolContext) -> list[str]:
     """Files of known types; those that are named themselves are taken of any type."""
     known = (*PYTHON, *WEB)
     skipped = HEAVY | {".git"}
@@ -140,7 +140,7 @@ async def _plan(
         if not chosen:
             continue
         for name in names:
-            if program := await _program(name, ctx):
+            if program := await _find_program(name, ctx):
                 plan.append((name, program, chosen))
                 break
         else:
@@ -153,7 +153,7 @@ async def _plan(
     return plan
 
 
-async def _program(name: str, ctx: ToolContext) -> str | None:
+async def _find_program(name: str, ctx: ToolContext) -> str | None:
     """The workspace's own, else what PATH names."""
     own = f"node_modules/.bin/{name}" if name == "prettier" else f".venv/bin/{name}"
     if await ctx.in_thread(lambda: ctx.exists(own)):

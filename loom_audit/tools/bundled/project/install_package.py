@@ -20,7 +20,7 @@ from loom_audit.errors import (
     ToolTimeout,
 )
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCANNING, shown
+from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -89,7 +89,7 @@ class InstallPackage(Tool):
     input = InstallInput
     output = InstallOutput
     effect = "execute"
-    timeout_seconds = SECONDS + SCANNING
+    timeout_seconds = SECONDS + SCAN_SECONDS
     confinement = "preferred"
 
     def requires_approval(self, args: InstallInput, ctx: ToolContext) -> bool | str:
@@ -107,12 +107,12 @@ class InstallPackage(Tool):
     async def execute(self, args: InstallInput, ctx: ToolContext) -> ToolResult:
         _check(args)
         root = str(ctx.workspace)
-        await ctx.in_thread(lambda: _check_place(root, args.manager))
+        await ctx.in_thread(lambda: _check_folders(root, args.manager))
         if args.manager == "npm":
             done = await _npm(args, ctx, root)
             installed = await _node_versions(args, ctx) if not done.exit_code else []
         else:
-            made = await _made(ctx, root)
+            made = await _make_environment(ctx, root)
             done = made or await _pip(args, ctx, root)
             installed = _python_versions(decode(done.stdout))
         data = {
@@ -124,7 +124,7 @@ class InstallPackage(Tool):
             "stderr": decode(done.stderr),
             "sandbox": done.sandbox,
         }
-        output = shown(done)
+        output = output_text(done)
         error: AuditError | None = None
         if done.timed_out:
             error = ToolTimeout(f"{args.manager} was killed after {SECONDS:g} seconds")
@@ -153,7 +153,7 @@ def _check(args: InstallInput) -> None:
         raise InvalidArguments("pip knows no dev packages", hint="Leave dev out.")
 
 
-def _check_place(root: str, manager: str) -> None:
+def _check_folders(root: str, manager: str) -> None:
     """PermissionDenied when what would be written to lies elsewhere."""
     names = ["package.json", "package-lock.json", "node_modules"]
     if manager == "pip":
@@ -174,12 +174,12 @@ def _check_place(root: str, manager: str) -> None:
                 )
 
 
-async def _made(ctx: ToolContext, root: str) -> CommandResult | None:
+async def _make_environment(ctx: ToolContext, root: str) -> CommandResult | None:
     """Make the environment when there is none; what went wrong, if anything did."""
     if await ctx.in_thread(lambda: os.path.lexists(os.path.join(root, VENV))):
         return None
     done = await ctx.run(
-        *_cleared("PIP_", "PYTHON"), sys.executable, "-I", "-m", "venv", VENV,
+        *_env_without("PIP_", "PYTHON"), sys.executable, "-I", "-m", "venv", VENV,
         timeout=SECONDS, limit=MAX_STREAM,
     )  # fmt: skip
     return done if done.exit_code or done.timed_out else None
@@ -190,7 +190,7 @@ async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
     variables = {f"PIP_{n.upper().replace('-', '_')}": v for n, v in settings.items()}
     variables |= _proxies() | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
     return await ctx.run(
-        *_cleared("PIP_", "PYTHON"),
+        *_env_without("PIP_", "PYTHON"),
         *(f"{name}={value}" for name, value in variables.items()),
         f"{root}/{VENV}/bin/python", "-I", "-m", "pip", "install", "--no-input",
         "--disable-pip-version-check", "--require-virtualenv", "--no-color",
@@ -203,7 +203,7 @@ async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
     settings = await ctx.in_thread(_npm_settings)
     variables = {f"npm_config_{name}": value for name, value in settings.items()} | _proxies()
     return await ctx.run(
-        *_cleared("npm_", "NPM_"),
+        *_env_without("npm_", "NPM_"),
         *(f"{name}={value}" for name, value in variables.items()),
         "npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global",
         f"--prefix={root}", "--save-dev" if args.dev else "--save-prod", "--", *args.packages,
@@ -211,7 +211,7 @@ async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
     )  # fmt: skip
 
 
-def _cleared(*prefixes: str) -> list[str]:
+def _env_without(*prefixes: str) -> list[str]:
     """`env` that takes away our variables of these kinds: one could redirect the installation."""
     names = sorted(n for n in os.environ if n.startswith(prefixes))
     return ["env", *(word for name in names for word in ("-u", name))]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCANNING
+from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult, cut
@@ -84,7 +84,7 @@ class RunTests(Tool):
     confinement = "preferred"
 
     def limit(self, args: TestsInput) -> float:
-        return self._seconds(args) + SCANNING
+        return self._seconds(args) + SCAN_SECONDS
 
     def _seconds(self, args: TestsInput) -> float:
         return args.timeout or self.timeout_seconds

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
-from loom_audit.model.display import counted
+from loom_audit.model.display import count_text
 from loom_audit.model.scope import HEAVY
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.area import SCRATCH
@@ -104,7 +104,7 @@ class SearchFiles(Tool):
         if done.timed_out or "stuck" in end:
             lasted = f"{seconds:g} seconds"
             if "stuck" in end:
-                lasted = f"{counted(MAX_SECONDS, 'second')} in {beside}{end['stuck']}"
+                lasted = f"{count_text(MAX_SECONDS, 'second')} in {beside}{end['stuck']}"
             error = ToolTimeout(
                 f"The search was stopped after {lasted}",
                 hint="Use a simpler pattern, or search a smaller directory.",

@@ -36,7 +36,7 @@ def main() -> None:
     try:
         pattern = re.compile(request["pattern"])
     except (re.error, OverflowError, RecursionError) as error:
-        say({"invalid": str(error)})
+        print_json({"invalid": str(error)})
         return
     search = Search(request, pattern)
     wanted = matcher(request["glob"])
@@ -51,9 +51,9 @@ def main() -> None:
             finally:
                 os.close(descriptor)
     except Moved as error:
-        say({"moved": str(error)})
+        print_json({"moved": str(error)})
         return
-    say(search.end)
+    print_json(search.end)
 
 
 class Search:
@@ -61,7 +61,7 @@ class Search:
 
     def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
         self._request, self._pattern = request, pattern
-        self._required = required(pattern.pattern)
+        self._required = required_texts(pattern.pattern)
         self._matches = 0
         self.end: dict[str, Any] = {"files": 0, "skipped": 0, "truncated": False}
         signal.signal(signal.SIGALRM, too_long)
@@ -86,7 +86,7 @@ class Search:
                         return False
                     self._matches += 1
                     cut = text[: self._request["max_text"]]
-                    say({"path": path, "line": number, "text": cut})
+                    print_json({"path": path, "line": number, "text": cut})
         except TooLong:
             self.end["stuck"] = f"{path}:{number}"
             return False
@@ -105,7 +105,7 @@ class Search:
         return b"\0" not in head and os.fstat(descriptor).st_size <= self._request["max_file"]
 
 
-def required(pattern: str) -> list[list[bytes]]:
+def required_texts(pattern: str) -> list[list[bytes]]:
     """For each alternative, texts that a line which it matches holds.
 
     With them most files need no look at their lines. Only ASCII texts, and only of a pattern
@@ -149,7 +149,7 @@ def content(descriptor: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def say(item: dict[str, Any]) -> None:
+def print_json(item: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(item) + "\n")
 
 
@@ -161,14 +161,14 @@ def walk(
     try:
         current = os.open(".", _DIRECTORY)
         for name in names[:-1]:
-            current = step(current, name)
+            current = open_inner(current, name)
         if names:
-            descriptor = regular(names[-1], current)
+            descriptor = open_regular(names[-1], current)
             if descriptor is not None:
                 os.close(current)
                 yield path, descriptor
                 return
-            current = step(current, names[-1])
+            current = open_inner(current, names[-1])
     except OSError as error:
         raise Moved(error.strerror) from error
     yield from below(current, path + "/" if names else "", skip, wanted)
@@ -195,7 +195,7 @@ def below(
                         continue  # unreadable, or no directory any more
                     inside.append((inner, f"{prefix}{entry.name}/", entries(inner)))
             elif entry.is_file(follow_symlinks=False) and wanted(prefix + entry.name):
-                descriptor = regular(entry.name, directory)
+                descriptor = open_regular(entry.name, directory)
                 if descriptor is not None:
                     yield prefix + entry.name, descriptor
     finally:
@@ -209,14 +209,14 @@ def entries(directory: int) -> Iterator[os.DirEntry[str]]:
         return iter(sorted(listing, key=lambda entry: os.fsencode(entry.name)))
 
 
-def step(directory: int, name: str) -> int:
+def open_inner(directory: int, name: str) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=directory)
     finally:
         os.close(directory)
 
 
-def regular(name: str, directory: int) -> int | None:
+def open_regular(name: str, directory: int) -> int | None:
     """A descriptor of a regular file, None when it is anything else or cannot be read."""
     try:
         descriptor = os.open(name, _FILE, dir_fd=directory)
@@ -233,20 +233,22 @@ def matcher(glob: str | None) -> Callable[[str], bool]:
     if glob is None:
         return lambda path: True
     whole = "/" in glob
-    rule = re.compile("|".join(translated(g.removeprefix("./")) for g in braces(glob)))
+    rule = re.compile("|".join(to_regex(g.removeprefix("./")) for g in expand_braces(glob)))
     return lambda path: rule.fullmatch(path if whole else path.rsplit("/", 1)[-1]) is not None
 
 
-def braces(glob: str) -> list[str]:
+def expand_braces(glob: str) -> list[str]:
     """`*.{js,ts}` as `*.js` and `*.ts`."""
     found = re.search(r"\{([^{}]*,[^{}]*)\}", glob)
     if not found:
         return [glob]
     before, after = glob[: found.start()], glob[found.end() :]
-    return [one for part in found[1].split(",") for one in braces(before + part + after)][:1000]
+    return [one for part in found[1].split(",") for one in expand_braces(before + part + after)][
+        :1000
+    ]
 
 
-def translated(glob: str) -> str:
+def to_regex(glob: str) -> str:
     """The glob as a regular expression: `**/` any directories, `**` anything, `*` within a name."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob)
     rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

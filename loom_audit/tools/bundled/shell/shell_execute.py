@@ -15,7 +15,7 @@ from loom_audit.tools.guard.rules import check_command
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300
 MAX_COMMAND = 120 * 1024
-SCANNING = 600.0
+SCAN_SECONDS = 600.0
 """Seconds allowed for looking at a large workspace before and after the command."""
 
 
@@ -67,13 +67,13 @@ class ShellExecute(Tool):
         return args
 
     def limit(self, args: ShellInput) -> float:
-        return self._seconds(args) + SCANNING
+        return self._seconds(args) + SCAN_SECONDS
 
     def _seconds(self, args: ShellInput) -> float:
         return args.timeout or self.timeout_seconds
 
     def preview(self, args: ShellInput, ctx: ToolContext) -> Preview:
-        return Preview(f"in {_where(args, ctx)}:\n{args.command}\n")
+        return Preview(f"in {_working_directory(args, ctx)}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         seconds = self._seconds(args)
@@ -81,7 +81,7 @@ class ShellExecute(Tool):
             "sh",
             "-c",
             args.command,
-            cwd=_where(args, ctx),
+            cwd=_working_directory(args, ctx),
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
@@ -95,7 +95,7 @@ class ShellExecute(Tool):
             "survivors": [*done.survivors],
             "sandbox": done.sandbox,
         }
-        return concluded("command", done, seconds, data)
+        return process_result("command", done, seconds, data)
 
 
 class Bash(ShellExecute):
@@ -104,11 +104,13 @@ class Bash(ShellExecute):
     name = "bash"
 
 
-def _where(args: ShellInput, ctx: ToolContext) -> str:
+def _working_directory(args: ShellInput, ctx: ToolContext) -> str:
     return (ctx.cwd if args.cwd is None else args.cwd) or "."
 
 
-def concluded(what: str, done: CommandResult, seconds: float, data: dict[str, Any]) -> ToolResult:
+def process_result(
+    what: str, done: CommandResult, seconds: float, data: dict[str, Any]
+) -> ToolResult:
     """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
     error: AuditError | None = None
     if done.timed_out:
@@ -119,11 +121,11 @@ def concluded(what: str, done: CommandResult, seconds: float, data: dict[str, An
             details={"exit_code": done.exit_code},
         )
     if error is not None:
-        return ToolResult.failure(error, output=shown(done), data=data)
-    return ToolResult(True, shown(done), data)
+        return ToolResult.failure(error, output=output_text(done), data=data)
+    return ToolResult(True, output_text(done), data)
 
 
-def shown(done: CommandResult) -> str:
+def output_text(done: CommandResult) -> str:
     """What a command printed, and what must be said about it."""
     parts = [decode(done.stdout)] if done.stdout else []
     if done.stderr:

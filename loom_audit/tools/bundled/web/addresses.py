@@ -27,35 +27,37 @@ class Target:
     port: int
 
 
-def target(text: str) -> Target:
+def parse_target(text: str) -> Target:
     """The URL of a text. InvalidArguments when it is none, or one no browser would write.
 
     Refused are other schemes than http and https, user names and passwords, and hosts that are
     numbers in another form than an address is written in (WHATWG URL §3.5 "ends in a number").
     """
     if len(text) > MAX_URL or not text.isprintable() or " " in text or "\\" in text:
-        raise _no_url(text, "holds white space, control characters or a backslash, or is too long")
+        raise _url_error(
+            text, "holds white space, control characters or a backslash, or is too long"
+        )
     try:
         url = httpx.URL(text)
         host = url.raw_host.decode("ascii").lower().rstrip(".")
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
-        raise _no_url(text, str(error)) from error
+        raise _url_error(text, str(error)) from error
     if url.scheme not in ("http", "https"):
-        raise _no_url(text, "does not begin with http:// or https://")
+        raise _url_error(text, "does not begin with http:// or https://")
     if url.userinfo:
-        raise _no_url(text, "holds a user name; put credentials in a header")
+        raise _url_error(text, "holds a user name; put credentials in a header")
     if not host:
-        raise _no_url(text, "names no host")
+        raise _url_error(text, "names no host")
     last = host.rsplit(".", 1)[-1]
     if _NUMBER.fullmatch(last) and not _is_plain_ipv4(host):
-        raise _no_url(text, "writes an address in a form that hides it")
+        raise _url_error(text, "writes an address in a form that hides it")
     port = url.port or (443 if url.scheme == "https" else 80)
     if port > 65535:
-        raise _no_url(text, "names a port that does not exist")
+        raise _url_error(text, "names a port that does not exist")
     return Target(url, host, port)
 
 
-def named(host: str, patterns: Iterable[str]) -> bool:
+def is_listed(host: str, patterns: Iterable[str]) -> bool:
     """Whether a host is in a list of names; `*.example.org` is all below example.org."""
     for pattern in patterns:
         name = pattern.lower().rstrip(".")
@@ -73,7 +75,7 @@ def check_address(host: str, text: str, *, private: bool) -> None:
     `private` lets private and loopback addresses pass; link-local ones (where clouds keep
     their credentials), multicast and unspecified ones never do.
     """
-    address = _inner(ip_address(text.split("%", 1)[0]))
+    address = _embedded_ipv4(ip_address(text.split("%", 1)[0]))
     known = isinstance(address, IPv4Address) or address in _UNICAST
     if known and address.is_global and not address.is_multicast:
         return
@@ -89,7 +91,7 @@ def check_address(host: str, text: str, *, private: bool) -> None:
     )
 
 
-def _inner(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+def _embedded_ipv4(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """The IPv4 address that an IPv6 one stands for, else itself."""
     if isinstance(address, IPv4Address):
         return address
@@ -108,7 +110,7 @@ def _is_plain_ipv4(host: str) -> bool:
     return True
 
 
-def _no_url(text: str, why: str) -> InvalidArguments:
+def _url_error(text: str, why: str) -> InvalidArguments:
     return InvalidArguments(
         f"This URL is refused, it {why}: {text[:200]!r}",
         hint="Give a plain URL like https://example.org/page.",

@@ -17,7 +17,7 @@ _CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class HttpRequest:
     """What is asked of a server."""
 
     method: str
@@ -26,7 +26,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a server said, decoded; `truncated` when more was sent than was kept."""
 
     status: int
@@ -68,34 +68,38 @@ async def addresses_of(target: Target, *, private: bool) -> Sequence[str]:
 
 
 async def exchange(
-    opened: httpx.AsyncClient, target: Target, addresses: Sequence[str], sent: Sent, limit: int
-) -> Answer:
+    opened: httpx.AsyncClient,
+    target: Target,
+    addresses: Sequence[str],
+    sent: HttpRequest,
+    limit: int,
+) -> HttpAnswer:
     """Ask the first address that takes the connection; at most `limit` bytes of body are kept.
 
     The certificate is checked against the host's name. ExecutionFailed names what went wrong.
     """
     for number, address in enumerate(addresses, 1):
         try:
-            return await _asked(opened, target, address, sent, limit)
+            return await _send(opened, target, address, sent, limit)
         except httpx.ConnectError as error:
             if number == len(addresses):
                 raise ExecutionFailed(
-                    f"{target.host} cannot be reached: {_said(error)}",
+                    f"{target.host} cannot be reached: {_error_text(error)}",
                     hint="Check host and port.",
                     details={"address": address},
                 ) from error
         except (httpx.HTTPError, zlib.error) as error:
             raise ExecutionFailed(
-                f"{target.host} did not answer as HTTP asks for: {_said(error)}",
+                f"{target.host} did not answer as HTTP asks for: {_error_text(error)}",
                 hint="Check scheme and port; something other than a web server may listen there.",
                 details={"address": address},
             ) from error
     raise ExecutionFailed(f"{target.host} has no address", hint="Check the name of the host.")
 
 
-async def _asked(
-    opened: httpx.AsyncClient, target: Target, address: str, sent: Sent, limit: int
-) -> Answer:
+async def _send(
+    opened: httpx.AsyncClient, target: Target, address: str, sent: HttpRequest, limit: int
+) -> HttpAnswer:
     request = opened.build_request(
         sent.method,
         target.url.copy_with(host=address),
@@ -116,7 +120,7 @@ async def _asked(
         with anyio.CancelScope(shield=True):
             await response.aclose()
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answer(response.status_code, headers, body, truncated, address)
+    return HttpAnswer(response.status_code, headers, body, truncated, address)
 
 
 async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
@@ -132,5 +136,5 @@ async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
     return bytes(kept), False
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

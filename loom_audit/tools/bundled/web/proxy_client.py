@@ -12,10 +12,10 @@ ATTEMPTS = 4
 FIRST_WAIT = 0.5
 """Seconds before the second attempt; doubled for each one after it."""
 
-_PASSING = frozenset({408, 425, 429, 502, 503, 504})
+_TRANSIENT = frozenset({408, 425, 429, 502, 503, 504})
 
 
-class Passing(ExecutionFailed):
+class TransientFailure(ExecutionFailed):
     """A failure that may not happen again."""
 
 
@@ -30,7 +30,7 @@ async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict
             hint="Start `loom-audit proxy` and put its address into tools.toml as proxy_url.",
         )
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(Passing),
+        retry=retry_if_exception_type(TransientFailure),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(multiplier=FIRST_WAIT, max=8, jitter=FIRST_WAIT / 2),
         reraise=True,
@@ -38,11 +38,11 @@ async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict
     async with httpx.AsyncClient(timeout=seconds, trust_env=False) as client:
         async for attempt in retrying:
             with attempt:
-                return await _once(client, url.rstrip("/") + path, body)
+                return await _post_once(client, url.rstrip("/") + path, body)
     raise ExecutionFailed("The proxy was not asked")
 
 
-async def _once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _post_once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
     try:
         response = await client.post(url, json=body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -50,7 +50,7 @@ async def _once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> di
             f"proxy_url is no address: {error}", hint="Correct proxy_url in tools.toml."
         ) from error
     except httpx.HTTPError as error:
-        raise Passing(
+        raise TransientFailure(
             f"The proxy cannot be asked: {str(error) or type(error).__name__}",
             hint="Is `loom-audit proxy` running at proxy_url?",
         ) from error
@@ -60,12 +60,12 @@ async def _once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> di
         said = None
     if response.status_code == 200 and isinstance(said, dict):
         return said
-    raise _refused(response.status_code, said)
+    raise _error_of(response.status_code, said)
 
 
-def _refused(status: int, said: Any) -> AuditError:
+def _error_of(status: int, said: Any) -> AuditError:
     known = said if isinstance(said, dict) else {}
     message = str(known.get("message", f"The proxy answered {status}"))[:500]
     details = {"status": status, "reason": str(known.get("code", ""))[:100]}
-    made = Passing if status in _PASSING else ExecutionFailed
+    made = TransientFailure if status in _TRANSIENT else ExecutionFailed
     return made(message, details=details)

@@ -10,8 +10,14 @@ import httpx
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
-from loom_audit.tools.bundled.web.addresses import Target, named, target
-from loom_audit.tools.bundled.web.http_exchange import Answer, Sent, addresses_of, client, exchange
+from loom_audit.tools.bundled.web.addresses import Target, is_listed, parse_target
+from loom_audit.tools.bundled.web.http_exchange import (
+    HttpAnswer,
+    HttpRequest,
+    addresses_of,
+    client,
+    exchange,
+)
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
@@ -21,7 +27,7 @@ MAX_BODY = 1024 * 1024
 MAX_SECONDS = 120
 MAX_REDIRECTS = 10
 REDIRECTS = (301, 302, 303, 307, 308)
-OURS = frozenset(
+CONNECTION_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "te"}
     | {"proxy-authorization", "proxy-connection", "trailer", "transfer-encoding", "upgrade"}
 )
@@ -83,10 +89,10 @@ class WebFetch(Tool):
 
     def requires_approval(self, args: FetchInput, ctx: ToolContext) -> bool | str:
         try:
-            host = target(args.url).host
+            host = parse_target(args.url).host
         except InvalidArguments:
             return False  # it is refused without asking anybody
-        if named(host, ctx.settings.allowed_hosts):
+        if is_listed(host, ctx.settings.allowed_hosts):
             return False
         return f"fetches from {host}, which is not on the allow-list"
 
@@ -97,11 +103,13 @@ class WebFetch(Tool):
         return args.timeout or self.timeout_seconds
 
     async def execute(self, args: FetchInput, ctx: ToolContext) -> ToolResult:
-        sent = _sent(args)
+        sent = _request_of(args)
         hops: list[dict[str, Any]] = []
         try:
             with anyio.fail_after(self._seconds(args)):
-                where, answer = await self._followed(target(args.url), sent, hops, ctx.settings)
+                where, answer = await self._follow_redirects(
+                    parse_target(args.url), sent, hops, ctx.settings
+                )
         except TimeoutError:
             error: AuditError = ToolTimeout(
                 f"{args.url[:200]} did not answer within {self._seconds(args):g} seconds"
@@ -126,13 +134,13 @@ class WebFetch(Tool):
             lines.append(f"[cut at {len(answer.body)} bytes]")
         return ToolResult(True, "\n".join(lines), data)
 
-    async def _followed(
-        self, where: Target, sent: Sent, hops: list[dict[str, Any]], settings: ToolSettings
-    ) -> tuple[Target, Answer]:
+    async def _follow_redirects(
+        self, where: Target, sent: HttpRequest, hops: list[dict[str, Any]], settings: ToolSettings
+    ) -> tuple[Target, HttpAnswer]:
         """The last answer and where it came from; every step is checked like the first."""
         first = where.host
         while True:
-            private = named(where.host, settings.private_hosts)
+            private = is_listed(where.host, settings.private_hosts)
             addresses = await addresses_of(where, private=private)
             # a new one: connections and cookies are kept by address, which hosts may share
             async with client(self._tls) as opened:
@@ -145,17 +153,17 @@ class WebFetch(Tool):
                 raise PermissionDenied(
                     f"more than {MAX_REDIRECTS} redirects", hint="Fetch the address they lead to."
                 )
-            there = target(str(where.url.join(onward)))
-            if there.host != first and not named(there.host, settings.allowed_hosts):
+            there = parse_target(str(where.url.join(onward)))
+            if there.host != first and not is_listed(there.host, settings.allowed_hosts):
                 raise PermissionDenied(
                     f"redirected to another host: {there.url}",
                     hint="Fetch that URL itself, or allow the host in tools.toml.",
                     details={"url": str(there.url)},
                 )
-            where, sent = there, _onward(where, there, sent, answer.status)
+            where, sent = there, _redirected(where, there, sent, answer.status)
 
 
-def _onward(where: Target, there: Target, sent: Sent, status: int) -> Sent:
+def _redirected(where: Target, there: Target, sent: HttpRequest, status: int) -> HttpRequest:
     """What a redirect asks for where it leads (RFC 9110 §15.4), without credentials elsewhere."""
     if where.url.scheme == "https" and there.url.scheme == "http":
         raise PermissionDenied(
@@ -163,17 +171,17 @@ def _onward(where: Target, there: Target, sent: Sent, status: int) -> Sent:
         )
     if status == 303 or (status in (301, 302) and sent.method == "POST"):
         kept = {n: v for n, v in sent.headers.items() if n.lower() != "content-type"}
-        sent = Sent("GET", kept, b"")
+        sent = HttpRequest("GET", kept, b"")
     if (there.host, there.port) != (where.host, where.port):
         kept = {n: v for n, v in sent.headers.items() if n.lower() not in SECRETS}
-        sent = Sent(sent.method, kept, sent.body)
+        sent = HttpRequest(sent.method, kept, sent.body)
     return sent
 
 
-def _sent(args: FetchInput) -> Sent:
+def _request_of(args: FetchInput) -> HttpRequest:
     headers = args.headers or {}
     for name, value in headers.items():
-        if name.lower() in OURS:
+        if name.lower() in CONNECTION_HEADERS:
             raise InvalidArguments(
                 f"the header {name!r:.80} is set by the connection itself", hint="Leave it out."
             )
@@ -191,7 +199,7 @@ def _sent(args: FetchInput) -> Sent:
     if args.body is not None and args.method != "POST":
         raise InvalidArguments("a GET has no body", hint="Use method POST.")
     try:
-        return Sent(args.method, headers, (args.body or "").encode())
+        return HttpRequest(args.method, headers, (args.body or "").encode())
     except UnicodeEncodeError:
         raise InvalidArguments(
             "body holds a lone surrogate, which is no character", hint="Leave it out."
@@ -203,7 +211,7 @@ def _is_token(name: str) -> bool:
     return bool(name) and all(c.isalnum() or c in "!#$%&'*+-.^_`|~" for c in name)
 
 
-def _text(answer: Answer) -> tuple[str, Literal["utf-8", "base64"]]:
+def _text(answer: HttpAnswer) -> tuple[str, Literal["utf-8", "base64"]]:
     """The body as text by its charset, or as base64 when its type is none of text."""
     kind, _, rest = answer.headers.get("content-type", "").lower().partition(";")
     kind = kind.strip()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loom_audit.errors import AuditError
 from loom_audit.model.events import ChangeIntended
-from loom_audit.tools.bundled.text import Replacing, edited
+from loom_audit.tools.bundled.text import TextEdit, apply_edits
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.conftest import Bench
@@ -219,9 +219,9 @@ def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(
     bench: Bench, content: bytes, pairs
 ) -> None:
     (bench.root / "e").write_bytes(content)
-    steps = [Replacing(old.encode(), new.encode(), every) for old, new, every in pairs]
+    steps = [TextEdit(old.encode(), new.encode(), every) for old, new, every in pairs]
     try:
-        wanted = edited("e", content, steps).after
+        wanted = apply_edits("e", content, steps).after
     except AuditError:
         wanted = None
     edits = [{"old_str": o, "new_str": n, "replace_all": e} for o, n, e in pairs]

@@ -98,7 +98,7 @@ def test_reading_writes_nothing_in_the_workspace_whatever_runs(
     confined, repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a program gets by: here nothing of the repository's is switched off."""
-    monkeypatch.setattr("loom_audit.tools.bundled.git.repository._corrected", lambda _: ())
+    monkeypatch.setattr("loom_audit.tools.bundled.git.repository._overrides", lambda _: ())
     program = repo / "prog"
     program.write_text("#!/bin/sh\necho x > written\nhead -c 1 ~/.gitconfig >&2\ncat\n")
     program.chmod(0o755)

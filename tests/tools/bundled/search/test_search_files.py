@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loom_audit.tools.bundled.search import search_files as search
 from loom_audit.tools.bundled.search.search_files import SearchFiles
-from loom_audit.tools.bundled.search.search_program import matcher, required
+from loom_audit.tools.bundled.search.search_program import matcher, required_texts
 from tests.tools.conftest import Bench
 
 
@@ -207,7 +207,7 @@ PATTERNS = st.tuples(
 @settings(max_examples=400, deadline=None)
 @given(pattern=PATTERNS.map("".join).filter(valid), content=LINES)
 def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content) -> None:
-    alternatives = required(pattern)
+    alternatives = required_texts(pattern)
     for line in content.split(b"\n"):
         if re.search(pattern, line.removesuffix(b"\r").decode("utf-8", "replace")):
             holds = (all(text in line for text in texts) for texts in alternatives)
@@ -234,7 +234,7 @@ def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content) -
     ],
 )
 def test_what_a_pattern_requires_of_a_line(pattern: str, alternatives) -> None:
-    assert required(pattern) == alternatives
+    assert required_texts(pattern) == alternatives
 
 
 def test_a_file_that_lacks_a_required_text_is_searched_in_no_time(

@@ -9,7 +9,7 @@ import trustme
 
 from loom_audit.errors import InvalidArguments, PermissionDenied
 from loom_audit.tools.bundled.web import web_fetch as web_module
-from loom_audit.tools.bundled.web.addresses import check_address, named, target
+from loom_audit.tools.bundled.web.addresses import check_address, is_listed, parse_target
 from loom_audit.tools.bundled.web.web_fetch import WebFetch
 from loom_audit.tools.calls.gate import DenyAll
 from loom_audit.tools.calls.settings import ToolSettings
@@ -424,15 +424,15 @@ def test_a_denied_fetch_connects_to_nobody(fetch, server) -> None:
     ],
 )
 def test_names_of_a_list_fit_whole_labels_only(pattern: str, host: str, fits: bool) -> None:
-    assert named(host, [pattern]) is fits
+    assert is_listed(host, [pattern]) is fits
 
 
 def test_a_host_is_taken_as_it_is_resolved() -> None:
-    assert target("https://EXAMPLE.org./a").host == "example.org"
-    assert target("https://bücher.example/").host == "xn--bcher-kva.example"
-    assert target("http://8.8.8.8/").port == 80
+    assert parse_target("https://EXAMPLE.org./a").host == "example.org"
+    assert parse_target("https://bücher.example/").host == "xn--bcher-kva.example"
+    assert parse_target("http://8.8.8.8/").port == 80
     with pytest.raises(InvalidArguments):
-        target("http://8.8.8.8.1/")
+        parse_target("http://8.8.8.8.1/")
 
 
 @pytest.mark.parametrize(
