@@ -16,13 +16,13 @@ from loom_audit.tools.guard.words import (
     HOME,
     LITERAL,
     MOST_ALTERNATIVES,
+    PIPE_FILE,
     REF,
     UNKNOWN,
     Budget,
     Command,
     Flow,
     Frame,
-    Lines,
     Script,
     alternatives,
     unescaped,
@@ -72,7 +72,6 @@ class _Reader:
         self.frames = [Frame("top", stdin, stdout, Command(stdin, cwd))]
         self.parens = 0
         self.pending: list[tuple[Command, str, bool, bool]] = []
-        self.lines = Lines(text)
         self.depth = 0
 
     def run(self, *, body: bool = False) -> None:
@@ -233,8 +232,7 @@ class _Reader:
         self.at = found.end()
         flow = Flow()
         self.script.flows.append(flow)
-        quoted = "q" if frame.inside[-1:] == ['"'] else ""
-        self._add(frame, f"{REF}{quoted}{len(self.script.flows) - 1}{REF}")
+        self._refer(frame, len(self.script.flows) - 1)
         return self._nested(re.sub(r"\\([`$\\])", r"\1", found[1]), flow)
 
     def _parameter(self, frame: Frame, quoted: bool) -> None:
@@ -318,13 +316,15 @@ class _Reader:
         if frame.kind == "((" and self.text[self.at : self.at + 1] == ")":
             self.at += 1
         if frame.flow >= 0:
-            place = "/dev/fd/" if frame.kind in ("<(", ">(") else ""
-            quoted = "q" if outer.inside[-1:] == ['"'] else ""
-            self._add(outer, f"{place}{REF}{quoted}{frame.flow}{REF}")
-            return
+            return self._refer(outer, frame.flow, PIPE_FILE if frame.kind in ("<(", ">(") else "")
         outer.command.inner, outer.command.result = frame.stdin, frame.stdout
         if frame.kind in _GROUPS:
             outer.command.cwd = frame.command.cwd
+        return None
+
+    def _refer(self, frame: Frame, flow: int, place: str = "") -> None:
+        quoted = "q" if frame.inside[-1:] == ['"'] else ""
+        self._add(frame, f"{place}{REF}{quoted}{flow}{REF}")
 
     def _keyword(self, word: str) -> bool:
         frame = self.frames[-1]
@@ -388,13 +388,14 @@ class _Reader:
     def _here_documents(self) -> None:
         pending, self.pending = self.pending, []
         for command, word, tabs, expanded in pending:
-            end = self.lines.find(word, self.at, tabs=tabs)
-            body = self.text[self.at : end] if end >= 0 else ""
-            if end >= 0:
-                newline = self.text.find("\n", end)
-                self.at = len(self.text) if newline < 0 else newline + 1
-            elif self.budget.spend(len(self.text) - self.at):
-                body = self.text[self.at :]
+            if self.budget.left <= 0:
+                return
+            last = ("\t*" if tabs else "") + re.escape(word)
+            end = re.compile(f"(?m)^{last}$\n?").search(self.text, self.at)
+            body = self.text[self.at : end.start() if end else None]
+            self.budget.spend(len(body))
             command.texts.append(re.sub(r"(?m)^\t+", "", body) if tabs else body)
-            if expanded and ("$(" in body or "`" in body) and end >= 0:
-                self._nested(body, Flow(), body=True)
+            if end:
+                self.at = end.end()
+                if expanded and ("$(" in body or "`" in body):
+                    self._nested(body, Flow(), body=True)

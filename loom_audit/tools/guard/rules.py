@@ -1,10 +1,10 @@
 """The command blocklist: refuses what destroys a machine or a home, by the words of a command.
 
-Refused: removing `/`, a system directory or a home, or everything in one; `mkfs`; `dd`
-with an `if=` operand, whatever it writes, as the spec's list has it; writing to a device; a
-recursive `chmod` that opens these places to all; and running in an interpreter what curl, wget and
-the like bring. Quoting, prefixes such as `sudo`, chains, pipes, substitutions and scripts in
-arguments, here-documents and pipes are seen through.
+Refused: removing `/`, a system directory or a home, or everything in one; `mkfs`; `dd` with an
+`if=` operand, whatever it writes; writing to a device; a recursive `chmod` that opens these places
+to all; and running in an interpreter what curl, wget and the like bring. Quoting, prefixes such as
+`sudo`, chains, pipes, substitutions and scripts in arguments, here-documents and pipes are seen
+through.
 
 It is a seat-belt, not a wall: it stops accidents and obvious spellings. Ways round it that are
 known: words assembled at run time (`base64 -d | sh`, `eval` of computed text, positional
@@ -33,6 +33,7 @@ from loom_audit.tools.guard.words import (
     CLEAN,
     FETCHED,
     LITERAL,
+    PIPE_FILE,
     REF,
     REFERENCE,
     SET,
@@ -45,36 +46,13 @@ from loom_audit.tools.guard.words import (
 )  # fmt: skip
 
 _FETCHERS = {
-    "curl",
-    "wget",
-    "wget2",
-    "aria2c",
-    "axel",
-    "fetch",
-    "http",
-    "https",
-    "lynx",
-    "xh",
-    "w3m",
-}
+    "curl", "wget", "wget2", "aria2c", "axel", "fetch", "http", "https", "lynx", "xh", "w3m",
+}  # fmt: skip
 _SHELLS = {
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "yash",
-    "fish",
-    "rbash",
-    "csh",
-    "tcsh",
-}
+    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "fish", "rbash", "csh", "tcsh",
+}  # fmt: skip
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|php|lua|tclsh|deno|bun)[0-9.]*")
 _DANGEROUS = sorted(REMOVERS | MAKERS | _FETCHERS | _SHELLS | {"dd", "chmod", "find", "sudo"})
-_FILE = "/dev/fd/"
-"""What stands before the text that a process substitution is known to give."""
 _STDIN = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}
 # the options that take a separate argument, and how many operands stand before the command
 _PREFIXES: dict[str, tuple[str, int]] = {
@@ -113,7 +91,6 @@ _JOINING = {"ssh", "watch"}
 _EVALUATORS = {"eval", "trap", "alias"}
 _SCRIPT_OPTION = {"su", "runuser", "script", "flock"}
 Env = dict[str, tuple[str, ...]]
-_TOO_DEEP = f"hides commands in commands more than {DEEPEST} deep"
 
 
 def blocked(command: str) -> str | None:
@@ -139,21 +116,15 @@ class _Judge:
         self.depth = 0
 
     def script(self, text: str, stdin: Flow, cwd: str = "", env: Env | None = None) -> str | None:
-        if self.depth > DEEPEST:
-            return _TOO_DEEP
-        self.depth += 1
-        try:
-            script = parse(text, self.budget, env=env, stdin=stdin, cwd=cwd)
-            for _ in range(2):  # a group's input may be written behind it
-                for command in script.commands:
-                    _connect(command, script)
+        script = parse(text, self.budget, env=env, stdin=stdin, cwd=cwd)
+        for _ in range(2):  # a group's input may be written behind it
             for command in script.commands:
-                reason = self._command(command, script)
-                if reason is not None:
-                    return reason
-            return None if script.whole else "holds more commands in commands than can be judged"
-        finally:
-            self.depth -= 1
+                _connect(command, script)
+        for command in script.commands:
+            reason = self._command(command, script)
+            if reason is not None:
+                return reason
+        return None if script.whole else "holds more commands in commands than can be judged"
 
     def _command(self, command: Command, script: Script) -> str | None:
         for target in command.writes:
@@ -166,7 +137,17 @@ class _Judge:
         return self.words(words, source, command.cwd, script.env)
 
     def words(self, words: list[str], stdin: Flow, cwd: str, env: Env) -> str | None:
-        """Judges one simple command, seen through the prefixes before it."""
+        """Judges one simple command and those in it."""
+        if self.depth > DEEPEST:
+            return f"hides commands in commands more than {DEEPEST} deep"
+        self.depth += 1
+        try:
+            return self._program(words, stdin, cwd, env)
+        finally:
+            self.depth -= 1
+
+    def _program(self, words: list[str], stdin: Flow, cwd: str, env: Env) -> str | None:
+        """Judges what is behind the prefixes of a command."""
         name, args, prefixes = _unwrapped(words, stdin)
         if prefixes & _SCRIPT_OPTION or name in _SCRIPT_OPTION:
             inner = _option_value(args, "c")
@@ -226,7 +207,7 @@ class _Judge:
             names["@"] = names["*"] = (" ".join(rest[2:10]),)
             return self.script(rest[0], stdin, cwd, env | names)
         if rest and not from_stdin and rest[0] not in _STDIN:
-            text = rest[0].removeprefix(_FILE)
+            text = rest[0].removeprefix(PIPE_FILE)
             return self.script(text, stdin, cwd, env) if text != rest[0] else None
         if stdin.downloaded:
             return f"runs what it downloads: … | {shown(['sh', *args])}"
@@ -250,11 +231,7 @@ class _Judge:
             if start:
                 inner = [word.replace("{}", start) for word in inner]
                 inner += ["-r"] if _unwrapped(inner, Flow())[0] in REMOVERS else []
-            if self.depth > DEEPEST:
-                return _TOO_DEEP
-            self.depth += 1
             reason = self.words(inner, stdin, cwd, env)
-            self.depth -= 1
             if reason is not None:
                 return reason
         return None
@@ -292,9 +269,10 @@ def _connect(command: Command, script: Script) -> None:
 
 def _input(command: Command, script: Script) -> tuple[bool, list[str]]:
     downloaded, texts = command.input.read()
+    reads = _resolved(command.reads, script)
     own = _resolved(command.texts, script, split=False)
-    own += [word.removeprefix(_FILE) for word in _resolved(command.reads, script) if _FILE in word]
-    fetched = any(FETCHED in word for word in (*own, *_resolved(command.reads, script)))
+    own += [word.removeprefix(PIPE_FILE) for word in reads if PIPE_FILE in word]
+    fetched = any(FETCHED in word for word in (*own, *reads))
     return downloaded or fetched, own + texts
 
 

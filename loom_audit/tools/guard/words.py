@@ -6,7 +6,6 @@ where an expansion falls apart, and `REF`, which names the output of a substitut
 """
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, field
 
 HOME, UNKNOWN, FETCHED, STAR, ANY, SET, OPEN, COMMA, CLOSE, SPLIT, REF = (
@@ -21,6 +20,8 @@ LITERAL = str.maketrans(
 CLEAN = str.maketrans(dict.fromkeys((chr(code) for code in range(0xFDD0, 0xFDDB)), "\ufffd"))
 REFERENCE = re.compile(f"{REF}(q?)([0-9]+){REF}")
 """The output of a substitution by number; one that was quoted stays one word."""
+PIPE_FILE = "/dev/fd/"
+"""What stands before the output of a process substitution."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 
 _ANSI_ESCAPE = re.compile(
@@ -142,29 +143,6 @@ class Frame:
     inside: list[str | int] = field(default_factory=list)
     redirect: str = ""
     flow: int = -1
-
-
-class Lines:
-    """Where each line of a text begins, for the ends of here-documents."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.places: dict[str, list[int]] = {}
-
-    def find(self, word: str, start: int, *, tabs: bool) -> int:
-        """Where the next line that is `word` begins, or -1; with `tabs` it may be indented."""
-        if not self.places:
-            at = 0
-            for line in self.text.split("\n"):
-                self.places.setdefault(line, []).append(at)
-                if line.startswith("\t"):
-                    self.places.setdefault("\t" + line.lstrip("\t"), []).append(at)
-                at += len(line) + 1
-        found = []
-        for key in (word, "\t" + word) if tabs else (word,):
-            places = self.places.get(key, [])
-            found += places[(index := bisect_left(places, start)) : index + 1]
-        return min(found, default=-1)
 
 
 def alternatives(word: str) -> list[str]:
