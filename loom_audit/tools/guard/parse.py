@@ -288,8 +288,7 @@ class _Reader:
             return
         if frame.command.words:
             self._end(frame)
-        arithmetic = frame.arithmetic or self.text[self.at : self.at + 1] == "("
-        self._open("(", arithmetic=arithmetic and not frame.command.words)
+        self._open("(", arithmetic=frame.arithmetic or self.text.startswith("(", self.at))
 
     def _open(self, kind: str, *, arithmetic: bool = False) -> None:
         frame = self.frames[-1]
@@ -301,11 +300,10 @@ class _Reader:
         if kind in ("$(", "((", "<(", ">("):
             self.script.flows.append(stdout)
             number = len(self.script.flows) - 1
-        opened = Frame(kind, stdin, stdout, Command(stdin, command.cwd))
-        opened.arithmetic = arithmetic or kind == "(("
-        opened.flow = number
+        inner = Command(stdin, command.cwd)
+        arithmetic |= kind == "(("
+        self.frames.append(Frame(kind, stdin, stdout, inner, arithmetic=arithmetic, flow=number))
         self.parens += kind not in _GROUPS
-        self.frames.append(opened)
 
     def _close(self) -> None:
         frame = self.frames[-1]
