@@ -66,7 +66,6 @@ def init(
             )
             return
         output.line((f"{workspace.root} is under audit", "green"))
-        output.line(
-            f"{count_text(files, 'file')}, {size_text(size)}; workspace {workspace.id}, log at {head}"
-        )
+        held = f"{count_text(files, 'file')}, {size_text(size)}"
+        output.line(f"{held}; workspace {workspace.id}, log at {head}")
         output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
