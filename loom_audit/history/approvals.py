@@ -175,9 +175,9 @@ def wait_after_answer(
     until = monotonic() + _FOLLOW_UP_SECONDS
     while True:
         call = attachment.projections.call(request.session, request.call_id)
-        again = _pending_request(attachment, call) if call.seq is None else None
-        if again is not None and again.seq > answered.seq:
-            return again
+        following = _pending_request(attachment, call) if call.seq is None else None
+        if following is not None and following.seq > answered.seq:
+            return following
         if call.seq is not None or monotonic() >= until:
             return call
         sleep(0.05)

@@ -150,8 +150,8 @@ class ContentChecker:
             self._open_calls.discard(key)
             self._closed_calls.add(hash(key))
         else:
-            again = "finishes again" if closed else "finishes without having been requested"
-            self.findings.add(seq, "call.twice", f"the call {key[1]!a} {again}")
+            how = "finishes again" if closed else "finishes without having been requested"
+            self.findings.add(seq, "call.twice", f"the call {key[1]!a} {how}")
 
     def _check_payloads(
         self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]

@@ -57,11 +57,11 @@ class Planner:
         """The plan, with the drift at the paths taken back and at `more_paths`."""
         head = self.attachment.log.head()
         is_taken = selection.predicate(request)
-        listed = self._selected_changes(selection)
-        own = [one for one in listed if is_taken(one)]
-        touched = {one.change.path for one in own} | more_paths
+        candidates = self._selected_changes(selection)
+        selected = [one for one in candidates if is_taken(one)]
+        touched = {one.change.path for one in selected} | more_paths
         drift = self._find_drift(request, touched, whole=selection.rollback)
-        recorded = listed if selection.rollback else self._changes_from(listed, touched)
+        recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         steps, moves, shared = self._steps(request, selection, recorded, is_taken)
         steps += [
             PathStep(
@@ -76,7 +76,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=selection.target,
-            reverts=self._reverts(request, selection, own, steps),
+            reverts=self._reverts(request, selection, selected, steps),
             steps=steps,
             tree=apply(self.attachment.projections.tree(), drift),
             blobs=self.attachment.blobs,
@@ -97,7 +97,7 @@ class Planner:
             irreversible=(
                 *plan.irreversible,
                 *_uncaptured_notes(selection.calls),
-                *_taken_back_notes(selection.taken_back_by, own),
+                *_taken_back_notes(selection.taken_back_by, selected),
             ),
             kept=(*plan.kept, *shared),
             drifted=bool(drift),
@@ -133,11 +133,11 @@ class Planner:
         return found
 
     def _changes_from(
-        self, listed: Sequence[RecordedChange], touched: set[str]
+        self, candidates: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
         """All changes from the first of these on; in a long log only those of the touched paths."""
         head = self.attachment.log.head()
-        first = min((one.seq for one in listed), default=head + 1)
+        first = min((one.seq for one in candidates), default=head + 1)
         narrow = head - first > ALL_STEPS
         return self.attachment.projections.changes(
             after=first - 1, paths=sorted(touched) if narrow else None
@@ -186,19 +186,23 @@ class Planner:
         self,
         request: Request,
         selection: Selection,
-        own: Sequence[RecordedChange],
+        selected: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not selection.rollback:
-            events = {one.seq for one in own if request.choices.get(one.change.path) == "current"}
+            events = {
+                one.seq for one in selected if request.choices.get(one.change.path) == "current"
+            }
             # a call of which nothing is taken back is not reverted (shared, or undone)
-            mine = {one.number for one in own}
+            selected_calls = {one.number for one in selected}
             calls = sorted(
-                c.seq for c in selection.calls if c.seq and (c.seq in mine or not c.changed)
+                c.seq
+                for c in selection.calls
+                if c.seq and (c.seq in selected_calls or not c.changed)
             )
             return (*calls, *(seq for seq in selection.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
-        whole = {one.number for one in own if one.number} - partly
+        whole = {one.number for one in selected if one.number} - partly
         # a call requested before the point is taken back in part only
         begun = CallFilter(after=selection.since, changed_only=True, limit=None)
         whole &= {call.seq for call in self.attachment.projections.calls(begun)}
@@ -326,10 +330,10 @@ def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
 
 
 def _taken_back_notes(
-    taken_back_by: Mapping[int, int], own: Sequence[RecordedChange]
+    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
 ) -> Iterator[Note]:
     """Notes on what is wholly taken back already: what is there now came later, and stays."""
-    left = {one.seq for one in own} | {one.number for one in own}
+    left = {one.seq for one in selected} | {one.number for one in selected}
     for number, by in sorted(taken_back_by.items()):
         if number not in left:
             yield Note("", f"{number} is taken back already, by call {by}", (number,))

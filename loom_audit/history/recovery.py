@@ -91,7 +91,7 @@ def compare_with_disk(
 ) -> tuple[list[Draft], dict[str, PathOutcome], dict[str, IndexEntry | None]]:
     """Compare a call's intended changes with disk: drafts, outcomes by path, index entries."""
     intended = intended_changes(attachment, call)
-    own: list[FileChange] = []
+    made: list[FileChange] = []
     foreign: list[FileChange] = []
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
@@ -107,11 +107,11 @@ def compare_with_disk(
             outcomes[change.path] = "unknown"
         if now != recorded:
             found = FileChange(change.path, recorded, now)
-            (own if outcomes[change.path] == "happened" else foreign).append(found)
+            (made if outcomes[change.path] == "happened" else foreign).append(found)
     drafts = []
-    if own:
+    if made:
         origin: Origin = "undo" if is_undo(call) else "tool"
-        fact = FilesChanged(tuple(own), origin, call.call_id, find_moves(own))
+        fact = FilesChanged(tuple(made), origin, call.call_id, find_moves(made))
         drafts.append(Draft(fact, call.session, call.actor, source=SOURCE))
     if foreign:
         drafts.append(outside_draft(foreign))

@@ -86,7 +86,7 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
             raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
-    taken_back_by = _taken_back(numbers, attachment)
+    taken_back_by = _find_taken_back(numbers, attachment)
     paths = frozenset(
         (number, one.change.path)
         for by in {*taken_back_by.values()}
@@ -105,7 +105,7 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
     )
 
 
-def _taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
+def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
     """Those of the numbers that are taken back by something that is not among them."""
     reverted = attachment.projections.reverted()
     return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}

@@ -45,10 +45,10 @@ def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> 
     numbers: dict[bytes, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
-    return _slid(_from_pairs(_common(a, b), len(a), len(b)), a, b, old if tidy else (), new)
+    return _slide(_from_pairs(_common_lines(a, b), len(a), len(b)), a, b, old if tidy else (), new)
 
 
-def _common(a: list[int], b: list[int]) -> list[tuple[int, int]]:
+def _common_lines(a: list[int], b: list[int]) -> list[tuple[int, int]]:
     """Pairs of equal lines, increasing on both sides."""
     pairs: list[tuple[int, int]] = []
     # a stack of stretches still to be compared
@@ -97,15 +97,15 @@ def _shortest(a: list[int], b: list[int], cap: int) -> list[tuple[int, int]] | N
         if high > n:
             high = n - (d - n) % 2
         for k in range(low, high + 1, 2):
-            at = limit + 1 + k
-            if k == -d or (k != d and reach[at - 1] < reach[at + 1]):
-                x = reach[at + 1]
+            index = limit + 1 + k
+            if k == -d or (k != d and reach[index - 1] < reach[index + 1]):
+                x = reach[index + 1]
             else:
-                x = reach[at - 1] + 1
+                x = reach[index - 1] + 1
             y = x - k
             while x < n and y < m and a[x] == b[y]:
                 x, y = x + 1, y + 1
-            reach[at] = x
+            reach[index] = x
             if x >= n and y >= m:
                 return _walk_back(trace, d, n, m)
         trace.append(reach[limit + 1 - d : limit + 2 + d : 2])
@@ -146,11 +146,11 @@ def _anchors(a: list[int], b: list[int], xs: list[int], ys: list[int]) -> list[t
         j = in_b.get(line)
         if j is None:
             continue
-        at = bisect_left(tails, j)
+        position = bisect_left(tails, j)
         pair = (i, j)
-        chain[pair] = ends[at - 1] if at else None
-        tails[at : at + 1] = [j]
-        ends[at : at + 1] = [pair]
+        chain[pair] = ends[position - 1] if position else None
+        tails[position : position + 1] = [j]
+        ends[position : position + 1] = [pair]
     run = []
     last = ends[-1] if ends else None
     while last is not None:
@@ -159,11 +159,11 @@ def _anchors(a: list[int], b: list[int], xs: list[int], ys: list[int]) -> list[t
     return run[::-1]
 
 
-def _unique(lines: list[int], at: list[int]) -> dict[int, int]:
+def _unique(lines: list[int], indices: list[int]) -> dict[int, int]:
     """The index of each line that occurs once, in order of index."""
     places: dict[int, int] = {}
     twice: set[int] = set()
-    for i in at:
+    for i in indices:
         if lines[i] in places:
             twice.add(lines[i])
         places.setdefault(lines[i], i)
@@ -180,7 +180,7 @@ def _from_pairs(pairs: list[tuple[int, int]], n: int, m: int) -> list[Edit]:
     return result
 
 
-def _slid(
+def _slide(
     found: list[Edit], a: list[int], b: list[int], old: Sequence[bytes], new: Sequence[bytes]
 ) -> list[Edit]:
     """Insertions and deletions slid to one canonical place; those that meet become one."""
@@ -189,24 +189,24 @@ def _slid(
     while waiting:
         edit = waiting.pop()
         low = (done[-1].old_end, done[-1].new_end) if done else (0, 0)
-        up = _room(edit, a, b, low, -1)
-        top = _shifted(edit, -up)
+        up = _max_slide(edit, a, b, low, -1)
+        top = _shift(edit, -up)
         if done and (top.old_start, top.new_start) == low:
-            waiting.append(_joined(done.pop(), top))
+            waiting.append(_join(done.pop(), top))
             continue
         high = (waiting[-1].old_start, waiting[-1].new_start) if waiting else (len(a), len(b))
-        down = _room(edit, a, b, high, 1)
-        bottom = _shifted(edit, down)
+        down = _max_slide(edit, a, b, high, 1)
+        bottom = _shift(edit, down)
         if waiting and (bottom.old_end, bottom.new_end) == high:
-            waiting.append(_joined(bottom, waiting.pop()))
+            waiting.append(_join(bottom, waiting.pop()))
             continue
         if old and up + down:
-            bottom = _tidiest(top, up + down, old, new)
+            bottom = _best_slide(top, up + down, old, new)
         done.append(bottom)
     return done
 
 
-def _room(edit: Edit, a: list[int], b: list[int], end: tuple[int, int], step: int) -> int:
+def _max_slide(edit: Edit, a: list[int], b: list[int], end: tuple[int, int], step: int) -> int:
     """By how many lines a pure insertion or deletion can slide in one direction."""
     i0, i1, j0, j1 = edit
     if (i0 < i1) == (j0 < j1):
@@ -222,15 +222,15 @@ def _room(edit: Edit, a: list[int], b: list[int], end: tuple[int, int], step: in
     return count
 
 
-def _shifted(edit: Edit, by: int) -> Edit:
+def _shift(edit: Edit, by: int) -> Edit:
     return Edit(edit[0] + by, edit[1] + by, edit[2] + by, edit[3] + by)
 
 
-def _joined(first: Edit, second: Edit) -> Edit:
+def _join(first: Edit, second: Edit) -> Edit:
     return Edit(first.old_start, second.old_end, first.new_start, second.new_end)
 
 
-def _tidiest(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -> Edit:
+def _best_slide(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -> Edit:
     lines, start, stop = (
         (old, top.old_start, top.old_end)
         if top.old_start < top.old_end
@@ -240,17 +240,17 @@ def _tidiest(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -
     first = max(0, room - 100)
     best = min(
         range(room, first - 1, -1),
-        key=lambda by: _ugliness(lines, start + by) + _ugliness(lines, stop + by),
+        key=lambda by: _boundary_cost(lines, start + by) + _boundary_cost(lines, stop + by),
     )
-    return _shifted(top, best)
+    return _shift(top, best)
 
 
-def _ugliness(lines: Sequence[bytes], at: int) -> int:
-    """The cost of a boundary before line `at`, in columns of indentation; less is better."""
-    if at in (0, len(lines)):
+def _boundary_cost(lines: Sequence[bytes], boundary: int) -> int:
+    """The cost of a boundary before the line `boundary`: columns of indentation, less is better."""
+    if boundary in (0, len(lines)):
         return -4
-    line = lines[at]
+    line = lines[boundary]
     text = line.lstrip()
     # a blank line belongs to the lines above it
     indent = len(line) - len(text) if text else 12
-    return indent - (0 if lines[at - 1].strip() else 4)
+    return indent - (0 if lines[boundary - 1].strip() else 4)

@@ -56,10 +56,10 @@ def merge3(
     middle = b"=======" + newline
     end = b">>>>>>> " + _label(labels[1]) + newline
     result: list[bytes] = []
-    conflicts = at = 0
+    conflicts = position = 0
     for region in _regions(edits(sides.base, sides.ours), edits(sides.base, sides.theirs)):
-        result += sides.base[at : region.start]
-        at = region.end
+        result += sides.base[position : region.start]
+        position = region.end
         mine = sides.ours[region.ours[0] : region.ours[1]]
         other = sides.theirs[region.theirs[0] : region.theirs[1]]
         if region.changed == "ours" or mine == other:
@@ -69,10 +69,16 @@ def merge3(
         else:
             head, mine, other, tail = _without_common_ends(mine, other)
             result += head
-            result += [start, *_ended(mine, newline), middle, *_ended(other, newline), end]
+            result += [
+                start,
+                *_with_newline(mine, newline),
+                middle,
+                *_with_newline(other, newline),
+                end,
+            ]
             result += tail
             conflicts += 1
-    result += sides.base[at:]
+    result += sides.base[position:]
     return MergeResult(b"".join(result), conflicts)
 
 
@@ -137,7 +143,7 @@ def _without_common_ends(
     )
 
 
-def _ended(lines: list[bytes], newline: bytes) -> list[bytes]:
+def _with_newline(lines: list[bytes], newline: bytes) -> list[bytes]:
     """The lines with a newline after the last, so that a marker can follow."""
     if lines and not lines[-1].endswith(b"\n"):
         return [*lines[:-1], lines[-1] + newline]

@@ -99,7 +99,7 @@ class _PlacementRun:
         """Place everything; whether something had to be left in place."""
         stopped: dict[int, Entry] = {}
         self._place()
-        below = self._below()
+        below = self._remaining_below()
         self.missing = self.merger.missing(self._contents_at_risk())
         for n, entry in enumerate(self.entries):
             if entry.status == "wanted":
@@ -107,7 +107,7 @@ class _PlacementRun:
                 if other is not None:
                     stopped[n] = other
         if self.folds_case:
-            for n in self._colliding():
+            for n in self._collisions():
                 stopped.setdefault(
                     n,
                     self.entries[n].left_in_place(
@@ -146,7 +146,7 @@ class _PlacementRun:
             else:
                 self.after[path] = state
 
-    def _below(self) -> Mapping[str, list[str]]:
+    def _remaining_below(self) -> Mapping[str, list[str]]:
         """What would remain below each path that will not be a folder any more."""
         below: dict[str, list[str]] = {
             path: []
@@ -227,15 +227,15 @@ class _PlacementRun:
         by = f", {by_calls_text(calls)}" if calls else ""
         return f"not empty: holds {inside[0]}{more}{by}", calls
 
-    def _colliding(self) -> Iterator[int]:
+    def _collisions(self) -> Iterator[int]:
         """Entries whose path, or a folder made for it, would collide with another path."""
         fresh = {path for path in self.after if path not in self.tree}
         if not fresh:
             return
         names: dict[str, set[str]] = {}
         for path in self.after:
-            names.setdefault(_folded(path), set()).add(path)
-        taken = {path for path in fresh if len(names[_folded(path)]) > 1}
+            names.setdefault(_fold_case(path), set()).add(path)
+        taken = {path for path in fresh if len(names[_fold_case(path)]) > 1}
         for n, entry in enumerate(self.entries):
             path = entry.result.path
             if (
@@ -256,5 +256,5 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _folded(path: str) -> str:
+def _fold_case(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

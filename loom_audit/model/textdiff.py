@@ -110,22 +110,22 @@ def unified(
     diff = diff_lines(old, new, context)
     header = _header(source, target, _git_mode(state_old), _git_mode(state_new))
     if source and target and source != target:
-        header.append(b"similarity index %d%%" % _alike(old or b"", new or b"", diff))
-        header += [b"rename from " + _quoted(source), b"rename to " + _quoted(target)]
-    name_old = _quoted(source, b"a/") if source else b"/dev/null"
-    name_new = _quoted(target, b"b/") if target else b"/dev/null"
+        header.append(b"similarity index %d%%" % _similarity(old or b"", new or b"", diff))
+        header += [b"rename from " + _quote(source), b"rename to " + _quote(target)]
+    name_old = _quote(source, b"a/") if source else b"/dev/null"
+    name_new = _quote(target, b"b/") if target else b"/dev/null"
     body: list[bytes] = []
     if diff.binary:
         body = [b"Binary files %s and %s differ\n" % (name_old, name_new)]
     elif diff.hunks:
-        body = [b"--- " + _ended(name_old) + b"\n", b"+++ " + _ended(name_new) + b"\n"]
+        body = [b"--- " + _with_tab(name_old) + b"\n", b"+++ " + _with_tab(name_new) + b"\n"]
         for hunk in diff.hunks:
             body += _hunk_text(hunk)
     if not header and not body:
         return b""
     first = b"diff --git %s %s" % (
-        _quoted(source or target or "", b"a/"),
-        _quoted(target or source or "", b"b/"),
+        _quote(source or target or "", b"a/"),
+        _quote(target or source or "", b"b/"),
     )
     return b"".join([*(line + b"\n" for line in (first, *header)), *body])
 
@@ -155,14 +155,16 @@ def _hunk(
         for n in range(edit.old_start - i):
             lines.append(Line(" ", a[i + n], i + n + 1, j + n + 1))
         i, j = edit.old_end, edit.new_end
-        lines += _changed(edit, a, b, words)
+        lines += _changed_lines(edit, a, b, words)
     old_count, new_count = old_end - old_start, new_end - new_start
     return Hunk(
         old_start + (old_count > 0), old_count, new_start + (new_count > 0), new_count, tuple(lines)
     )
 
 
-def _changed(edit: Edit, a: Sequence[bytes], b: Sequence[bytes], words: bool) -> Iterator[Line]:
+def _changed_lines(
+    edit: Edit, a: Sequence[bytes], b: Sequence[bytes], words: bool
+) -> Iterator[Line]:
     gone, come = a[edit.old_start : edit.old_end], b[edit.new_start : edit.new_end]
     spans: list[tuple[_Spans, _Spans]] = []
     if words:
@@ -229,7 +231,7 @@ def _git_mode(state: FileState | None) -> int:
     return 0o120000 if state.kind == "symlink" else 0o100000 | state.mode
 
 
-def _alike(old: bytes, new: bytes, diff: Diff) -> int:
+def _similarity(old: bytes, new: bytes, diff: Diff) -> int:
     """Per cent of the longer content that is unchanged, 100 only when all is."""
     if old == new:
         return 100
@@ -239,20 +241,20 @@ def _alike(old: bytes, new: bytes, diff: Diff) -> int:
     return min(99, 100 * (len(old) - lost) // max(len(old), len(new)))
 
 
-def _quoted(path: str, prefix: bytes = b"") -> bytes:
+def _quote(path: str, prefix: bytes = b"") -> bytes:
     """A name as git writes it: in quotes with C escapes where it is not plain ASCII."""
     raw = prefix + path.encode("utf-8", "surrogateescape")
     if _PLAIN.fullmatch(raw):
         return raw
-    return b'"' + b"".join(map(_escaped, raw)) + b'"'
+    return b'"' + b"".join(map(_escape, raw)) + b'"'
 
 
-def _escaped(byte: int) -> bytes:
+def _escape(byte: int) -> bytes:
     if byte in _ESCAPES:
         return b"\\" + _ESCAPES[byte].encode()
     return b"\\%03o" % byte if byte < 0x20 or byte > 0x7E else bytes([byte])
 
 
-def _ended(name: bytes) -> bytes:
+def _with_tab(name: bytes) -> bytes:
     """A tab after a name with spaces tells `patch` where it ends."""
     return name + b"\t" if b" " in name and not name.startswith(b'"') else name

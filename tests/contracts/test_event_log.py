@@ -465,7 +465,9 @@ def test_a_missing_event_below_the_end_stops_a_new_process(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("table", ["event", "payload", "tree_node"])
-def test_a_trigger_that_drops_rows_is_no_acknowledged_event(stored: Opened, table: str) -> None:
+def test_a_trigger_that_drops_rows_does_not_acknowledge_the_event(
+    stored: Opened, table: str
+) -> None:
     raw = connect(path_of(stored), "rw")
     raw.execute(f"CREATE TRIGGER q BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END")
     told = 0

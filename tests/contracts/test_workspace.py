@@ -836,5 +836,5 @@ def test_the_same_path_twice_is_refused(both: tuple[Workspace, Somebody]) -> Non
     assert workspace.leftovers() == []
 
 
-def test_no_steps_are_no_work(both: tuple[Workspace, Somebody]) -> None:
+def test_a_replacement_without_steps_does_nothing(both: tuple[Workspace, Somebody]) -> None:
     assert both[0].replace_all([]) == []

@@ -95,7 +95,7 @@ def test_no_commit_of_a_scan_is_larger_than_what_the_ballast_frees(home: Path, r
         whole(workspace)
 
 
-def test_nothing_runs_while_the_store_has_no_room_and_all_works_again_after(
+def test_nothing_runs_while_the_stores_disk_is_full_and_all_works_again_after(
     mount: Mount, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = mount("home", 400)

@@ -82,7 +82,7 @@ def test_an_async_generator_is_recorded_too(workspace: AuditedWorkspace, root: P
     assert paths_of(workspace, "steps") == [["one", "two"]]
 
 
-def test_what_has_no_name_of_its_own_is_recorded_by_its_type(
+def test_a_callable_without_a_name_is_recorded_by_its_type(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     def make(name: str, text: str) -> None:

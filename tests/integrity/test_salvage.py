@@ -348,7 +348,7 @@ def test_a_store_without_its_first_page_comes_out_whole(store: Recorded, tmp_pat
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database" * 1000, None])
-def test_what_is_no_store_at_all_is_said_so(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_a_store_is_named_as_such(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "audit.db"
     if content is not None:
         path.write_bytes(content)

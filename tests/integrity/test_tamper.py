@@ -625,7 +625,7 @@ def test_tampering_is_found_and_located(store: Recorded, attack) -> None:
 
 
 @pytest.mark.parametrize("leaf", [b"", b"{}", b"[]", b"\xff"])
-def test_a_leaf_that_is_no_envelope_is_malformed(store: Recorded, leaf: bytes) -> None:
+def test_a_leaf_that_is_not_an_envelope_is_malformed(store: Recorded, leaf: bytes) -> None:
     with connect(store) as raw:
         put_leaf(unguarded(raw), WHERE, leaf)
     assert {("event.malformed", WHERE)} <= codes(store.verify())

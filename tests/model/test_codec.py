@@ -349,7 +349,7 @@ def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ() -> 
     assert other.leaf != put(fact).leaf
 
 
-def test_an_envelope_says_what_the_design_lists_and_leaves_out_what_has_no_value() -> None:
+def test_an_envelope_has_the_fields_of_the_format_and_leaves_out_empty_ones() -> None:
     envelope = read_envelope(put(CallFinished("c", "t", "read", "ok", None)).leaf)
     size = len(b'{"duration":0,"result":null}')
     assert envelope.pop("payloads")[0].items() >= {"role": "result", "n": 0, "size": size}.items()
@@ -496,7 +496,7 @@ def test_upcasters_lead_step_by_step_to_the_present_version() -> None:
         b'{"v":1,"v":[]}',
     ],
 )
-def test_a_leaf_that_is_no_envelope_is_corrupt(data: bytes) -> None:
+def test_a_leaf_that_is_not_an_envelope_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
         decode(data, {})
 
