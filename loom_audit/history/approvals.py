@@ -110,7 +110,7 @@ def find(attachment: Attachment, name: str) -> ApprovalRequest:
         call = attachment.projections.call_at(int(name))
         found = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
         if found.answer is not None:
-            raise _answered(found.answer)
+            raise _already_answered(found.answer)
         raise NotFound(
             f"call {name} does not wait for an answer", hint="`loom-audit approvals` lists all."
         )
@@ -151,14 +151,14 @@ def answer(
             details={"call_id": request.call_id},
         )
     if found.answer is not None:
-        raise _answered(found.answer)
+        raise _already_answered(found.answer)
     if call.seq is not None or not attachment.is_alive(call):
         raise _call_ended(request)
     fact = CallDecided(request.call_id, request.tool, decision, by, reason, arguments, lasting)
     draft = _draft(attachment, request, fact)
     [event] = attachment.log.append([draft])
     if event.occurred_at != draft.occurred_at or event.fact != fact:
-        raise _answered(event)
+        raise _already_answered(event)
     ended = attachment.projections.call(request.session, request.call_id).seq
     if ended is not None and ended < event.seq:
         raise _call_ended(request)
@@ -223,7 +223,7 @@ def _pending_request(attachment: Attachment, call: Call) -> ApprovalRequest | No
     )
 
 
-def _answered(event: Event) -> Conflict:
+def _already_answered(event: Event) -> Conflict:
     fact = event.fact
     assert isinstance(fact, CallDecided)
     return Conflict(

@@ -65,7 +65,7 @@ def _is_of_this_log(attachment: Attachment) -> bool:
     return bool(found) and found[0].leaf_hash.hex() == mark.blob
 
 
-def _mark(event: Event) -> IndexEntry:
+def _mark_entry(event: Event) -> IndexEntry:
     return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
 
 
@@ -94,7 +94,7 @@ def update_index(
             )  # changes that the index has not followed must not be skipped
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
-        marked = {**entries, _MARK: _mark(events[-1])} if events else entries
+        marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
         attachment.index.update(marked, head=head)
     except AuditError:
         attachment.last_seen.head = -1

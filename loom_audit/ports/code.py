@@ -41,7 +41,9 @@ class CodeIndex(Protocol):
         """The seq up to which files are listed; 0 for an empty index."""
         ...
 
-    def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
+    def update_listing(
+        self, changes: Mapping[str, BlobId | None], *, after: int, head: int
+    ) -> None:
         """Change the listing where it is of `after`, an empty one for 0; None takes a path away."""
         ...
 
@@ -51,7 +53,7 @@ class CodeIndex(Protocol):
 
     def count_unread(self) -> int: ...
 
-    def learn(self, contents: Sequence[ReadCode]) -> None:
+    def add_contents(self, contents: Sequence[ReadCode]) -> None:
         """Add contents to the index, as one transaction."""
         ...
 

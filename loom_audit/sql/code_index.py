@@ -72,7 +72,9 @@ class SqlCodeIndex:
     def head(self) -> int:
         return self._do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
 
-    def relist(self, changes: Mapping[str, BlobId | None], *, after: int, head: int) -> None:
+    def update_listing(
+        self, changes: Mapping[str, BlobId | None], *, after: int, head: int
+    ) -> None:
         def step(db: Any) -> None:
             if after == 0:
                 db.execute("DELETE FROM file")
@@ -108,7 +110,7 @@ class SqlCodeIndex:
         query = f"SELECT count(*) {_UNREAD}"
         return self._do(lambda db: int(db.execute(query).fetchone()[0]))
 
-    def learn(self, contents: Sequence[ReadCode]) -> None:
+    def add_contents(self, contents: Sequence[ReadCode]) -> None:
         def step(db: Any) -> None:
             for content in contents:
                 _learn(db, content)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
-from loom_audit.history.code import list_code, read_code
+from loom_audit.history.code_index import list_code, read_code
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult

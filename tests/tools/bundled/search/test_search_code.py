@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.errors import AuditError
-from loom_audit.history.code import list_code, read_code
+from loom_audit.history.code_index import list_code, read_code
 from loom_audit.model.code import chunks, definitions, language_of
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.driver import connect

@@ -25,7 +25,7 @@ def list_code(attachment: Attachment, index: CodeIndex) -> None:
         states = ((change.path, change.after) for change in changes)
     else:
         known, states = 0, attachment.projections.tree(head).items()
-    index.relist({path: _content(state) for path, state in states}, after=known, head=head)
+    index.update_listing({path: _content(state) for path, state in states}, after=known, head=head)
 
 
 def read_code(attachment: Attachment, index: CodeIndex) -> int:
@@ -46,7 +46,7 @@ def read_code(attachment: Attachment, index: CodeIndex) -> int:
             found = [*definitions(text, language)]
             contents.append(ReadCode(blob, language, found, [*chunks(text)]))
     if contents:
-        index.learn(contents)
+        index.add_contents(contents)
     return index.count_unread()
 
 
