@@ -1,5 +1,6 @@
 """Workspaces to try the command line on."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,17 @@ def real(shell: Shell) -> Shell:
     shell("init")
     shell.real = True
     return shell
+
+
+@pytest.fixture
+def busy(audited: Shell) -> Shell:
+    """A workspace with some history: edits, a binary file, a symlink, a deletion, a large file."""
+    (audited.workspace / "link").symlink_to("a.txt")
+    content = random.Random(1).randbytes
+    (audited.workspace / "data.bin").write_bytes(content(3000))
+    (audited.workspace / "large.bin").write_bytes(content(700_000))
+    audited.sh("chmod 750 src")
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    audited.call("edit_file", path="a.txt", old_str="three", new_str="3")
+    audited.call("delete_file", path="src/app.py")
+    return audited

@@ -3,8 +3,11 @@
 import io
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,11 @@ class Shell:
     real: bool = False
     started: bool = False
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> Path:
+        """The file of the store."""
+        return self.home / "audit.db"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -160,3 +168,40 @@ def new_shell(folder: Path) -> Shell:
     (workspace / "a.txt").write_text("one\ntwo\nthree\n")
     (workspace / "src" / "app.py").write_text("print('hello')\n")
     return Shell(workspace, folder / "home")
+
+
+def at_terminal(
+    shell: Shell, *arguments: str, answer: bytes = b"", after: bytes = b"", columns: int = 100
+) -> tuple[int, str]:
+    """Run a command with a terminal at all three ends; exit code and all it printed.
+
+    The answer is typed before it starts, or once it has printed `after`.
+    """
+    ours, theirs = pty.openpty()
+    process = Forked(
+        arguments,
+        cwd=shell.workspace,
+        env=shell.environment | {"TERM": "xterm", "COLUMNS": str(columns)},
+        terminal=theirs,
+    )
+    os.close(theirs)
+    if answer and not after:
+        os.write(ours, answer)
+    printed = b""
+    deadline = time.monotonic() + 60  # only so that a hang ends
+    while time.monotonic() < deadline:
+        if not select.select([ours], [], [], 1.0)[0]:
+            continue
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        printed += part
+        if after and after in printed:
+            os.write(ours, answer)
+            after = b""
+    code = process.wait(30)
+    os.close(ours)
+    return code, printed.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -14,8 +14,7 @@ import pytest
 from loom_audit.cli.approvals import RECOMMENDED
 from loom_audit.tools.approvals.policy import read_policy
 from tests.cli.hostile import CORPUS
-from tests.cli.shells import Shell
-from tests.cli.test_cli_terminal import at_terminal
+from tests.cli.shells import Shell, at_terminal
 from tests.forked import Forked
 
 OVERWRITE = {"path": "a.txt", "content": "new\n"}

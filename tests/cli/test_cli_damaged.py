@@ -36,19 +36,15 @@ def stored(audited: Shell) -> Shell:
     audited.call("write_file", path="b.txt", content="one\n" * 400)
     audited.call("edit_file", path="b.txt", old_str="one\n" * 400, new_str="two\n" * 300)
     audited.call("delete_file", path="a.txt")
-    with closing(driver().connect(str(database(audited)))) as raw:
+    with closing(driver().connect(str(audited.database))) as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return audited
 
 
-def database(shell: Shell) -> Path:
-    return shell.home / "audit.db"
-
-
 def put(shell: Shell, content: bytes) -> None:
     for suffix in ("-wal", "-shm"):
-        Path(f"{database(shell)}{suffix}").unlink(missing_ok=True)
-    database(shell).write_bytes(content)
+        Path(f"{shell.database}{suffix}").unlink(missing_ok=True)
+    shell.database.write_bytes(content)
 
 
 def check(shell: Shell, content: bytes) -> None:
@@ -60,7 +56,7 @@ def check(shell: Shell, content: bytes) -> None:
         assert "internal error" not in ran.text + ran.errors, (command, ran.errors)
         if ran.code and command[0] not in ("verify", "doctor", "db"):
             assert "error: " in ran.errors and "hint: " in ran.errors, command
-        assert database(shell).read_bytes() == content, command
+        assert shell.database.read_bytes() == content, command
 
 
 def zeroed(content: bytes, page: int) -> bytes:
@@ -68,7 +64,7 @@ def zeroed(content: bytes, page: int) -> bytes:
 
 
 def test_a_page_without_its_content_is_an_error_and_changes_nothing(stored: Shell) -> None:
-    good = database(stored).read_bytes()
+    good = stored.database.read_bytes()
     for page in range(0, len(good) // PAGE, 9):
         check(stored, zeroed(good, page))
 
@@ -76,14 +72,14 @@ def test_a_page_without_its_content_is_an_error_and_changes_nothing(stored: Shel
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_every_page_in_turn_without_its_content(stored: Shell) -> None:
-    good = database(stored).read_bytes()
+    good = stored.database.read_bytes()
     for page in range(len(good) // PAGE):
         check(stored, zeroed(good, page))
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 511, 512, PAGE, 5 * PAGE + 7])
 def test_a_store_that_was_cut_off_is_not_made_anew(stored: Shell, size: int) -> None:
-    good = database(stored).read_bytes()
+    good = stored.database.read_bytes()
     check(stored, good[:size])
     put(stored, good[:size])
     assert stored("log", code=None).code in (3, 4, 6)
@@ -103,7 +99,7 @@ COLUMNS = ("log.id", "event.seq", "event.leaf_hash", "blob.sha256", "workspace.r
 
 def put_odd(shell: Shell, column: str, value: object) -> None:
     table, name = column.split(".")
-    with closing(driver().connect(str(database(shell)), isolation_level=None)) as raw:
+    with closing(driver().connect(str(shell.database), isolation_level=None)) as raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         guards = raw.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
@@ -129,7 +125,7 @@ def check_odd(
 
 
 def test_a_value_of_another_type_is_an_error_of_ours(stored: Shell, tmp_path: Path) -> None:
-    good = database(stored).read_bytes()
+    good = stored.database.read_bytes()
     for column in COLUMNS:
         put(stored, good)
         few = [("log",), ("show", "8"), ("ls",), ("session",), ("head",), ("verify", "--quick")]
@@ -142,7 +138,7 @@ def test_a_value_of_another_type_is_an_error_of_ours(stored: Shell, tmp_path: Pa
 def test_each_value_in_each_column_with_each_command(
     stored: Shell, tmp_path: Path, value: object
 ) -> None:
-    good = database(stored).read_bytes()
+    good = stored.database.read_bytes()
     for column in COLUMNS:
         put(stored, good)
         check_odd(stored, column, value, tmp_path / "out", *COMMANDS)
@@ -154,17 +150,17 @@ def test_salvage_of_a_store_cut_off_to_nothing_says_that_nothing_is_left(
     put(stored, b"")
     refused = stored("salvage", "--to", str(tmp_path / "out"), code=4)
     assert "cannot be read" in refused.errors and "backup" in refused.errors
-    assert database(stored).read_bytes() == b""
+    assert stored.database.read_bytes() == b""
 
 
 def test_what_lies_in_the_write_ahead_log_of_an_emptied_store_is_left_there_and_salvaged(
     audited: Shell, tmp_path: Path
 ) -> None:
-    wal = Path(f"{database(audited)}-wal")
-    with closing(driver().connect(str(database(audited)))) as keeps:
+    wal = Path(f"{audited.database}-wal")
+    with closing(driver().connect(str(audited.database))) as keeps:
         keeps.execute("SELECT count(*) FROM event").fetchall()
         audited.call("write_file", path="b.txt", content="only in the log\n" * 9)
-        with closing(driver().connect(str(database(audited)), isolation_level=None)) as raw:
+        with closing(driver().connect(str(audited.database), isolation_level=None)) as raw:
             raw.execute("VACUUM")
         kept = wal.read_bytes()
     put(audited, b"")
@@ -172,9 +168,9 @@ def test_what_lies_in_the_write_ahead_log_of_an_emptied_store_is_left_there_and_
     for command in COMMANDS:
         if command[0] != "doctor":
             audited(*command, code=None)
-        assert wal.read_bytes() == kept and database(audited).read_bytes() == b"", command
+        assert wal.read_bytes() == kept and audited.database.read_bytes() == b"", command
     assert "cut off" in audited("init", code=3).errors
-    assert wal.read_bytes() == kept and database(audited).read_bytes() == b""
+    assert wal.read_bytes() == kept and audited.database.read_bytes() == b""
     audited("salvage", "--to", str(tmp_path / "out"), code=None)
     assert wal.read_bytes() == kept
     written = {file.read_bytes() for file in (tmp_path / "out" / "blobs").iterdir()}

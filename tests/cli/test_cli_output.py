@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from loom_audit.model.events import Call, Coverage, Event, FilesChanged, Recorde
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.planning import Note, Plan
 from tests.cli.hostile import CORPUS, dangerous, texts
+from tests.cli.shells import Shell
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SHA = BlobId("a" * 64)
@@ -263,3 +265,68 @@ def test_each_change_has_its_letter(
 @pytest.mark.parametrize("text", CORPUS)
 def test_the_corpus_is_dangerous_as_it_is(text: str) -> None:
     assert dangerous(text, allowed="")
+
+
+def test_a_reader_that_leaves_is_no_error(audited: Shell) -> None:
+    (audited.workspace / "many").mkdir()
+    for n in range(2000):
+        (audited.workspace / "many" / f"a-rather-long-name-to-fill-the-pipe-{n:05}").touch()
+    audited.sh("true")
+    import subprocess
+    import sys
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loom_audit", "ls", "-r"],
+        cwd=audited.workspace,
+        env=audited.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 141
+    process.stderr.close()
+
+
+def test_output_works_in_a_locale_that_is_not_utf8(audited: Shell) -> None:
+    audited.real = audited.started = True
+    audited.extra = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    name = "n\u00e4me\u2192.txt"
+    (audited.workspace / name).write_text("\u00e4\n")
+    shown = audited("status")
+    assert shown.stdout.isascii()
+    assert "A n\\xe4me\\u2192.txt" in shown.text
+    audited("run", "--", "sh", "-c", 'test -z "$LOOM_AUDIT_ENCODING$PYTHONIOENCODING"')
+    (found,) = [r for r in audited.records("ls") if r["path"].startswith("n")]
+    assert found["path"] == name
+    assert audited("cat", name).stdout == "\u00e4\n".encode()
+
+
+def test_nothing_to_print_is_said_on_standard_error(audited: Shell) -> None:
+    for words, said in (
+        (("diff",), "no differences"),
+        (("ls", "--at", "1"), "nothing was there at 1"),
+        (("session",), "no sessions yet"),
+    ):
+        ran = audited(*words)
+        assert (ran.text, ran.errors) == ("", f"{said}\n")
+        assert audited(*words, "--json").errors == ""
+
+
+def test_one_is_never_a_plural(shell: Shell, tmp_path: Path) -> None:
+    (shell.workspace / "src" / "app.py").unlink()
+    (shell.workspace / "src").rmdir()
+    assert "\n1 file, " in shell("init").text
+    ran = shell("run", "--", "touch", "new")
+    assert "1 path changed" in ran.errors
+    assert "2 paths as of" in shell("replay", "head", "--to", str(tmp_path / "out")).text
+    shell("undo")
+    assert "1 path as of" in shell("replay", "head", "--to", str(tmp_path / "again")).text
+    assert "1 path, 0 lines" in shell("diff", "--stat", "head~2", "head~1").text
+    assert " 1 file, " in shell("log", "--kind", "baseline.finished").text
+    (shell.workspace / ".loomignore").write_text("*.o\n")
+    shell("scope", "accept")
+    assert "1 rule in .loomignore" in shell("doctor", code=None).text

@@ -1,49 +1,8 @@
 """At a terminal: questions are asked, contents are escaped, colours and progress are shown."""
 
-import os
-import pty
-import select
-import time
+import re
 
-from tests.cli.shells import Shell
-from tests.forked import Forked
-
-
-def at_terminal(
-    shell: Shell, *arguments: str, answer: bytes = b"", after: bytes = b"", columns: int = 100
-) -> tuple[int, str]:
-    """Run a command with a terminal at all three ends; exit code and all it printed.
-
-    The answer is typed before it starts, or once it has printed `after`.
-    """
-    ours, theirs = pty.openpty()
-    process = Forked(
-        arguments,
-        cwd=shell.workspace,
-        env=shell.environment | {"TERM": "xterm", "COLUMNS": str(columns)},
-        terminal=theirs,
-    )
-    os.close(theirs)
-    if answer and not after:
-        os.write(ours, answer)
-    printed = b""
-    deadline = time.monotonic() + 60  # only so that a hang ends
-    while time.monotonic() < deadline:
-        if not select.select([ours], [], [], 1.0)[0]:
-            continue
-        try:
-            part = os.read(ours, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        printed += part
-        if after and after in printed:
-            os.write(ours, answer)
-            after = b""
-    code = process.wait(30)
-    os.close(ours)
-    return code, printed.decode("utf-8", "replace").replace("\r\n", "\n")
+from tests.cli.shells import Shell, at_terminal
 
 
 def test_undo_asks_and_no_changes_nothing(audited: Shell) -> None:
@@ -96,3 +55,25 @@ def test_run_passes_the_terminal_through(audited: Shell) -> None:
     )  # fmt: skip
     assert code == 3
     assert "got hello" in printed
+
+
+def test_a_question_that_is_not_answered_changes_nothing_and_says_so(audited: Shell) -> None:
+    audited.call("write_file", path="new.txt", content="x")
+    code, printed = at_terminal(audited, "undo", answer=b"\x04", after=b"]: ")
+    assert "\nnothing was changed\n" in printed
+    assert code == 130 and (audited.workspace / "new.txt").exists()
+
+
+def test_a_file_is_printed_on_a_terminal_without_a_line_too_many(audited: Shell) -> None:
+    _, printed = at_terminal(audited, "cat", "a.txt")
+    assert printed == (audited.workspace / "a.txt").read_text()
+
+
+def test_on_a_narrow_terminal_a_call_stays_on_one_line(audited: Shell) -> None:
+    audited.call("write_file", path="n.txt", content="x")
+    audited.extra["NO_COLOR"] = "1"
+    audited("undo")
+    for columns in (72, 80):
+        _, printed = at_terminal(audited, "log", columns=columns)
+        assert all(len(line) <= columns for line in printed.split("\n")), printed
+        assert re.search(r"ok write_file n.txt  \[1 path; taken back by \d+\]\n", printed)

@@ -165,3 +165,10 @@ def test_a_check_that_leaves_something_out_says_so(recorded: Shell) -> None:
     quick = recorded("verify", "--quick").text
     assert "unchecked  contents and what is derived from events\n" in quick
     assert "but for the sample" in recorded("verify", "--sample", "3").text
+
+
+def test_verify_of_a_store_that_cannot_be_opened_leads_to_salvage(audited: Shell) -> None:
+    audited.database.write_bytes(b"no database " * 1000)
+    refused = audited("verify", code=None)
+    assert refused.code != 0 and "salvage" in refused.errors
+    assert "loom-audit verify" not in refused.errors

@@ -1,4 +1,4 @@
-"""Sessions named by the start of their ids, as nobody types 32 characters."""
+"""`session`, and sessions named by the start of their ids."""
 
 import os
 from uuid import UUID

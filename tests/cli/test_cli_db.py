@@ -1,13 +1,33 @@
-"""`db rebuild` derives again what was lost or changed beside the log."""
+"""`db`: where the store is, its revision, projections made anew."""
 
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.cli.shells import Shell
 from tests.forked import Forked
+
+
+def test_db_tells_where_the_store_is_and_that_it_is_up_to_date(audited: Shell) -> None:
+    assert audited("db", "path").text == f"{audited.database}\n"
+    (found,) = audited.records("db", "current")
+    assert found["up_to_date"] is True
+    (done,) = audited.records("db", "upgrade")
+    assert (done["before"], done["backups"]) == (found["revision"], [])
+
+
+def test_a_store_from_a_newer_version_is_refused_with_what_to_do(audited: Shell) -> None:
+    with closing(sqlite3.connect(audited.database)) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+        raw.commit()
+    refused = audited("log", code=3)
+    assert "Upgrade loom-audit" in refused.errors
+    (found,) = audited.records("db", "current", code=1)
+    assert found["revision"] == "9999"
 
 
 def test_projections_that_were_changed_are_made_anew_from_the_log(

@@ -1,6 +1,4 @@
-"""What one call is shown with: texts once, long ones counted, sizes that tell something."""
-
-import pytest
+"""`show`: texts once, long ones counted, sizes that tell something."""
 
 from loom_audit.cli.show import result_lines
 from tests.cli.shells import Shell
@@ -48,12 +46,3 @@ def test_an_edit_that_hardly_changes_the_size_says_by_how_much(audited: Shell) -
     audited.call("write_file", path="big.txt", content="y" * 20_013)
     shown = audited("show", str(audited.numbers()[-1]), "--no-diff").text
     assert "M big.txt  (19.5 KiB)" in shown
-
-
-@pytest.mark.parametrize("words", [("--kind", "bad"), ("--kind", "call.finished", "--kind", "x")])
-def test_a_kind_that_there_is_not_is_refused_with_those_there_are(
-    audited: Shell, words: tuple[str, ...]
-) -> None:
-    refused = audited("log", *words, code=2)
-    assert f"no kind {words[-1]}" in refused.errors and "files.changed" in refused.errors
-    audited("log", "--kind", "files.changed")

@@ -1,11 +1,21 @@
-"""Where things may be put: stores, workspaces and replayed trees are kept apart."""
+"""`replay`: a point rebuilt elsewhere, never in a workspace or the store."""
 
 from pathlib import Path
 
 import pytest
 
-from loom_audit.model.scope import MAX_FILE_BYTES
-from tests.cli.shells import Shell
+from tests.cli.shells import Shell, walk
+
+
+def test_a_point_is_rebuilt_byte_for_byte_elsewhere(audited: Shell, tmp_path: Path) -> None:
+    (audited.workspace / "link").symlink_to("a.txt")
+    (audited.workspace / "empty").mkdir()
+    audited.sh("head -c 5000 /dev/urandom > blob.bin; chmod 750 src")
+    then = audited.tree()
+    audited.sh("rm -rf src link")
+    audited("replay", "head~1", "--to", str(tmp_path / "then"))
+    assert walk(tmp_path / "then") == then
+    audited("replay", "head", "--to", str(tmp_path / "then"), code=5)
 
 
 @pytest.mark.parametrize("folder", ["work", "work/out", "work/src/new/deep", "home", "home/out"])
@@ -38,24 +48,6 @@ def test_a_replay_into_another_workspace_is_refused(audited: Shell, tmp_path: Pa
     assert [*other.iterdir()] == []
 
 
-@pytest.mark.parametrize("store", ["store.db", "below/store.db"])
-def test_a_folder_that_would_hold_its_own_store_is_refused_before_one_is_made(
-    shell: Shell, store: str
-) -> None:
-    before = shell.tree()
-    refused = shell("--store", str(shell.workspace / store), "init", code=5)
-    assert "hint: " in refused.errors
-    assert shell.tree() == before
-
-
-@pytest.mark.parametrize(("folder", "code"), [("/", 2), ("missing", 4), ("a.txt", 2)])
-def test_a_folder_that_can_be_no_workspace_makes_no_store(
-    shell: Shell, folder: str, code: int
-) -> None:
-    assert "hint: " in shell("init", folder, code=code).errors
-    assert not shell.home.exists()
-
-
 def test_a_workspace_that_is_gone_is_rebuilt_where_it_was(audited: Shell) -> None:
     before = audited.tree()
     audited.workspace.rename(audited.workspace.with_name("moved"))
@@ -84,20 +76,3 @@ def test_a_replay_to_a_symlink_that_leads_nowhere_is_refused(
 def test_a_replay_to_a_path_with_a_nul_is_refused(audited: Shell, tmp_path: Path) -> None:
     refused = audited("replay", "head", "--to", f"{tmp_path}/a\0b", "--json", code=2)
     assert '"INVALID_PATH"' in refused.errors
-
-
-def test_an_init_with_other_rules_is_refused(audited: Shell, tmp_path: Path) -> None:
-    rules = tmp_path / "rules"
-    rules.write_text("*.log\n")
-    refused = audited("init", "--ignore", str(rules), "--json", code=5)
-    assert '"CONFLICT"' in refused.errors and '"hint"' in refused.errors
-
-
-def test_an_init_with_another_limit_changes_it_on_record(audited: Shell) -> None:
-    audited("init", "--max-file-bytes", "10")
-    assert audited.records("scope")[0]["max_file_bytes"] == 10
-    (fact, *_) = audited.records("log", "--events")
-    assert (fact["kind"], fact["actor"][:7]) == ("workspace.attached", "person:")
-    audited("init", "--max-file-bytes", "0")
-    assert audited.records("scope")[0]["max_file_bytes"] == MAX_FILE_BYTES
-    audited("init")

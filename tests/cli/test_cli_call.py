@@ -1,0 +1,150 @@
+"""`call`: results, exit codes, and calls that are refused or told to end."""
+
+import json
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from loom_audit.sandbox.scratch import scratch_folder
+from tests.cli.processes import SECONDS, calling, scratches
+from tests.cli.shells import Shell
+
+
+def test_a_failed_call_prints_why_and_exits_by_its_error(audited: Shell) -> None:
+    failed = audited("call", "read_file", '{"path": "/etc/passwd"}', code=2)
+    assert failed.errors.startswith("error: ")
+    assert "Error" not in failed.text
+    (result,) = audited.records("call", "read_file", '{"path": "nope"}', code=4)
+    assert result["error"]["code"] == "FILE_NOT_FOUND"
+    assert [r["status"] for r in audited.records("log")] == ["error", "error"]
+
+
+def test_call_reads_its_arguments_from_standard_input(audited: Shell) -> None:
+    arguments = json.dumps({"path": "in.txt", "content": "x" * 10}).encode()
+    audited("call", "write_file", "-", stdin=arguments)
+    assert (audited.workspace / "in.txt").read_text() == "x" * 10
+    assert "JSON" in audited("call", "write_file", "{nope", code=2).errors
+
+
+def test_a_run_of_a_named_agent_is_that_agents(audited: Shell) -> None:
+    audited("call", "write_file", '{"path": "g", "content": "x"}', "--agent", "bot")
+    (call,) = audited.records("log")
+    assert call["actor"] == "agent:bot"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "a.txt"}),
+        ("write_file", {"path": "a.txt", "content": "x"}),
+        ("list_directory", {"path": "."}),
+        ("search_files", {"pattern": "one"}),
+        ("shell_execute", {"command": "true"}),
+    ],
+)
+def test_a_call_in_a_workspace_that_vanished_is_refused_on_record(
+    audited: Shell, tool: str, arguments: dict[str, str]
+) -> None:
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    (result,) = audited.records(
+        "call", tool, json.dumps(arguments), *place, code=4, cwd=audited.home
+    )
+    assert result["error"]["code"] == "NO_WORKSPACE" and result["error"]["hint"]
+    (call,) = audited.records("log", *place, cwd=audited.home)
+    assert (call["tool"], call["status"]) == (tool, "error")
+    (shown,) = audited.records("show", str(call["seq"]), *place, cwd=audited.home)
+    assert shown["arguments"] == arguments
+    assert not audited.workspace.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "", "nonsense", '{"path": "a.txt"', "[" * 100_000, '{"path": "\ud800'[:11]]
+)
+def test_arguments_that_are_not_json_are_refused_on_record(audited: Shell, text: str) -> None:
+    refused = audited("call", "read_file", text, code=2)
+    assert "no JSON" in refused.errors and "hint: " in refused.errors
+    assert len(refused.errors.splitlines()) == 2
+    (call,) = audited.records("log")
+    assert (call["tool"], call["status"]) == ("read_file", "error")
+    (shown,) = audited.records("show", str(call["seq"]))
+    assert shown["arguments"] == text
+
+
+def test_standard_input_that_is_no_text_is_refused_on_record(audited: Shell) -> None:
+    audited("call", "read_file", "-", stdin=b'{"path": "\xff\xfe"', code=2)
+    (call,) = audited.records("log")
+    (shown,) = audited.records("show", str(call["seq"]))
+    assert shown["arguments"] == '{"path": "\\xff\\xfe"'
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("read_file", {"path": "none"}, 4),
+        ("read_file", {"path": "../x"}, 2),
+        ("read_file", {"path": 7}, 2),
+        ("read_file", [], 2),
+        ("no_such_tool", {}, 4),
+        ("edit_file", {"path": "a.txt", "old_str": "nowhere", "new_str": ""}, None),
+        ("shell_execute", {"command": "exit 9"}, 1),
+    ],
+)
+def test_a_failed_call_exits_by_the_table_of_errors(
+    audited: Shell, tool: str, arguments: object, code: int | None
+) -> None:
+    from loom_audit.cli.shared import exits
+
+    ran = audited("call", tool, json.dumps(arguments), "--json", code=code)
+    (result,) = ran.records
+    assert ran.code == exits.exit_code(result["error"]["code"]) != 0
+
+
+def test_the_help_of_call_has_the_codes_its_errors_end_with(shell: Shell) -> None:
+    text = shell("call", "--help").text
+    for code in (0, 1, 2, 3, 4, 5, 6):
+        assert f"\n  {code:>3}  " in text or f" {code}  " in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_call_told_to_end_is_cancelled_and_leaves_nothing(audited: Shell, number: int) -> None:
+    process = calling(audited)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + number, output
+    assert b"Traceback" not in output
+    (record,) = audited.records("log")
+    assert (record["status"], record["paths"]) == ("cancelled", ["ready"])
+    (found,) = audited.records("status")
+    assert found["interrupted"] == []
+    assert scratches(audited) == []
+
+
+def test_where_a_hangup_is_ignored_it_stays_ignored(audited: Shell) -> None:
+    process = calling(audited, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_the_next_session_deletes_the_scratch_of_killed_ones_and_no_living_ones(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = calling(audited)
+    (left,) = scratches(audited)
+    foreign = audited.home / "loom-audit-scratch-link"
+    foreign.symlink_to(audited.workspace)
+    monkeypatch.setattr(tempfile, "tempdir", str(audited.home))
+    with scratch_folder() as living:
+        assert (audited.home / left).is_dir()
+        process.kill()
+        process.communicate(timeout=SECONDS)
+        assert (audited.home / left).is_dir()
+        audited("call", "read_file", '{"path": "a.txt"}')
+        assert not (audited.home / left).exists()
+        assert Path(living).is_dir()
+    assert scratches(audited) == [foreign.name]
+    assert (audited.workspace / "a.txt").exists()

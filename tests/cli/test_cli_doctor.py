@@ -1,0 +1,109 @@
+"""`doctor`: what is wrong with the machine, the store or a workspace."""
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from loom_audit.model.scope import TEMPORARY
+from tests.cli.shells import Shell
+
+
+@contextmanager
+def mode(path: Path, bits: int) -> Iterator[None]:
+    before = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(bits)
+    yield
+    path.chmod(before)
+
+
+def problems(shell: Shell) -> set[str]:
+    found = shell.records("doctor", code=None)
+    return {check["name"] for check in found if check["verdict"] != "ok"}
+
+
+def test_doctor_finds_nothing_wrong_with_a_fresh_store(audited: Shell) -> None:
+    checks = audited.records("doctor")
+    assert [check for check in checks if check["verdict"] == "problem"] == []
+    names = {check["name"] for check in checks}
+    assert {
+        "sqlite",
+        "sandbox",
+        "sandbox landlock",
+        "space",
+        "store",
+        "store journal",
+        "store triggers",
+    } <= names
+
+
+def test_doctor_sees_a_store_that_others_can_read(audited: Shell) -> None:
+    with mode(audited.database, 0o644):
+        assert "store" in problems(audited)
+        assert audited("doctor", code=1).text.count("chmod 600") >= 1
+    with mode(audited.home, 0o755):
+        assert "data folder" in problems(audited)
+
+
+def test_doctor_sees_a_missing_trigger(audited: Shell) -> None:
+    with closing(sqlite3.connect(audited.database)) as raw:
+        raw.execute("DROP TRIGGER event_no_delete")
+        raw.commit()
+    assert "store triggers" in problems(audited)
+
+
+def test_doctor_sees_a_trigger_that_is_not_ours(audited: Shell) -> None:
+    with closing(sqlite3.connect(audited.database)) as raw:
+        raw.execute("CREATE TRIGGER quiet BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
+        raw.commit()
+    assert "store triggers" in problems(audited)
+    assert "quiet" in audited("doctor", code=1).text
+
+
+def test_doctor_sees_rules_that_nobody_accepted_and_a_workspace_that_is_gone(
+    audited: Shell,
+) -> None:
+    name = f"workspace {audited.workspace}"
+    assert name not in problems(audited)
+    (audited.workspace / ".loomignore").write_text("*.log\n")
+    assert name in problems(audited)
+    audited("scope", "accept")
+    assert name not in problems(audited)
+    (audited.workspace / "x.log").write_text("x")
+    assert audited("status").text.count("x.log") == 0
+    audited.workspace.rename(audited.workspace.with_name("moved"))
+    (found,) = [
+        check
+        for check in audited.records("doctor", code=None, cwd=audited.home)
+        if check["name"] == name
+    ]
+    assert (found["verdict"], found["text"]) == ("warning", "is gone")
+
+
+def test_doctor_names_leftover_temporaries_and_leaves_them(audited: Shell) -> None:
+    left = audited.workspace / "src" / f"{TEMPORARY}0123456789abcdef-1"
+    left.write_text("half a file")
+    checks = audited.records("doctor", code=None)
+    (found,) = [check for check in checks if left.name in check["text"]]
+    assert found["verdict"] == "warning" and f"src/{left.name}" in found["text"]
+    assert left.read_text() == "half a file"
+
+
+def test_doctor_sees_a_clock_behind_the_log(audited: Shell) -> None:
+    from datetime import UTC, datetime
+
+    from loom_audit.api.doctor import check_all
+    from loom_audit.config import read_settings
+
+    settings = read_settings(environment={"LOOM_AUDIT_HOME": str(audited.home)})
+    found = list(check_all(settings, datetime(2020, 1, 1, tzinfo=UTC)))
+    assert [c for c in found if c.verdict == "problem" and "clock" in c.text]
+
+
+def test_doctor_says_that_heads_kept_beside_the_store_prove_less(shell: Shell) -> None:
+    for command in ("init", "status", "head"):
+        shell(command)
+        (check,) = [c for c in shell.records("doctor", code=None) if c["name"] == "tree heads"]
+        assert check["verdict"] == "warning" and "beside the store" in check["text"]
+        assert "LOOM_AUDIT_HOME" in check["hint"]

@@ -1,0 +1,70 @@
+"""`recover`: what killed processes left behind."""
+
+import json
+
+from loom_audit.api import open_store
+from loom_audit.history.recorder import Recorder
+from loom_audit.model.events import SessionStarted
+from tests.cli.processes import SECONDS, started
+from tests.cli.shells import Shell
+
+
+def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: Shell) -> None:
+    before = audited.tree()
+    process = started(audited, "echo x > made; touch ready; sleep 1000")
+    assert "open calls:" in audited("status").text
+    refused = audited("rollback", "1", code=None)
+    assert refused.code != 0
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    (found,) = audited.records("status")
+    assert [call["tool"] for call in found["interrupted"]] == ["run"]
+    told = audited("status").text
+    assert "recover" in told and "open calls:" not in told and told.count("made") == 2
+    assert "`loom-audit recover` closes it" in audited("show", str(found["head"])).text
+    (recovered,) = audited.records("recover")
+    assert recovered["call"]["status"] == "interrupted"
+    (record,) = audited.records("log")
+    assert sorted(record["paths"]) == ["made", "ready"]
+    assert record["coverage"] == "partial"
+    assert json.loads(audited("status", "--json").text)["interrupted"] == []
+    audited("undo")
+    assert audited.tree() == before
+
+
+def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
+    url = f"sqlite:///{audited.home / 'audit.db'}"
+    with open_store(url) as store:
+        attachment = store.workspace(str(audited.workspace)).attachment
+        recorder = Recorder(attachment, session="s1", actor="person:ada")
+        recorder.record(SessionStarted("ada"))
+        recorder.begin("rollback", {"target": "1"}, "write", call_id="c1").announce()
+    refused = audited("recover", code=5)
+    assert "--continue" in refused.errors
+    assert "rollback" in refused.text
+    assert "waits" in audited("call", "read_file", '{"path": "a.txt"}', code=5).errors
+    (closed,) = audited.records("recover", "--abandon")
+    assert (closed["waiting"], closed["call"]["status"]) == (False, "interrupted")
+    assert audited("call", "read_file", '{"path": "a.txt"}').text.strip()
+
+
+def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> None:
+    with open_store(f"sqlite:///{audited.home / 'audit.db'}") as store:
+        attachment = store.workspace(audited.workspace).attachment
+        crashed = Recorder(attachment, session="gone", actor="agent:x")  # holds no session's lock
+        crashed.record(SessionStarted("x"))
+        crashed.begin("sh", {}, "execute", call_id="c").announce()
+    moved = audited.workspace.rename(audited.workspace.with_name("moved"))
+    place = ("--workspace", str(audited.workspace))
+    arguments = json.dumps({"path": "a.txt"})
+    audited("call", "read_file", arguments, *place, code=4, cwd=audited.home)
+    calls = audited.records("log", *place, cwd=audited.home)
+    assert {call["tool"]: call["status"] for call in calls} == {"sh": "open", "read_file": "error"}
+    moved.rename(audited.workspace)
+    audited("call", "read_file", arguments)
+    assert [c["status"] for c in audited.records("log") if c["tool"] == "sh"] == ["interrupted"]
+
+
+def test_recover_has_nothing_to_do_after_a_clean_end(busy: Shell) -> None:
+    assert "nothing to recover" in busy("recover").errors
+    assert busy("recover", "--continue", "--abandon", code=2)

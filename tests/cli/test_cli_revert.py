@@ -1,0 +1,73 @@
+"""`revert`: named calls and events, the later ones kept."""
+
+from tests.cli.shells import Shell
+
+
+def test_revert_keeps_a_later_edit_of_the_same_file_by_merging(audited: Shell) -> None:
+    text = "".join(f"line {n}\n" for n in range(30))
+    audited.call("write_file", path="long.txt", content=text)
+    audited.call("edit_file", path="long.txt", old_str="line 2\n", new_str="LINE TWO\n")
+    audited.call("edit_file", path="long.txt", old_str="line 25\n", new_str="LINE 25\n")
+    first_edit = audited.numbers()[1]
+    audited("revert", str(first_edit))
+    expected = text.replace("line 25\n", "LINE 25\n")
+    assert (audited.workspace / "long.txt").read_text() == expected
+
+
+def test_a_conflict_writes_nothing_and_names_the_call_until_a_choice_is_made(
+    audited: Shell,
+) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    audited.call("edit_file", path="a.txt", old_str="2", new_str="zwei")
+    first, second = audited.numbers()
+    disk = audited.tree()
+    refused = audited("revert", str(first), code=5)
+    assert f"call {second}" in refused.text
+    assert "--choose" in refused.errors
+    assert audited.tree() == disk
+    (plan,) = audited.records("revert", str(first), "--dry-run", code=5)
+    assert plan["blocked"][0]["path"] == "a.txt"
+    assert plan["blocked"][0]["calls"] == [second]
+
+    audited("revert", str(first), "--choose", "a.txt=merge")
+    merged = (audited.workspace / "a.txt").read_text()
+    assert "<<<<<<<" in merged
+    assert "zwei" in merged
+    audited("undo")
+    assert audited.tree() == disk
+    audited("revert", str(first), "--choose", "a.txt=old")
+    assert (audited.workspace / "a.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_an_event_from_outside_kept_by_choice_is_not_taken_back(audited: Shell) -> None:
+    (audited.workspace / "a.txt").write_text("by hand\n")
+    audited.sh("true")
+    changed = audited.records("log", "--events", "--kind", "files.changed", "-n", "0")
+    (event,) = [one["seq"] for one in changed if one["origin"] == "outside"]
+    verb = ("revert", str(event), "--dry-run")
+    assert audited.records(*verb)[0]["reverts"] == [event]
+    assert audited.records(*verb, "--choose", "a.txt=current")[0]["reverts"] == []
+
+
+def test_a_conflict_says_what_each_choice_does(audited: Shell) -> None:
+    audited.call("write_file", path="a.txt", content="1\n")
+    first = audited.numbers()[-1]
+    audited.call("write_file", path="a.txt", content="2\n")
+    second = audited.numbers()[-1]
+    refused = audited("revert", str(first), code=5)
+    assert f"a.txt: same lines changed later by call {second}\n" in refused.text
+    for said in ("PATH=current keeps it", "PATH=old takes what was", "PATH=merge writes both"):
+        assert said in refused.errors
+
+
+def test_a_plan_says_which_file_will_hold_conflict_markers(audited: Shell) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    audited.call("edit_file", path="a.txt", old_str="2", new_str="zwei")
+    first = str(audited.numbers()[0])
+    plan = audited("revert", first, "--choose", "a.txt=merge", "--dry-run")
+    assert "a.txt  (14 B -> " in plan.text or "a.txt" in plan.text
+    assert "conflict markers" in plan.text
+    (record,) = audited.records("revert", first, "--choose", "a.txt=merge", "--dry-run")
+    assert record["marked"] == ["a.txt"]
+    other = audited.records("revert", first, "--choose", "a.txt=old", "--dry-run")[0]
+    assert other["marked"] == []

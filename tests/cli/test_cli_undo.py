@@ -1,0 +1,132 @@
+"""`undo` and `redo`: the newest call, whole or not at all."""
+
+from tests.cli.shells import Shell
+
+
+def test_a_recorded_session_can_be_seen_compared_undone_and_redone(real: Shell) -> None:
+    audited = real
+    before = audited.tree()
+    audited.call("write_file", path="b.txt", content="new\n")
+    audited("run", "--", "sh", "-c", "echo more >> a.txt; chmod 600 src/app.py")
+    after = audited.tree()
+    log = audited.records("log")
+    assert [record["tool"] for record in log] == ["run", "write_file"]
+    assert sorted(log[0]["paths"]) == ["a.txt", "src/app.py"]
+    assert all(record["status"] == "ok" for record in log)
+    assert {record["coverage"] for record in log} == {"full"}
+
+    shown = audited("show", str(log[0]["seq"])).text
+    assert "+more" in shown
+    assert "argv" in shown
+    assert "echo more" in log[0]["summary"]
+    assert "echo more" in shown
+
+    patch = audited("diff", "--call", str(log[0]["seq"]), "a.txt").text
+    assert "+more" in patch
+    assert "app.py" not in patch
+
+    audited("undo")
+    audited("undo")
+    assert audited.tree() == before
+    audited("redo")
+    audited("redo")
+    assert audited.tree() == after
+
+
+def test_a_dry_run_changes_neither_disk_nor_log(audited: Shell) -> None:
+    audited.call("write_file", path="b.txt", content="new\n")
+    (number,) = audited.numbers()
+    disk, events = audited.tree(), audited("log", "--events", "--json", "-n", "0").text
+    for arguments in (
+        ("undo",),
+        ("revert", str(number)),
+        ("rollback", "head~1"),
+        ("rollback", "head~1", "b.txt", "--outside"),
+    ):
+        assert "will change:" in audited(*arguments, "--dry-run").text
+        (plan,) = audited.records(*arguments, "--dry-run")
+        assert plan["carried_out"] is False
+        assert [change["path"] for change in plan["changes"]] == ["b.txt"]
+        assert audited.tree() == disk
+        assert audited("log", "--events", "--json", "-n", "0").text == events
+
+
+def test_what_a_choice_keeps_is_not_taken_back(audited: Shell) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    audited.call("edit_file", path="a.txt", old_str="2", new_str="zwei")
+    first, second = audited.numbers()
+    for verb in (("revert", str(first)), ("revert", str(first), str(second)), ("rollback", "3")):
+        (plan,) = audited.records(*verb, "--choose", "a.txt=current", "--yes")
+        assert plan["changes"] == [] and plan["reverts"] == []
+    (undone,) = audited.records("undo", "--choose", "a.txt=current", "--yes")
+    assert undone["reverts"] == []
+    calls = {call["seq"]: call for call in audited.records("log", "-n", "0")}
+    assert calls[first]["undone_by"] is None and calls[second]["undone_by"] is None
+    assert audited("redo", code=4).errors
+    audited("undo", "--yes")
+    assert (audited.workspace / "a.txt").read_text() == "one\n2\nthree\n"
+
+
+def test_a_call_is_taken_back_only_with_all_its_paths(audited: Shell) -> None:
+    audited.sh("echo 1 > x.txt; echo 1 > y.txt")
+    (call,) = audited.numbers()
+    (part,) = audited.records("undo", "--choose", "x.txt=current", "--yes")
+    assert part["reverts"] == [] and [one["path"] for one in part["changes"]] == ["y.txt"]
+    assert (audited.workspace / "x.txt").exists()
+    sessions = {one["seq"]: one["session"] for one in audited.records("log")}
+    assert sessions[part["call"]] == sessions[call]
+    audited("redo", "--yes")
+    assert (audited.workspace / "y.txt").exists()
+    (whole,) = audited.records("undo", "--yes")
+    assert whole["reverts"] == [call]
+    assert not (audited.workspace / "x.txt").exists()
+
+
+def test_nothing_to_take_back_points_to_the_log(audited: Shell) -> None:
+    for verb in ("undo", "redo"):
+        refused = audited(verb, code=4)
+        assert f"nothing to {verb}" in refused.errors and "`loom-audit log`" in refused.errors
+
+
+def test_what_a_moved_repository_became_is_not_undone_and_the_way_on_is_said(
+    audited: Shell,
+) -> None:
+    (audited.workspace / ".git").mkdir()
+    (audited.workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    audited("run", "--", "sh", "-c", "mv .git git-backup; echo more >> a.txt")
+    number = audited.numbers()[-1]
+    (record,) = audited.records("show", str(number))
+    assert record["coverage"] == "partial"
+    before = audited.tree()
+    for words in (("undo",), ("revert", str(number)), ("rollback", "head~1")):
+        refused = audited(*words, code=5)
+        assert (
+            f".git is not on record: vanished; what appeared then or later is not deleted (call \
+{number})"
+            in refused.text
+        )
+        assert "nothing was written: git-backup, git-backup/HEAD cannot be taken back safely" in (
+            refused.errors
+        )
+        assert "put that back yourself" in refused.errors
+        assert "--choose PATH=current" in refused.errors
+        assert audited.tree() == before
+    kept = [f"--choose={path}=current" for path in ("git-backup", "git-backup/HEAD")]
+    audited("undo", *kept)
+    assert audited.tree() == before | {"a.txt": ("file", 0o644, b"one\ntwo\nthree\n")}
+
+
+def test_a_choice_about_a_path_that_is_not_in_the_plan_is_refused(audited: Shell) -> None:
+    audited.call("write_file", path="a.txt", content="2")
+    assert "nosuch" in audited("undo", "--choose", "nosuch=old", "--yes", code=4).errors
+    assert (audited.workspace / "a.txt").read_bytes() == b"2"
+
+
+def test_a_choice_for_nothing_is_refused_also_where_the_plan_has_a_note_without_a_path(
+    audited: Shell,
+) -> None:
+    """What was not captured whole is such a note: it let `--choose =old` pass for a choice."""
+    audited("run", "--", "sh", "-c", "echo x > made; setsid sleep 1000 & exit 0")
+    assert audited.records("undo", "--dry-run")[0]["irreversible"]
+    audited("undo", "--choose", "=old", code=2)
+    assert (audited.workspace / "made").exists()
