@@ -14,7 +14,7 @@ COMMANDS = {
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    found = [*confining_runner([str(folder / "store")]).found()]
+    found = [*confining_runner([str(folder / "store")]).backends()]
     runners = {one.runner.name: one.runner for one in found if not one.flaw}
     missing = "; ".join(f"{one.runner.name}: {one.flaw}" for one in found if one.flaw)
     work = folder / "work"

@@ -85,7 +85,7 @@ def _sandboxes() -> Iterator[Check]:
     except AuditError as error:
         yield Check("commands", "problem", f"none can run: {error.message}", error.hint)
         return
-    found = [*confining_runner().found()]
+    found = [*confining_runner().backends()]
     for one in found:
         name = f"sandbox {one.runner.name}"
         if one.flaw:

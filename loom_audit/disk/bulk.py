@@ -18,15 +18,15 @@ from loom_audit.errors import AuditError, InvalidPath
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, Replacement
 
-_ROOM = 256
-_USABLE = 0o700
+_OPEN_FOLDERS = 256
+_OWNER_ALL = 0o700
 
 
 def replace_all(
     beneath: RootDirectory, steps: Sequence[Replacement], done: dict[int, Displaced]
 ) -> Sequence[Displaced]:
     """Carry out the steps; `done` is filled as they are, by their number."""
-    batch = _Batch(OpenFolders(beneath, _ROOM), steps, done)
+    batch = _Batch(OpenFolders(beneath, _OPEN_FOLDERS), steps, done)
     try:
         try:
             batch.check()
@@ -37,9 +37,9 @@ def replace_all(
             batch.tidy()
             sync_filesystem(beneath)
     except OSError as error:
-        raise batch.explained(to_audit_error(error, batch.path)) from error
+        raise batch.add_details(to_audit_error(error, batch.path)) from error
     except AuditError as error:
-        raise batch.explained(error) from error.__cause__
+        raise batch.add_details(error) from error.__cause__
     return [done[number] for number in range(len(steps))]
 
 
@@ -66,15 +66,15 @@ class _Batch:
     done: dict[int, Displaced]
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
-    unsteady: set[str] = field(default_factory=set)
-    opened: dict[str, int] = field(default_factory=dict)
+    unstable: set[str] = field(default_factory=set)
+    original_modes: dict[str, int] = field(default_factory=dict)
     """Modes of folders that we opened for ourselves, as they were."""
-    closing: dict[str, int] = field(default_factory=dict)
+    final_modes: dict[str, int] = field(default_factory=dict)
     """Modes of folders as they shall be, once all is done."""
-    homes: dict[str, str] = field(default_factory=dict)
+    staging_folders: dict[str, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
 
-    def explained(self, error: AuditError) -> AuditError:
+    def add_details(self, error: AuditError) -> AuditError:
         error.details["path"] = printable(self.path)
         error.details["done"] = len(self.done)
         return error
@@ -89,7 +89,7 @@ class _Batch:
             seen.add(self.path)
             after = step.change.after
             if after is None or after.kind != "directory" or not self._is_folder(self.path):
-                self.unsteady.add(self.path)
+                self.unstable.add(self.path)
 
     def _is_folder(self, path: str) -> bool:
         try:
@@ -105,7 +105,9 @@ class _Batch:
             if after is None or after.kind == "directory" or _same_content(step.change):
                 continue
             self.path = step.change.path
-            temporary = Location(self.folders, self._home(self.path), "").beside()
+            temporary = Location(
+                self.folders, self._staging_folder(self.path), ""
+            ).temporary_sibling()
             self._make_usable(temporary.parent)
             if step.content is None:
                 put = stage(temporary, after, None, durable=False)
@@ -114,19 +116,19 @@ class _Batch:
                     put = stage(temporary, after, content, durable=False)
             self.staged[number] = (temporary, put)
 
-    def _home(self, path: str) -> str:
+    def _staging_folder(self, path: str) -> str:
         """The nearest folder above that stands before, during and after."""
         parent = split(path)[0]
-        home = self.homes.get(parent)
-        if home is None:
-            home = parent
+        staging = self.staging_folders.get(parent)
+        if staging is None:
+            staging = parent
             parts = parent.split("/") if parent else []
             for n in range(len(parts)):
-                if "/".join(parts[: n + 1]) in self.unsteady:
-                    home = "/".join(parts[:n])
+                if "/".join(parts[: n + 1]) in self.unstable:
+                    staging = "/".join(parts[:n])
                     break
-            self.homes[parent] = home
-        return home
+            self.staging_folders[parent] = staging
+        return staging
 
     def _make_usable(self, folder: str) -> None:
         """Let us write in a folder of ours whose mode forbids it, until `tidy`."""
@@ -135,61 +137,61 @@ class _Batch:
         self.visited.add(folder)
         found = os.fstat(self.folders.fd(folder))
         mode = stat.S_IMODE(found.st_mode)
-        if mode & _USABLE != _USABLE and found.st_uid == os.geteuid() != 0:
-            location_of(self.folders, folder).chmod(mode | _USABLE)
-            self.opened[folder] = mode
+        if mode & _OWNER_ALL != _OWNER_ALL and found.st_uid == os.geteuid() != 0:
+            location_of(self.folders, folder).chmod(mode | _OWNER_ALL)
+            self.original_modes[folder] = mode
 
     def carry_out(self) -> None:
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n].change)):
             step = self.steps[number]
             self.path = step.change.path
-            self._make_usable(self._home(self.path))
+            self._make_usable(self._staging_folder(self.path))
             self._make_usable(split(self.path)[0])
-            self.done[number] = self._one(number, step)
-            self._tell_mode_before(self.done[number])
+            self.done[number] = self._replace_one(number, step)
+            self._set_mode_before(self.done[number])
 
-    def _one(self, number: int, step: Replacement) -> Displaced:
+    def _replace_one(self, number: int, step: Replacement) -> Displaced:
         change = step.change
         staged = self.staged.pop(number, None)
         if staged is not None:
             temporary, put = staged
-            at = location_of(self.folders, change.path)
-            return put_staged(temporary, at, put, occupied=change.before is not None)
-        home = self._home(change.path)
+            target = location_of(self.folders, change.path)
+            return put_staged(temporary, target, put, occupied=change.before is not None)
+        staging = self._staging_folder(change.path)
         if change.after is None or change.after.kind == "directory":
-            return self._folder_or_nothing(change, home)
+            return self._replace_folder(change, staging)
         if step.content is None:
-            return replace(self.folders, change, None, durable=False, staging=home)
+            return replace(self.folders, change, None, durable=False, staging=staging)
         with step.content() as content:
-            return replace(self.folders, change, content, durable=False, staging=home)
+            return replace(self.folders, change, content, durable=False, staging=staging)
 
-    def _folder_or_nothing(self, change: FileChange, home: str) -> Displaced:
+    def _replace_folder(self, change: FileChange, staging: str) -> Displaced:
         """A folder keeps a mode that lets us work in it to the end of the batch."""
         after, mode = change.after, 0
         if after is not None:
             mode = after.mode
-            if mode & _USABLE != _USABLE and os.geteuid() != 0:
-                after = FileState("directory", None, mode | _USABLE, 0)
+            if mode & _OWNER_ALL != _OWNER_ALL and os.geteuid() != 0:
+                after = FileState("directory", None, mode | _OWNER_ALL, 0)
         change = FileChange(change.path, change.before, after)
-        displaced = replace(self.folders, change, None, durable=False, staging=home)
+        displaced = replace(self.folders, change, None, durable=False, staging=staging)
         if after is not None and after.mode != mode:
-            self.closing[change.path] = mode
+            self.final_modes[change.path] = mode
             if isinstance(displaced, ModeReversal):
                 displaced.mode = mode
         return displaced
 
-    def _tell_mode_before(self, displaced: Displaced) -> None:
+    def _set_mode_before(self, displaced: Displaced) -> None:
         """What went was a folder that we had opened for ourselves."""
-        before = self.opened.pop(self.path, None)
+        before = self.original_modes.pop(self.path, None)
         if before is not None and isinstance(displaced, PathReversal | ModeReversal):
-            displaced.state_is(FileState("directory", None, before, 0))
+            displaced.set_state(FileState("directory", None, before, 0))
 
     def tidy(self) -> None:
         """Remove what was written and not used, and give folders the mode they should have."""
         for temporary, _ in self.staged.values():
             remove(temporary)
         self.staged.clear()
-        modes = self.opened | self.closing
+        modes = self.original_modes | self.final_modes
         for folder in sorted(modes, reverse=True):
             if self._is_folder(folder):
                 location_of(self.folders, folder).chmod(modes[folder])

@@ -74,7 +74,7 @@ class Location:
         finally:
             os.close(descriptor)
 
-    def beside(self) -> "Location":
+    def temporary_sibling(self) -> "Location":
         """A fresh temporary name in the same folder."""
         return Location(self.folders, self.parent, self.folders.fresh_name())
 
@@ -93,7 +93,7 @@ def exchange(one: Location, other: Location) -> None:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
-    aside = other.beside()
+    aside = other.temporary_sibling()
     found = other.lstat()
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), other.name)

@@ -43,10 +43,10 @@ class DiskChangeIndex:
         self._mutex = Mutex()
         self._entries: dict[str, IndexEntry] = {}
         self._head = 0
-        self._read = 0
-        self._live = 0
+        self._read_end = 0
+        self._live_bytes = 0
         self._start = b""
-        self._seen = (0, 0, 0)
+        self._read_identity = (0, 0, 0)
 
     def load(self) -> dict[str, IndexEntry]:
         with self._mutex:
@@ -65,7 +65,7 @@ class DiskChangeIndex:
 
     def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
         with self._mutex, audit_errors(self._path), self._open_for_writing() as descriptor:
-            current = _identity(os.fstat(descriptor)) == self._seen
+            current = _identity(os.fstat(descriptor)) == self._read_identity
             if not current:
                 self._refresh()
             changed = {
@@ -74,64 +74,64 @@ class DiskChangeIndex:
             if not changed and head == self._head:
                 return
             batch = _encode(changed, head)
-            end = self._read + len(batch)
-            if end > _SMALL and end > 3 * (self._live + len(batch)):
-                self._adopt(changed, head)
-                self._write_anew()
+            end = self._read_end + len(batch)
+            if end > _SMALL and end > 3 * (self._live_bytes + len(batch)):
+                self._apply(changed, head)
+                self._rewrite()
                 return
-            if not current or self._seen[1] != self._read:
-                os.ftruncate(descriptor, self._read)
-            _write(descriptor, batch, self._read)
-            self._adopt(changed, head)
-            self._read = end
-            self._seen = _identity(os.fstat(descriptor))
+            if not current or self._read_identity[1] != self._read_end:
+                os.ftruncate(descriptor, self._read_end)
+            _write(descriptor, batch, self._read_end)
+            self._apply(changed, head)
+            self._read_end = end
+            self._read_identity = _identity(os.fstat(descriptor))
 
     def clear(self) -> None:
         with self._mutex, audit_errors(self._path), self._open_for_writing():
-            self._forget()
-            self._write_anew()
+            self._reset()
+            self._rewrite()
 
     # --- the file -------------------------------------------------------------------------
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._entries = {}
-        self._head = self._read = self._live = 0
-        self._start, self._seen = b"", (0, 0, 0)
+        self._head = self._read_end = self._live_bytes = 0
+        self._start, self._read_identity = b"", (0, 0, 0)
 
-    def _adopt(self, changed: Mapping[str, IndexEntry | None], head: int) -> None:
+    def _apply(self, changed: Mapping[str, IndexEntry | None], head: int) -> None:
         self._head = head
         if not self._entries:
             self._entries = {path: entry for path, entry in changed.items() if entry is not None}
-            self._live = sum(map(len, self._entries)) + len(self._entries) * (_ROW_BYTES + 1)
+            self._live_bytes = sum(map(len, self._entries)) + len(self._entries) * (_ROW_BYTES + 1)
             return
         for path, entry in changed.items():
             size = _ROW_BYTES + 1 + len(path)
             if self._entries.pop(path, None) is not None:
-                self._live -= size
+                self._live_bytes -= size
             if entry is not None:
                 self._entries[path] = entry
-                self._live += size
+                self._live_bytes += size
 
     def _refresh(self) -> None:
         """Read what other processes have added, or all when the file is another one."""
         try:
             seen = os.stat(self._path)
             now = _identity(seen)
-            if now == self._seen:
+            if now == self._read_identity:
                 return
             with open(self._path, "rb") as file:
                 start = file.read(_START)
-                if start != self._start or seen.st_size < self._read:
-                    self._forget()
+                if start != self._start or seen.st_size < self._read_end:
+                    self._reset()
                     self._start = start
                 if start.startswith(MAGIC) and len(start) == _START:
-                    file.seek(max(self._read, _START))
-                    self._read = max(self._read, _START) + self._take_in(file.read())
-            self._seen = now
+                    file.seek(max(self._read_end, _START))
+                    self._read_end = max(self._read_end, _START) + self._apply_batches(file.read())
+            self._read_identity = now
         except OSError:
-            self._forget()
+            self._reset()
 
-    def _take_in(self, data: bytes) -> int:
+    def _apply_batches(self, data: bytes) -> int:
         """Apply the whole batches at the beginning of the data; returns their length."""
         at = 0
         while at + _BATCH.size <= len(data):
@@ -142,7 +142,7 @@ class DiskChangeIndex:
             body = memoryview(data)[start : start + length]
             if zlib.crc32(body) != crc:
                 break
-            self._adopt(*_decode(body))
+            self._apply(*_decode(body))
             at = start + length
         return at
 
@@ -174,7 +174,7 @@ class DiskChangeIndex:
             finally:
                 os.close(descriptor)
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         """One batch with all there is, renamed over the old file."""
         temporary = f"{self._path}.{os.getpid()}"
         batch = _encode(self._entries, self._head) if self._entries or self._head else b""
@@ -188,7 +188,7 @@ class DiskChangeIndex:
         finally:
             os.close(descriptor)
         os.rename(temporary, self._path)
-        self._start, self._read = start, _START + len(batch)
+        self._start, self._read_end = start, _START + len(batch)
 
 
 def _identity(seen: os.stat_result) -> tuple[int, int, int]:

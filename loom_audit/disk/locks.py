@@ -110,15 +110,15 @@ class DiskLock:
 
     def _wait(self, descriptor: int, name: str, timeout: float | None) -> None:
         end = time.monotonic() + (timeout or 0)
-        wait, looks = _FIRST_WAIT, 0
+        wait, attempts = _FIRST_WAIT, 0
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                looks += 1
+                attempts += 1
             left = end - time.monotonic()
-            if left <= 0 and (timeout is not None or looks >= _ATTEMPTS):
+            if left <= 0 and (timeout is not None or attempts >= _ATTEMPTS):
                 raise self._conflict(descriptor, name, timeout)
             # Uneven waits, so that two who wait do not look in step.
             pause = wait * random.uniform(0.5, 1.0)

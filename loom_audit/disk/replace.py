@@ -89,7 +89,7 @@ def _check_hash(found: str, after: FileState, temporary: Location) -> None:
         )
 
 
-def take_path(temporary: Location, at: Location, *, occupied: bool) -> os.stat_result | None:
+def take_path(temporary: Location, target: Location, *, occupied: bool) -> os.stat_result | None:
     """Let the temporary take the path; what was there is then under the temporary name.
 
     Its lstat is returned, None when the path was free. Anything that may not be displaced
@@ -98,9 +98,9 @@ def take_path(temporary: Location, at: Location, *, occupied: bool) -> os.stat_r
     for _ in range(_ATTEMPTS):
         try:
             if not occupied:
-                move(temporary, at)
+                move(temporary, target)
                 return None
-            exchange(temporary, at)
+            exchange(temporary, target)
         except FileExistsError:
             occupied = True
             continue
@@ -111,39 +111,39 @@ def take_path(temporary: Location, at: Location, *, occupied: bool) -> os.stat_r
             continue
         found = temporary.lstat()
         if found is None:
-            raise Conflict(f"somebody took what was displaced from {printable(at.path)}")
-        _accept_displaced(temporary, at, found)
+            raise Conflict(f"somebody took what was displaced from {printable(target.path)}")
+        _accept_displaced(temporary, target, found)
         return found
     raise Conflict(
-        f"somebody keeps creating and deleting {printable(at.path)}",
+        f"somebody keeps creating and deleting {printable(target.path)}",
         hint="Stop that program and try again.",
-        details={"path": printable(at.path)},
+        details={"path": printable(target.path)},
     )
 
 
-def _accept_displaced(temporary: Location, at: Location, found: os.stat_result) -> None:
+def _accept_displaced(temporary: Location, target: Location, found: os.stat_result) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind in (stat.S_IFREG, stat.S_IFLNK):
         return
     if kind == stat.S_IFDIR:
-        at.folders.forget(at.path)
+        target.folders.forget(target.path)
         try:
             temporary.rmdir()
         except OSError as error:
-            exchange(temporary, at)
+            exchange(temporary, target)
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty_error(at) from error
+                raise not_empty_error(target) from error
             raise
         return
-    exchange(temporary, at)
-    raise not_a_file_error(at.path, found.st_mode)
+    exchange(temporary, target)
+    raise not_a_file_error(target.path, found.st_mode)
 
 
-def not_empty_error(at: Location) -> Conflict:
+def not_empty_error(target: Location) -> Conflict:
     return Conflict(
-        f"the folder is not empty: {printable(at.path)}",
+        f"the folder is not empty: {printable(target.path)}",
         hint="Delete what is in it first.",
-        details={"path": printable(at.path)},
+        details={"path": printable(target.path)},
     )
 
 
@@ -160,8 +160,8 @@ def replace(
     `staging` is the folder for temporaries, by default the path's own. Unless `durable`, names
     and modes need a flush of the filesystem.
     """
-    at = location_of(folders, change.path)
-    found = at.lstat()
+    target = location_of(folders, change.path)
+    found = target.lstat()
     if found is not None and stat.S_IFMT(found.st_mode) not in (
         stat.S_IFREG,
         stat.S_IFLNK,
@@ -169,18 +169,20 @@ def replace(
     ):
         raise not_a_file_error(change.path, found.st_mode)
     if found is not None:
-        changed = _change_mode(at, found, change, durable=durable)
+        changed = _change_mode(target, found, change, durable=durable)
         if changed is not None:
             return changed
-    temporary = Location(folders, at.parent if staging is None else staging, at.name).beside()
+    temporary = Location(
+        folders, target.parent if staging is None else staging, target.name
+    ).temporary_sibling()
     if change.after is None:
-        displaced = _displace(at, found, temporary)
+        displaced = _displace(target, found, temporary)
     else:
-        put = stage(temporary, change.after, content, durable=True)
-        displaced = put_staged(temporary, at, put, occupied=found is not None)
+        identity = stage(temporary, change.after, content, durable=True)
+        displaced = put_staged(temporary, target, identity, occupied=found is not None)
     if durable:
         try:
-            folders.sync(at.parent)
+            folders.sync(target.parent)
         except OSError:
             # What may not last is not done. Who wrote in between keeps what is there now.
             with contextlib.suppress(AuditError):
@@ -189,44 +191,46 @@ def replace(
     return displaced
 
 
-def put_staged(temporary: Location, at: Location, put: Identity, *, occupied: bool) -> PathReversal:
+def put_staged(
+    temporary: Location, target: Location, identity: Identity, *, occupied: bool
+) -> PathReversal:
     """What was staged takes its path."""
     try:
-        prior = take_path(temporary, at, occupied=occupied)
+        prior = take_path(temporary, target, occupied=occupied)
     except BaseException:
-        if put.is_at(temporary):
+        if identity.is_at(temporary):
             remove(temporary)
         raise
-    aside = temporary if prior is not None and not stat.S_ISDIR(prior.st_mode) else None
-    return PathReversal(at, put, prior, aside)
+    displaced = temporary if prior is not None and not stat.S_ISDIR(prior.st_mode) else None
+    return PathReversal(target, identity, prior, displaced)
 
 
-def _displace(at: Location, found: os.stat_result | None, temporary: Location) -> PathReversal:
+def _displace(target: Location, found: os.stat_result | None, temporary: Location) -> PathReversal:
     if found is None:
-        return PathReversal(at, None, None, None)
+        return PathReversal(target, None, None, None)
     if stat.S_ISDIR(found.st_mode):
         try:
-            at.rmdir()
+            target.rmdir()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty_error(at) from error
+                raise not_empty_error(target) from error
             raise
-        return PathReversal(at, None, found, None)
+        return PathReversal(target, None, found, None)
     try:
-        move(at, temporary)
+        move(target, temporary)
     except FileNotFoundError:
-        return PathReversal(at, None, None, None)
+        return PathReversal(target, None, None, None)
     gone = temporary.lstat()
     if gone is None:
-        raise Conflict(f"somebody took what was displaced from {printable(at.path)}")
+        raise Conflict(f"somebody took what was displaced from {printable(target.path)}")
     if stat.S_IFMT(gone.st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
-        move(temporary, at)
-        raise Conflict(f"{printable(at.path)} has become a {kind_of(gone.st_mode)}")
-    return PathReversal(at, None, gone, temporary)
+        move(temporary, target)
+        raise Conflict(f"{printable(target.path)} has become a {kind_of(gone.st_mode)}")
+    return PathReversal(target, None, gone, temporary)
 
 
 def _change_mode(
-    at: Location, found: os.stat_result, change: FileChange, *, durable: bool
+    target: Location, found: os.stat_result, change: FileChange, *, durable: bool
 ) -> ModeReversal | None:
     """Change the mode alone where the content stays, so that its inode and mtime stay too.
 
@@ -243,19 +247,19 @@ def _change_mode(
         same = before is not None and before.kind == "file" and before.blob == after.blob
         if not same or after.kind != "file" or after.blob is None or found.st_nlink != 1:
             return None
-        blob, size = hash_file(at, found)
+        blob, size = hash_file(target, found)
         if blob != after.blob:
             return None
         state = FileState("file", blob, mode, size)
     if mode != after.mode:
-        at.chmod(after.mode)
-    now = at.lstat()
+        target.chmod(after.mode)
+    now = target.lstat()
     if now is None or identity_of(now) != identity_of(found):
         raise Conflict(
-            f"somebody else is changing {printable(at.path)}",
+            f"somebody else is changing {printable(target.path)}",
             hint="Try again.",
-            details={"path": printable(at.path)},
+            details={"path": printable(target.path)},
         )
     if durable and mode != after.mode:
-        sync_inode(at)
-    return ModeReversal(at, state, stat.S_IMODE(now.st_mode), identity_of(now))
+        sync_inode(target)
+    return ModeReversal(target, state, stat.S_IMODE(now.st_mode), identity_of(now))

@@ -1,4 +1,4 @@
-"""What a replace put at a path and what it took away, until `discard` or `put_back`.
+"""Replacements that can be reversed: what was put at a path, and what it displaced.
 
 Whatever is deleted is first made sure to be our own: a third party's edit of our replacement
 makes `put_back` raise Conflict and leaves everything where it is.
@@ -33,8 +33,8 @@ class Identity:
     size: int
     mtime_ns: int
 
-    def is_at(self, place: Location) -> bool:
-        found = place.lstat()
+    def is_at(self, location: Location) -> bool:
+        found = location.lstat()
         return found is not None and identity_of(found) == self
 
 
@@ -66,38 +66,38 @@ def _try_remove(temporary: Location) -> bool:
     return True
 
 
-def sync_inode(at: Location) -> None:
+def sync_inode(target: Location) -> None:
     """Make the mode of a file or folder durable."""
-    found = at.lstat()
+    found = target.lstat()
     if found is not None and stat.S_ISDIR(found.st_mode):
-        at.folders.forget(at.path)
-        at.folders.sync(at.path)
+        target.folders.forget(target.path)
+        target.folders.sync(target.path)
     elif found is not None:
-        descriptor = open_owned(at, found)
+        descriptor = open_owned(target, found)
         try:
             system.fsync(descriptor)
         finally:
             os.close(descriptor)
 
 
-def open_owned(place: Location, found: os.stat_result) -> int:
+def open_owned(location: Location, found: os.stat_result) -> int:
     """Open a file for reading, also one of ours whose mode forbids even us to read it."""
     try:
-        return place.open(os.O_RDONLY)
+        return location.open(os.O_RDONLY)
     except PermissionError:
         if found.st_uid != os.geteuid() or found.st_mode & stat.S_IRUSR:
             raise
     mode = stat.S_IMODE(found.st_mode)
-    place.chmod(mode | stat.S_IRUSR)
+    location.chmod(mode | stat.S_IRUSR)
     try:
-        return place.open(os.O_RDONLY)
+        return location.open(os.O_RDONLY)
     finally:
-        place.chmod(mode)
+        location.chmod(mode)
 
 
-def hash_file(place: Location, found: os.stat_result) -> tuple[BlobId, int]:
+def hash_file(location: Location, found: os.stat_result) -> tuple[BlobId, int]:
     """SHA-256 and length of a regular file's content, read in bounded memory."""
-    descriptor = open_owned(place, found)
+    descriptor = open_owned(location, found)
     try:
         digest = hashlib.sha256()
         size = 0
@@ -110,20 +110,20 @@ def hash_file(place: Location, found: os.stat_result) -> tuple[BlobId, int]:
 
 
 @contextlib.contextmanager
-def owner_access(*places: Location | None) -> Iterator[None]:
+def owner_access(*locations: Location | None) -> Iterator[None]:
     """Let us work in folders of ours whose mode forbids it, for the block.
 
     What was displaced from a read-only folder has to be read and deleted there.
     """
     closed: list[tuple[Location, int]] = []
     try:
-        for place in places:
-            if place is None or not place.parent or os.geteuid() == 0:
+        for location in locations:
+            if location is None or not location.parent or os.geteuid() == 0:
                 continue
-            found = os.fstat(place.fd)
+            found = os.fstat(location.fd)
             mode = stat.S_IMODE(found.st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU and found.st_uid == os.geteuid():
-                folder = location_of(place.folders, place.parent)
+                folder = location_of(location.folders, location.parent)
                 folder.chmod(mode | stat.S_IRWXU)
                 closed.append((folder, mode))
         yield
@@ -134,12 +134,12 @@ def owner_access(*places: Location | None) -> Iterator[None]:
 
 @dataclass(slots=True)
 class PathReversal:
-    """What a replace took away: a file or link under `aside`, a folder's mode, or nothing."""
+    """A replaced path: the file or link that was there lies at `displaced`, of a folder `prior`."""
 
-    at: Location
-    put: Identity | None
+    target: Location
+    identity: Identity | None
     prior: os.stat_result | None
-    aside: Location | None
+    displaced: Location | None
     _state: FileState | None = None
 
     @property
@@ -151,107 +151,109 @@ class PathReversal:
     @property
     def state(self) -> FileState | None:
         if self._state is None and self.prior is not None:
-            with audit_errors(self.at.path):
+            with audit_errors(self.target.path):
                 try:
-                    self._state = self._look(self.prior)
+                    self._state = self._read_state(self.prior)
                 except PermissionError:
-                    with owner_access(self.aside):
-                        self._state = self._look(self.prior)
+                    with owner_access(self.displaced):
+                        self._state = self._read_state(self.prior)
         return self._state
 
-    def state_is(self, state: FileState) -> None:
+    def set_state(self, state: FileState) -> None:
         """What was there before we made it usable for ourselves."""
         self._state = state
 
-    def _look(self, prior: os.stat_result) -> FileState:
+    def _read_state(self, prior: os.stat_result) -> FileState:
         mode = stat.S_IMODE(prior.st_mode)
         if stat.S_ISDIR(prior.st_mode):
             return FileState("directory", None, mode, 0)
         if stat.S_ISLNK(prior.st_mode):
-            target = self._aside().read_link()
+            target = self._displaced_location().read_link()
             blob = BlobId(hashlib.sha256(target).hexdigest())
             return FileState("symlink", blob, 0o777, len(target))
-        blob, size = hash_file(self._aside(), prior)
+        blob, size = hash_file(self._displaced_location(), prior)
         return FileState("file", blob, mode, size)
 
-    def _aside(self) -> Location:
-        if self.aside is None:
-            raise FileNotFound(f"nothing with content was displaced from {printable(self.at.path)}")
-        return self.aside
+    def _displaced_location(self) -> Location:
+        if self.displaced is None:
+            raise FileNotFound(
+                f"nothing with content was displaced from {printable(self.target.path)}"
+            )
+        return self.displaced
 
     def open(self) -> BinaryIO:
-        aside = self._aside()
-        with audit_errors(self.at.path), owner_access(aside):
+        displaced = self._displaced_location()
+        with audit_errors(self.target.path), owner_access(displaced):
             if self.prior is None or stat.S_ISLNK(self.prior.st_mode):
-                return io.BytesIO(aside.read_link())
-            return cast(BinaryIO, os.fdopen(open_owned(aside, self.prior), "rb"))
+                return io.BytesIO(displaced.read_link())
+            return cast(BinaryIO, os.fdopen(open_owned(displaced, self.prior), "rb"))
 
     def discard(self) -> None:
-        if self.aside is not None:
-            with audit_errors(self.at.path):
+        if self.displaced is not None:
+            with audit_errors(self.target.path):
                 try:
-                    self.aside.unlink()
+                    self.displaced.unlink()
                 except PermissionError:
-                    with owner_access(self.aside):
-                        self.aside.unlink()
-            self.aside = None
+                    with owner_access(self.displaced):
+                        self.displaced.unlink()
+            self.displaced = None
 
     def put_back(self) -> None:
-        with audit_errors(self.at.path), owner_access(self.at, self.aside):
+        with audit_errors(self.target.path), owner_access(self.target, self.displaced):
             if self.prior is None:
                 self._remove_replacement()
             else:
-                self._bring_back(self.state)
-            self.at.folders.sync(self.at.parent)
+                self._restore_prior(self.state)
+            self.target.folders.sync(self.target.parent)
 
     def _remove_replacement(self) -> None:
-        if self.put is None:
+        if self.identity is None:
             return
-        temporary = self.at.beside()
-        self.at.folders.forget(self.at.path)
+        temporary = self.target.temporary_sibling()
+        self.target.folders.forget(self.target.path)
         try:
-            move(self.at, temporary)
+            move(self.target, temporary)
         except FileNotFoundError as error:
-            raise self._changed_again() from error
-        if not (self.put.is_at(temporary) and _try_remove(temporary)):
-            move(temporary, self.at)
-            raise self._changed_again()
+            raise self._conflict() from error
+        if not (self.identity.is_at(temporary) and _try_remove(temporary)):
+            move(temporary, self.target)
+            raise self._conflict()
 
-    def _bring_back(self, prior: FileState | None) -> None:
-        made = self.aside is None
-        back = self.at.beside() if self.aside is None else self.aside
+    def _restore_prior(self, prior: FileState | None) -> None:
+        made = self.displaced is None
+        back = self.target.temporary_sibling() if self.displaced is None else self.displaced
         try:
             if made and prior is not None:
                 back.mkdir()
                 back.chmod(prior.mode)
-            self._trade(back)
+            self._exchange_back(back)
         except BaseException:
             if made:
                 with contextlib.suppress(OSError):
                     back.rmdir()
             raise
-        self.aside = None
+        self.displaced = None
 
-    def _trade(self, back: Location) -> None:
+    def _exchange_back(self, back: Location) -> None:
         try:
-            if self.put is None:
-                move(back, self.at)
+            if self.identity is None:
+                move(back, self.target)
                 return
-            if not self.put.is_at(self.at):
-                raise self._changed_again()
-            self.at.folders.forget(self.at.path)
-            exchange(back, self.at)
+            if not self.identity.is_at(self.target):
+                raise self._conflict()
+            self.target.folders.forget(self.target.path)
+            exchange(back, self.target)
         except (FileExistsError, FileNotFoundError) as error:
-            raise self._changed_again() from error
-        if not (self.put.is_at(back) and _try_remove(back)):
-            exchange(back, self.at)
-            raise self._changed_again()
+            raise self._conflict() from error
+        if not (self.identity.is_at(back) and _try_remove(back)):
+            exchange(back, self.target)
+            raise self._conflict()
 
-    def _changed_again(self) -> Conflict:
+    def _conflict(self) -> Conflict:
         return Conflict(
-            f"{printable(self.at.path)} was changed again after we replaced it",
+            f"{printable(self.target.path)} was changed again after we replaced it",
             hint="What was displaced is kept; look at the file and decide.",
-            details={"path": printable(self.at.path)},
+            details={"path": printable(self.target.path)},
         )
 
 
@@ -259,43 +261,45 @@ class PathReversal:
 class ModeReversal:
     """A path whose content stayed and whose mode may have been changed in place."""
 
-    at: Location
+    target: Location
     state: FileState
     mode: int
-    put: Identity
+    identity: Identity
 
     @property
     def links(self) -> int:
         return 1
 
-    def state_is(self, state: FileState) -> None:
+    def set_state(self, state: FileState) -> None:
         """What was there before we made it usable for ourselves."""
         self.state = state
 
     def open(self) -> BinaryIO:
         if self.state.kind != "file":
-            raise FileNotFound(f"nothing with content was displaced from {printable(self.at.path)}")
-        with audit_errors(self.at.path):
-            found = self.at.lstat()
+            raise FileNotFound(
+                f"nothing with content was displaced from {printable(self.target.path)}"
+            )
+        with audit_errors(self.target.path):
+            found = self.target.lstat()
             if found is None:
-                raise FileNotFound(f"File not found: {printable(self.at.path)}")
-            return cast(BinaryIO, os.fdopen(open_owned(self.at, found), "rb"))
+                raise FileNotFound(f"File not found: {printable(self.target.path)}")
+            return cast(BinaryIO, os.fdopen(open_owned(self.target, found), "rb"))
 
     def discard(self) -> None:
         """Nothing was put aside."""
 
     def put_back(self) -> None:
-        with audit_errors(self.at.path):
-            found = self.at.lstat()
+        with audit_errors(self.target.path):
+            found = self.target.lstat()
             if found is None or (identity_of(found), stat.S_IMODE(found.st_mode)) != (
-                self.put,
+                self.identity,
                 self.mode,
             ):
                 raise Conflict(
-                    f"{printable(self.at.path)} was changed again after its mode was",
+                    f"{printable(self.target.path)} was changed again after its mode was",
                     hint="Look at it and decide.",
-                    details={"path": printable(self.at.path)},
+                    details={"path": printable(self.target.path)},
                 )
             if self.mode != self.state.mode:
-                self.at.chmod(self.state.mode)
-                sync_inode(self.at)
+                self.target.chmod(self.state.mode)
+                sync_inode(self.target)

@@ -68,7 +68,7 @@ class RootDirectory:
                 details={"root": self.real},
             )
 
-    def inside(self, absolute: str) -> str | None:
+    def relative_to_root(self, absolute: str) -> str | None:
         """What of an absolute path lies beneath the root, None when it does not."""
         for root in (self.real, self.given):
             if absolute == root:
@@ -78,7 +78,7 @@ class RootDirectory:
                 return absolute[len(prefix) :]
         return None
 
-    def folder(self, path: str, *, readable: bool = True) -> int:
+    def open_folder(self, path: str, *, readable: bool = True) -> int:
         """A descriptor of a directory on whose path there is no link (ELOOP or ENOTDIR)."""
         flags = (os.O_RDONLY if readable else O_PATH) | _FOLDER
         if not path:
@@ -166,7 +166,7 @@ class _PathWalk:
         self._follow = follow
         self._stack: list[int] = []
         self._todo = deque(part for part in path.split("/") if part)
-        self._hops = 0
+        self._links = 0
         self.trail: list[str] = []
         self.name = ""
         self.missing: list[str] = []
@@ -218,7 +218,7 @@ class _PathWalk:
         except OSError as error:
             if error.errno not in _CHANGED or self._link(part) is None:
                 raise
-            self._hop()
+            self._count_link()
             self._todo.appendleft(part)
 
     def _link(self, name: str) -> str | None:
@@ -229,15 +229,15 @@ class _PathWalk:
                 return None
             raise
 
-    def _hop(self) -> None:
-        self._hops += 1
-        if self._hops > _MAX_LINKS:
+    def _count_link(self) -> None:
+        self._links += 1
+        if self._links > _MAX_LINKS:
             raise _oserror(errno.ELOOP, self._path)
 
     def _enter_link(self, target: str) -> None:
-        self._hop()
+        self._count_link()
         if target.startswith("/"):
-            rest = self._beneath.inside(target)
+            rest = self._beneath.relative_to_root(target)
             if rest is None:
                 raise _oserror(errno.EXDEV, self._path)
             while self._stack:
@@ -254,11 +254,11 @@ class OpenFolders:
     passing through.
     """
 
-    def __init__(self, beneath: RootDirectory, room: int = 64) -> None:
+    def __init__(self, beneath: RootDirectory, capacity: int = 64) -> None:
         self.beneath = beneath
-        self._room = room
+        self._capacity = capacity
         self._open: OrderedDict[str, int] = OrderedDict()
-        self._plain: set[str] = set()
+        self._unlistable: set[str] = set()
         self._names = itertools.count()
         self._newest = ""
         self._token = secrets.token_hex(8)
@@ -275,22 +275,22 @@ class OpenFolders:
                 self._open.move_to_end(path)
                 self._newest = path
             return found
-        self._plain.discard(path)
+        self._unlistable.discard(path)
         try:
-            found = self.beneath.folder(path)
+            found = self.beneath.open_folder(path)
         except PermissionError:
-            found = self.beneath.folder(path, readable=False)
-            self._plain.add(path)
+            found = self.beneath.open_folder(path, readable=False)
+            self._unlistable.add(path)
         self._open[path] = found
         self._newest = path
-        if len(self._open) > self._room:
+        if len(self._open) > self._capacity:
             os.close(self._open.popitem(last=False)[1])
         return found
 
     def sync(self, path: str) -> None:
         """Make the folder's names durable."""
         descriptor = self.fd(path)
-        if path in self._plain:
+        if path in self._unlistable:
             sync_filesystem(self.beneath)
         else:
             system.fsync(descriptor)

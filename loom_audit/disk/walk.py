@@ -78,27 +78,27 @@ class Scan:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def find_differences(look: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
+def find_differences(scan: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
     """What is not as expected; None for what is expected and was not found."""
-    told = set()
-    for path, stamp in walk(look, ""):
-        told.add(path)
+    reported = set()
+    for path, stamp in walk(scan, ""):
+        reported.add(path)
         yield path, stamp
-    missing = look.missing
-    for folder, names in look.expected.files.items():
-        if folder not in look.visited:
+    missing = scan.missing
+    for folder, names in scan.expected.files.items():
+        if folder not in scan.visited:
             missing += [join(folder, name) for name in names]
-    missing += [folder for folder in look.expected.directories if folder not in look.visited]
-    yield from ((path, None) for path in missing if path not in told | look.visited)
+    missing += [folder for folder in scan.expected.directories if folder not in scan.visited]
+    yield from ((path, None) for path in missing if path not in reported | scan.visited)
 
 
-def walk(look: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
+def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
     """What is below `path`; a directory comes before what it holds, otherwise in any order.
 
     What vanishes meanwhile is left out. StorageFailed when `path` itself cannot be read, since
     a caller would take all that is in it for gone.
     """
-    with _FolderQueue(look.beneath, path) as folders:
+    with _FolderQueue(scan.beneath, path) as folders:
         while (folder := folders.next()) is not None:
             if isinstance(folder, str):
                 if folders.path == path:
@@ -110,15 +110,15 @@ def walk(look: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 continue
             if folders.path != path:
                 seen = os.fstat(folder)
-                if seen.st_dev != look.beneath.device:
+                if seen.st_dev != scan.beneath.device:
                     yield folders.path, "mount"
                     continue
                 stamp = Stamp(seen.st_mode, 0, 0, 0, 0)
-                if look.expected.directories.get(folders.path) != stamp:
+                if scan.expected.directories.get(folders.path) != stamp:
                     yield folders.path, stamp
-            look.visited.add(folders.path)
+            scan.visited.add(folders.path)
             with audit_errors(folders.path):
-                found, inside = _scan_folder(look, folders.path, folder)
+                found, inside = _scan_folder(scan, folders.path, folder)
             folders.enter(folders.path + "/" if folders.path else "", inside)
             yield from found
 
@@ -140,16 +140,16 @@ class _FolderQueue:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._let_go()
+        self._close_current()
         while self._stack:
-            self._leave()
+            self._close_parent()
 
-    def _let_go(self) -> None:
+    def _close_current(self) -> None:
         if self._current >= 0:
             os.close(self._current)
             self._current = -1
 
-    def _leave(self) -> None:
+    def _close_parent(self) -> None:
         descriptor = self._stack.pop()[0]
         if descriptor >= 0:
             os.close(descriptor)
@@ -165,10 +165,10 @@ class _FolderQueue:
 
     def next(self) -> int | str | None:
         """The next folder's descriptor, or why it cannot be read; None at the end."""
-        self._let_go()
+        self._close_current()
         while self._first is not None or self._stack:
             if self._first is None and not self._stack[-1][2]:
-                self._leave()
+                self._close_parent()
                 continue
             try:
                 self._current = self._open_next()
@@ -184,17 +184,17 @@ class _FolderQueue:
     def _open_next(self) -> int:
         if self._first is not None:
             self._first = None
-            return self._beneath.folder(self.path)
+            return self._beneath.open_folder(self.path)
         parent, prefix, names = self._stack[-1]
         name = names.pop()
         self.path = prefix + name
         if parent < 0:
-            return self._beneath.folder(self.path)
+            return self._beneath.open_folder(self.path)
         return os.open(name, _FOLDER, dir_fd=parent)
 
 
 def _scan_folder(
-    look: Scan, folder: str, descriptor: int
+    scan: Scan, folder: str, descriptor: int
 ) -> tuple[list[tuple[str, Stamp | str]], list[str]]:
     """What a folder holds in scope and not as expected, and the names of the folders in it."""
     prefix = folder + "/" if folder else ""
@@ -208,12 +208,12 @@ def _scan_folder(
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
             child = prefix + entry.name
-            if look.scope.excludes(child, directory=True):
+            if scan.scope.excludes(child, directory=True):
                 if not entry.name.startswith(TEMPORARY):
-                    look.left_out[child] = entry.inode()
+                    scan.left_out[child] = entry.inode()
                 continue
-            if child in look.excluded:
-                differing.append((child, look.excluded[child]))
+            if child in scan.excluded:
+                differing.append((child, scan.excluded[child]))
             else:
                 folders.append(entry.name)
             continue
@@ -223,24 +223,24 @@ def _scan_folder(
             continue
         except OSError:
             found[entry.name] = _UNREADABLE
-    expected = look.expected.files.get(folder, _NOTHING)
-    doubts = look.excluded or look.mapped
+    expected = scan.expected.files.get(folder, _NOTHING)
+    doubts = scan.excluded or scan.mapped
     if found == expected and not doubts and _is_settled(found, now):
         return differing, folders
-    look.missing.extend(prefix + name for name in expected.keys() - found.keys())
+    scan.missing.extend(prefix + name for name in expected.keys() - found.keys())
     for entry in listed:
         fields = found.get(entry.name)
         if fields is None:
             continue
         child = prefix + entry.name
-        if child not in look.known and look.scope.excludes(child, directory=False):
+        if child not in scan.known and scan.scope.excludes(child, directory=False):
             if entry.name in NEVER:
-                look.left_out[child] = entry.inode()
+                scan.left_out[child] = entry.inode()
             continue
         if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
             folders.append(entry.name)
             continue
-        seen = _stamp_or_reason(look, child, entry, fields, now)
+        seen = _stamp_or_reason(scan, child, entry, fields, now)
         if seen != expected.get(entry.name):
             differing.append((child, seen))
     return differing, folders
@@ -252,19 +252,19 @@ def _is_settled(found: Mapping[str, tuple[int, ...]], now: int) -> bool:
 
 
 def _stamp_or_reason(
-    look: Scan, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
+    scan: Scan, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
 ) -> Stamp | str:
     """The stamp of what is no folder, or why it cannot be recorded."""
-    if child in look.excluded:
-        return look.excluded[child]
+    if child in scan.excluded:
+        return scan.excluded[child]
     if fields == _UNREADABLE:
         return "unreadable"
     seen = entry.stat(follow_symlinks=False)  # the entry kept it
     if seen.st_mode & _KIND not in (_FILE, _LINK):
         return f"not a file: {kind_of(seen.st_mode)}"
-    if seen.st_dev != look.beneath.device:
+    if seen.st_dev != scan.beneath.device:
         return "mount"
-    if seen.st_ino in look.mapped:
+    if seen.st_ino in scan.mapped:
         return Stamp._make(fields)._replace(ctime_ns=-now)
     if fields[_CTIME] >= now - COARSE:
         return stamp_of(seen, now)
@@ -277,7 +277,7 @@ def find_leftovers(beneath: RootDirectory, prefix: str) -> Iterator[str]:
     while waiting:
         folder = waiting.pop()
         try:
-            descriptor = beneath.folder(folder)
+            descriptor = beneath.open_folder(folder)
         except OSError:
             continue
         try:

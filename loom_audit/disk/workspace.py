@@ -50,7 +50,7 @@ class DiskWorkspace:
             )
         with audit_errors(root):
             self._beneath = RootDirectory(root, system.probe() if calls is None else calls)
-        inside = (self._beneath.inside(os.path.realpath(path)) for path in exclude)
+        inside = (self._beneath.relative_to_root(os.path.realpath(path)) for path in exclude)
         self._excluded = frozenset(path for path in inside if path)
         self._folds: bool | None = None
 
@@ -66,7 +66,7 @@ class DiskWorkspace:
 
     def relative(self, path: str) -> str:
         if path.startswith("/"):
-            inside = self._beneath.inside("/" + os.path.normpath(path).lstrip("/"))
+            inside = self._beneath.relative_to_root("/" + os.path.normpath(path).lstrip("/"))
             if inside is None:
                 if "\0" in path:
                     return normalize(path)
@@ -123,7 +123,7 @@ class DiskWorkspace:
         if not parent:
             return os.stat(name, dir_fd=self._beneath.fd, follow_symlinks=False)
         try:
-            folder = self._beneath.folder(parent, readable=False)
+            folder = self._beneath.open_folder(parent, readable=False)
         except OSError as error:
             if error.errno in walking.GONE:
                 return None
@@ -151,7 +151,7 @@ class DiskWorkspace:
             try:
                 descriptor = self._beneath.open(normalize(path), _READ)
             except OSError as error:
-                found = self._special(path)
+                found = self._special_mode(path)
                 if found is not None:
                     raise not_a_file_error(path, found) from error
                 raise
@@ -161,7 +161,7 @@ class DiskWorkspace:
             raise not_a_file_error(path, seen.st_mode)
         return descriptor, seen
 
-    def _special(self, path: str) -> int | None:
+    def _special_mode(self, path: str) -> int | None:
         """The mode of a socket or device that cannot even be opened."""
         try:
             found = self._lstat(path)
@@ -206,7 +206,7 @@ class DiskWorkspace:
     def read_link(self, path: str) -> bytes:
         parent, name = split(path)
         with audit_errors(path):
-            folder = self._beneath.folder(parent, readable=False)
+            folder = self._beneath.open_folder(parent, readable=False)
             try:
                 return os.fsencode(os.readlink(name, dir_fd=folder))
             except OSError as error:
@@ -240,14 +240,14 @@ class DiskWorkspace:
         self, scope: Scope, known: Container[str], path: str = ""
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        look = walking.Scan(self._beneath, scope, known, self._unrecordable())
-        return walking.walk(look, path)
+        scan = walking.Scan(self._beneath, scope, known, self._unrecordable())
+        return walking.walk(scan, path)
 
     def differences(
         self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
-        look = walking.Scan(
+        scan = walking.Scan(
             self._beneath,
             scope,
             known,
@@ -256,7 +256,7 @@ class DiskWorkspace:
             mapped_below(self._beneath.real),
             left_out={} if left_out is None else left_out,
         )
-        return walking.find_differences(look)
+        return walking.find_differences(scan)
 
     def _unrecordable(self) -> dict[str, str]:
         mounts = dict.fromkeys(mounts_below(self._beneath.real), "mount")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from loom_audit.errors import InvalidArguments
 from loom_audit.ports import Runner
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
-from loom_audit.sandbox.choice import ConfiningRunner, Probed, probe
+from loom_audit.sandbox.choice import ConfiningRunner, ProbeResult, probe
 from loom_audit.sandbox.landlock import LandlockRunner
 from loom_audit.sandbox.plain import PlainRunner
 
-__all__ = ["BACKENDS", "ConfiningRunner", "Probed", "confining_runner", "open_runner", "probe"]
+__all__ = ["BACKENDS", "ConfiningRunner", "ProbeResult", "confining_runner", "open_runner", "probe"]
 
 CONFINING: Mapping[str, Callable[[Sequence[str]], Runner]] = {
     "bubblewrap": BubblewrapRunner,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, CommandResult
 from loom_audit.sandbox import system_paths
-from loom_audit.sandbox.plain import Within, limit_steps, supervise
+from loom_audit.sandbox.plain import LaunchOptions, limit_steps, supervise
 from loom_audit.sandbox.seccomp import filter_program
 
 PROGRAMS = "/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
@@ -25,7 +25,7 @@ HOME = "/tmp/home"
 ROOM = 1 << 30
 """Bytes of each temporary file system a command gets; they are in memory."""
 
-KERNEL = ("acpi", "bus", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
+KERNEL_FOLDERS = ("acpi", "bus", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
 """What user 0 could write in /proc also without capabilities; bubblewrap covers less."""
 
 
@@ -56,14 +56,14 @@ class BubblewrapRunner:
             command, environment=system_paths.environment(command, HOME), variables={}
         )
         steps = limit_steps(command.limits, processes=os.geteuid() != 0, core=False)
-        with _readable(filter_program()) as filter, ExitStack() as later:
+        with _memory_file(filter_program()) as filter, ExitStack() as later:
             # by a descriptor, because the command can read the arguments of what runs it
             text = "\0".join(self._options(root, command, filter))
-            options = later.enter_context(_readable(os.fsencode(text) + b"\0"))
+            options = later.enter_context(_memory_file(os.fsencode(text) + b"\0"))
             done = supervise(
                 root,
                 ordered,
-                within=Within(
+                launch=LaunchOptions(
                     wrap=(program, "--args", str(options), "--"),
                     descriptors=(filter, options),
                     environment=system_paths.bare_environment(),
@@ -80,7 +80,7 @@ class BubblewrapRunner:
         options += ["--share-net"] * command.network
         options += ["--hostname", "confined", "--seccomp", str(filter)]
         options += ["--size", str(ROOM), "--tmpfs", "/"]
-        options += _laid_out(_mounts(root, command, self._hidden))
+        options += _mount_arguments(_mounts(root, command, self._hidden))
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
         return options
 
@@ -90,7 +90,7 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
     yield "/dev", ["--dev", "/dev"]
     yield "/dev/shm", ["--size", str(ROOM), "--tmpfs", "/dev/shm"]
     yield "/proc", ["--proc", "/proc"]
-    for name in KERNEL:
+    for name in KERNEL_FOLDERS:
         if os.path.exists(f"/proc/{name}"):
             yield f"/proc/{name}", ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
     yield "/tmp", ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", HOME]
@@ -101,21 +101,21 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
         else:
             yield path, ["--ro-bind", os.path.realpath(path), path]
     for path in hidden:
-        if os.path.isdir(path) and system_paths.within(path, (*shown, root)):
+        if os.path.isdir(path) and system_paths.is_within(path, (*shown, root)):
             yield path, ["--size", str(ROOM), "--tmpfs", path]
     yield root, ["--ro-bind" if command.read_only else "--bind", root, root]
     for path in command.writable:
         yield path, ["--bind", os.path.realpath(path), path]
 
 
-def _laid_out(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
+def _mount_arguments(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
     """Outer places first, so that an inner one lies on top; of one place the later."""
     ordered = sorted(dict(mounts).items(), key=lambda mount: mount[0].rstrip("/").count("/"))
     return [word for _, words in ordered for word in words]
 
 
 @contextmanager
-def _readable(content: bytes) -> Iterator[int]:
+def _memory_file(content: bytes) -> Iterator[int]:
     """A descriptor that the bytes can be read from, however many: a pipe would hold 64 KiB."""
     file = os.memfd_create("loom-audit", os.MFD_CLOEXEC)
     try:

@@ -11,7 +11,7 @@ from loom_audit.ports import Command, CommandResult, Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """A backend and why it does not work on this machine; empty when it does."""
 
     runner: Runner
@@ -29,21 +29,21 @@ class ConfiningRunner:
     def __init__(self, plain: Runner, confining: Sequence[Runner]) -> None:
         self._plain = plain
         self._confining = confining
-        self._found: dict[str, Probed] = {}
-        self._probing = threading.Lock()
+        self._results: dict[str, ProbeResult] = {}
+        self._mutex = threading.Lock()
 
     @property
     def name(self) -> str:
         """The backend of a command that is preferably confined."""
-        return next((one.runner.name for one in self.found() if not one.flaw), self._plain.name)
+        return next((one.runner.name for one in self.backends() if not one.flaw), self._plain.name)
 
-    def found(self) -> Iterator[Probed]:
+    def backends(self) -> Iterator[ProbeResult]:
         """The confining backends, as far as they work here, each probed when it is its turn."""
         for runner in self._confining:
-            with self._probing:
-                if runner.name not in self._found:
-                    self._found[runner.name] = _probed(runner)
-            yield self._found[runner.name]
+            with self._mutex:
+                if runner.name not in self._results:
+                    self._results[runner.name] = _probe_result(runner)
+            yield self._results[runner.name]
 
     def run(
         self,
@@ -60,14 +60,14 @@ class ConfiningRunner:
         if command.confinement == "off":
             return self._plain.run(root, command, cancelled=cancelled, before=before)
         flaws: dict[str, str] = {}
-        for one in self.found():
-            if not (flaw := one.flaw or _too_weak(one.runner, command)):
+        for one in self.backends():
+            if not (flaw := one.flaw or _weakness(one.runner, command)):
                 return one.runner.run(root, command, cancelled=cancelled, before=before)
             flaws[one.runner.name] = flaw
         if command.confinement == "required":
-            raise _unavailable(flaws)
+            raise _unavailable_error(flaws)
         done = self._plain.run(root, command, cancelled=cancelled, before=before)
-        return replace(done, unconfined=_said(flaws))
+        return replace(done, unconfined=_reasons_text(flaws))
 
 
 def probe(runner: Runner) -> None:
@@ -82,29 +82,29 @@ def probe(runner: Runner) -> None:
         )
 
 
-def _probed(runner: Runner) -> Probed:
+def _probe_result(runner: Runner) -> ProbeResult:
     try:
         probe(runner)
     except AuditError as error:
-        return Probed(runner, str(error), error.hint)
+        return ProbeResult(runner, str(error), error.hint)
     except OSError as error:
-        return Probed(runner, str(error))
-    return Probed(runner, "")
+        return ProbeResult(runner, str(error))
+    return ProbeResult(runner, "")
 
 
-def _too_weak(runner: Runner, command: Command) -> str:
+def _weakness(runner: Runner, command: Command) -> str:
     if command.confinement == "required" and runner.name == "landlock" and os.geteuid() == 0:
         return "it does not keep user 0 from changing modes and owners of files elsewhere"
     return ""
 
 
-def _unavailable(flaws: Mapping[str, str]) -> ExecutionFailed:
+def _unavailable_error(flaws: Mapping[str, str]) -> ExecutionFailed:
     return ExecutionFailed(
-        f"This command must be confined, and cannot be here: {_said(flaws)}",
+        f"This command must be confined, and cannot be here: {_reasons_text(flaws)}",
         hint="Install bubblewrap, and see `loom-audit doctor`; or set `confinement` in tools.toml.",
         details={"sandboxes": dict(flaws)},
     )
 
 
-def _said(flaws: Mapping[str, str]) -> str:
+def _reasons_text(flaws: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {flaw}" for name, flaw in flaws.items()) or "no backend is known"

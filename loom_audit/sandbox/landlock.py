@@ -18,7 +18,7 @@ from dataclasses import replace
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, CommandResult
 from loom_audit.sandbox import system_paths
-from loom_audit.sandbox.plain import Within, limit_steps, supervise
+from loom_audit.sandbox.plain import LaunchOptions, limit_steps, supervise
 from loom_audit.sandbox.scratch import remove_tree
 from loom_audit.sandbox.seccomp import INTERNET, filter_program
 
@@ -70,8 +70,10 @@ class LandlockRunner:
             ordered = replace(
                 command, environment=system_paths.environment(command, home), variables={}
             )
-            within = Within(steps="\n".join(steps), environment=system_paths.bare_environment())
-            done = supervise(root, ordered, within=within, cancelled=cancelled, before=before)
+            launch = LaunchOptions(
+                steps="\n".join(steps), environment=system_paths.bare_environment()
+            )
+            done = supervise(root, ordered, launch=launch, cancelled=cancelled, before=before)
         return replace(done, sandbox=self.name)
 
     def _rules(self, root: str, command: Command, home: str) -> Iterator[str]:
@@ -79,7 +81,7 @@ class LandlockRunner:
             yield _allow(DEVICE, f"/dev/{name}")
         yield _allow(READ, "/proc")
         for path in system_paths.readable(command, root, self._hidden):
-            if not any(system_paths.within(hidden, [path]) for hidden in self._hidden):
+            if not any(system_paths.is_within(hidden, [path]) for hidden in self._hidden):
                 yield _allow(READ, path)
         yield _allow(READ if command.read_only else WRITE, root)
         for path in (home, *command.writable):

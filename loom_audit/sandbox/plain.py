@@ -20,11 +20,11 @@ from pathlib import Path
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Limits
 from loom_audit.sandbox import terminal
-from loom_audit.sandbox.run import HeadAndTail, Run, attend, close, exit_code, send
+from loom_audit.sandbox.run import HeadAndTail, Run, close, exit_code, run_to_end, send
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class LaunchOptions:
     """Where a supervisor runs and what its command gives up.
 
     `wrap` goes before its argument vector, and it gets these descriptors and this environment
@@ -39,7 +39,7 @@ class Within:
     private: bool = False
 
 
-OUTSIDE = Within()
+UNCONFINED = LaunchOptions()
 
 
 # imported, not run as a script, so that its compiled form is used: 3 ms of 14
@@ -80,11 +80,11 @@ class PlainRunner:
                 "This command must be confined, and this runner confines nothing",
                 hint="Use the runner of the store, or set `confinement` in tools.toml.",
             )
-        within = Within(steps="\n".join(limit_steps(command.limits)))
+        launch = LaunchOptions(steps="\n".join(limit_steps(command.limits)))
         return supervise(
             root,
             command,
-            within=within,
+            launch=launch,
             whole_tree=self._whole_tree,
             cancelled=cancelled,
             before=before,
@@ -95,33 +95,33 @@ def supervise(
     root: str,
     command: Command,
     *,
-    within: Within = OUTSIDE,
+    launch: LaunchOptions = UNCONFINED,
     whole_tree: bool = True,
     cancelled: Callable[[], bool] | None = None,
     before: Callable[[], object] | None = None,
 ) -> CommandResult:
-    """Run a command under a supervisor that is started as `within` says.
+    """Run a command under a supervisor that is started as `launch` says.
 
     The supervisor knows nothing of the command until `before` has returned.
     """
     inherit = command.stdio == "inherit"
-    mode, owner, forwarded = terminal.seat() if inherit else ("g", 0, ())
-    mode += "w" * whole_tree + "p" * within.private
-    order = _order(root, command, mode, owner, within.steps)
-    run = _launch(command, within)
+    mode, owner, forwarded = terminal.terminal_mode() if inherit else ("g", 0, ())
+    mode += "w" * whole_tree + "p" * launch.private
+    order = _encode_order(root, command, mode, owner, launch.steps)
+    run = _launch(command, launch)
     try:
         if before is not None:
             before()
             run.started = time.monotonic()
-        with terminal.forwarding(forwarded, lambda n: send(run.control, bytes([n]))):
+        with terminal.forward_signals(forwarded, lambda n: send(run.control, bytes([n]))):
             send(run.control, order)
-            attend(run, command.timeout, cancelled)
+            run_to_end(run, command.timeout, cancelled)
     finally:
         close(run)
     if run.failure is not None:
-        raise _not_started(root, command, *run.failure)
-    if within.wrap and not run.child and not run.timed_out and run.killed_at is None:
-        raise _not_wrapped(within.wrap[0], run)
+        raise _start_error(root, command, *run.failure)
+    if launch.wrap and not run.child and not run.timed_out and run.killed_at is None:
+        raise _wrapper_error(launch.wrap[0], run)
     return CommandResult(
         exit_code=exit_code(run.status),
         stdout=run.stdout.content(),
@@ -138,7 +138,7 @@ def supervise(
 # --- starting -----------------------------------------------------------------------------
 
 
-def _order(root: str, command: Command, mode: str, owner: int, steps: str) -> bytes:
+def _encode_order(root: str, command: Command, mode: str, owner: int, steps: str) -> bytes:
     given = own_environment() if command.environment is None else command.environment
     environment = {**given, **command.variables}
     if not command.argv or not command.argv[0]:
@@ -162,7 +162,7 @@ def _order(root: str, command: Command, mode: str, owner: int, steps: str) -> by
     return b"%08d" % len(body) + body
 
 
-def _launch(command: Command, within: Within) -> Run:
+def _launch(command: Command, launch: LaunchOptions) -> Run:
     inherit = command.stdio == "inherit"
     feed = subprocess.DEVNULL if command.stdin is None else subprocess.PIPE
     keep = None if inherit else subprocess.PIPE
@@ -171,14 +171,14 @@ def _launch(command: Command, within: Within) -> Run:
     pipes = (str(their_control), str(their_report))
     try:
         process = subprocess.Popen(
-            [*within.wrap, sys.executable, "-ISc", SUPERVISOR, *pipes, FOLDER],
+            [*launch.wrap, sys.executable, "-ISc", SUPERVISOR, *pipes, FOLDER],
             stdin=None if inherit and command.stdin is None else feed,
             stdout=keep,
             stderr=keep,
             bufsize=0,
-            pass_fds=(their_control, their_report, *within.descriptors),
+            pass_fds=(their_control, their_report, *launch.descriptors),
             start_new_session=not inherit,
-            env=own_environment() if within.environment is None else within.environment,
+            env=own_environment() if launch.environment is None else launch.environment,
             cwd="/",
         )
     except OSError as error:
@@ -197,7 +197,7 @@ def _launch(command: Command, within: Within) -> Run:
         time.monotonic(),
         HeadAndTail(command.limit),
         HeadAndTail(command.limit),
-        private=within.private,
+        private=launch.private,
     )
     for pipe, stream in ((process.stdout, run.stdout), (process.stderr, run.stderr)):
         if pipe is not None:
@@ -210,7 +210,7 @@ def _launch(command: Command, within: Within) -> Run:
     return run
 
 
-def _not_started(root: str, command: Command, stage: str, code: int) -> ExecutionFailed:
+def _start_error(root: str, command: Command, stage: str, code: int) -> ExecutionFailed:
     reason = os.strerror(code)
     if stage == "cwd":
         return ExecutionFailed(
@@ -234,10 +234,10 @@ def _not_started(root: str, command: Command, stage: str, code: int) -> Executio
     )
 
 
-def _not_wrapped(program: str, run: Run) -> ExecutionFailed:
-    said = run.stderr.content().decode(errors="replace").strip()[-500:]
+def _wrapper_error(program: str, run: Run) -> ExecutionFailed:
+    message = run.stderr.content().decode(errors="replace").strip()[-500:]
     return ExecutionFailed(
-        f"{os.path.basename(program)} did not start the command: {said or 'it gave no reason'}",
+        f"{os.path.basename(program)} did not start the command: {message or 'it gave no reason'}",
         hint="Run `loom-audit doctor`.",
         details={"exit_code": 126},
     )

@@ -52,7 +52,7 @@ def library() -> "ctypes.CDLL":
     return ctypes.CDLL(None, use_errno=True)
 
 
-def checked(result: int) -> int:
+def check(result: int) -> int:
     import ctypes
 
     if result < 0:
@@ -66,7 +66,7 @@ def drop_capabilities(libc: "ctypes.CDLL") -> None:
     while libc.prctl(DROP_FROM_BOUNDING_SET, number, 0, 0, 0) == 0:
         number += 1
     header = (0x20080522).to_bytes(4, "little") + bytes(4)
-    checked(libc.capset(header, bytes(24)))
+    check(libc.capset(header, bytes(24)))
 
 
 def landlock(
@@ -82,20 +82,20 @@ def landlock(
 
     attributes = b"".join(value.to_bytes(8, "little") for value in (files, net, scope))[:size]
     whole = ctypes.c_size_t(size)
-    ruleset = checked(libc.syscall(CREATE_RULESET, attributes, whole, 0))
+    ruleset = check(libc.syscall(CREATE_RULESET, attributes, whole, 0))
     for access, path in rules:
         try:
-            place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+            descriptor = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
         except OSError:
             continue  # what is not there, or not ours to enter, is not allowed either
         allowed = access & files
-        if posix.fstat(place).st_mode & 0o170000 != 0o040000:
+        if posix.fstat(descriptor).st_mode & 0o170000 != 0o040000:
             allowed &= FILE_ACCESS
-        rule = allowed.to_bytes(8, "little") + place.to_bytes(4, "little")
-        checked(libc.syscall(ADD_RULE, ruleset, 1, rule, 0))
-        posix.close(place)
-    checked(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    checked(libc.syscall(RESTRICT_SELF, ruleset, 0))
+        rule = allowed.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
+        check(libc.syscall(ADD_RULE, ruleset, 1, rule, 0))
+        posix.close(descriptor)
+    check(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check(libc.syscall(RESTRICT_SELF, ruleset, 0))
     posix.close(ruleset)
 
 
@@ -106,5 +106,5 @@ def seccomp(libc: "ctypes.CDLL", program: bytes) -> None:
     instructions = ctypes.create_string_buffer(program, len(program))
     count = (len(program) // 8).to_bytes(ctypes.sizeof(ctypes.c_void_p), "little")
     where = ctypes.addressof(instructions).to_bytes(ctypes.sizeof(ctypes.c_void_p), "little")
-    checked(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    checked(libc.prctl(SET_SECCOMP, SECCOMP_FILTER, count + where, 0, 0))
+    check(libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check(libc.prctl(SET_SECCOMP, SECCOMP_FILTER, count + where, 0, 0))

@@ -52,7 +52,7 @@ class HeadAndTail:
 
 
 POLL_CANCELLED = 0.05
-PATIENCE = 15.0
+KILL_SECONDS = 15.0
 """Seconds until a supervisor that was told to kill and does not answer is killed itself."""
 
 KILL = b"\0"
@@ -72,17 +72,17 @@ class Run:
     stdin: int | None = None
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     private: bool = False
-    heard: bytes = b""
+    unparsed: bytes = b""
     child: int = 0
     status: int | None = None
     failure: tuple[str, int] | None = None
     survivors: list[str] = field(default_factory=list)
-    over: bool = False
+    ended: bool = False
     killed_at: float | None = None
     timed_out: bool = False
 
 
-def attend(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
+def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
     """Move bytes and listen to the supervisor until everything of the command is dead."""
     deadline = None if timeout is None else run.started + timeout
     poll = select.poll()
@@ -91,39 +91,39 @@ def attend(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None
         poll.register(fd, select.POLLIN)
     if run.stdin is not None:
         poll.register(run.stdin, select.POLLOUT)
-    while not run.over:
-        for fd, _ in poll.poll(_patience(run, deadline, cancelled is not None)):
+    while not run.ended:
+        for fd, _ in poll.poll(_poll_timeout(run, deadline, cancelled is not None)):
             if fd == run.report:
-                _hear(run)
+                _read_report(run)
             elif fd == run.stdin:
-                if not _feed(run):
+                if not _write_stdin(run):
                     poll.unregister(fd)
                     _close_stdin(run)
-            elif not _drain(fd, run.streams[fd], 1):
+            elif not _read_stream(fd, run.streams[fd], 1):
                 poll.unregister(fd)
         now = time.monotonic()
         if run.killed_at is not None:
-            if now > run.killed_at + PATIENCE:
-                _lose(run)
+            if now > run.killed_at + KILL_SECONDS:
+                _kill_session(run)
         elif (expired := deadline is not None and now >= deadline) or (cancelled and cancelled()):
             run.timed_out = expired
             run.killed_at = now
             send(run.control, KILL)
     for fd, stream in run.streams.items():
-        _drain(fd, stream, 64)
+        _read_stream(fd, stream, 64)
 
 
-def _patience(run: Run, deadline: float | None, polling: bool) -> float | None:
+def _poll_timeout(run: Run, deadline: float | None, polling: bool) -> float | None:
     """Milliseconds to sleep at most."""
     waits = [] if not polling else [POLL_CANCELLED]
     if run.killed_at is not None:
-        waits.append(PATIENCE / 10)
+        waits.append(KILL_SECONDS / 10)
     elif deadline is not None:
         waits.append(max(0.0, deadline - time.monotonic()) + 0.0005)
     return min(waits) * 1000 if waits else None
 
 
-def _drain(fd: int, stream: HeadAndTail, chunks: int) -> bool:
+def _read_stream(fd: int, stream: HeadAndTail, chunks: int) -> bool:
     """Read what is there, boundedly; False at the end of the stream."""
     for _ in range(chunks):
         try:
@@ -136,7 +136,7 @@ def _drain(fd: int, stream: HeadAndTail, chunks: int) -> bool:
     return True
 
 
-def _feed(run: Run) -> bool:
+def _write_stdin(run: Run) -> bool:
     """Write what the pipe takes; False when there is no more to write, or no reader."""
     try:
         sent = os.write(run.stdin, run.unsent[:65536]) if run.stdin is not None else 0
@@ -157,12 +157,12 @@ def send(control: int, message: bytes) -> None:
             return
 
 
-def _hear(run: Run) -> None:
+def _read_report(run: Run) -> None:
     data = os.read(run.report, 65536)
     if not data:
-        _lose(run)
+        _kill_session(run)
         return
-    *lines, run.heard = (run.heard + data).split(b"\n")
+    *lines, run.unparsed = (run.unparsed + data).split(b"\n")
     for line in lines:
         word, _, rest = line.partition(b" ")
         match word:
@@ -170,7 +170,7 @@ def _hear(run: Run) -> None:
                 run.child = int(rest)
             case b"failed":
                 stage, _, code = rest.decode().partition(" ")
-                run.failure, run.over = (stage, int(code)), True
+                run.failure, run.ended = (stage, int(code)), True
             case b"stopped":
                 terminal.stop_ourselves(int(rest))
                 send(run.control, bytes([signal.SIGCONT]))
@@ -181,12 +181,12 @@ def _hear(run: Run) -> None:
                 run.survivors = [s for s in run.survivors if s != name]
                 run.survivors.append(f"{name} (not killed)")
             case b"ended":
-                run.status, run.over = int(rest), True
+                run.status, run.ended = int(rest), True
 
 
-def _lose(run: Run) -> None:
+def _kill_session(run: Run) -> None:
     """The supervisor was killed: kill its session, and say that more may be alive."""
-    run.over = True
+    run.ended = True
     run.process.kill()
     run.process.wait()
     run.survivors.append(f"{run.process.pid} supervisor (killed from outside: more may be alive)")
@@ -214,7 +214,7 @@ def close(run: Run) -> None:
     try:
         _wait(run.process)
     except subprocess.TimeoutExpired:
-        _lose(run)
+        _kill_session(run)
     os.close(run.report)
     for pipe in (run.process.stdout, run.process.stderr):
         if pipe is not None:
@@ -222,21 +222,21 @@ def close(run: Run) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end. TimeoutExpired after PATIENCE.
+    """Wait for its end. TimeoutExpired after KILL_SECONDS.
 
     By its descriptor where there is one: Popen.wait sleeps a millisecond and more in between.
     """
-    patience = PATIENCE
+    seconds = KILL_SECONDS
     with contextlib.suppress(AttributeError, OSError):
-        ending = os.pidfd_open(process.pid)
+        descriptor = os.pidfd_open(process.pid)
         try:
             poll = select.poll()
-            poll.register(ending, select.POLLIN)
-            poll.poll(PATIENCE * 1000)
-            patience = 0.0
+            poll.register(descriptor, select.POLLIN)
+            poll.poll(KILL_SECONDS * 1000)
+            seconds = 0.0
         finally:
-            os.close(ending)
-    process.wait(patience)
+            os.close(descriptor)
+    process.wait(seconds)
 
 
 def _close_stdin(run: Run) -> None:

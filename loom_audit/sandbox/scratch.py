@@ -1,4 +1,7 @@
-"""Temporary folders of sessions: each deleted at its end, or by a later one when it was killed."""
+"""Temporary folders of sessions, and deleting what commands left in a folder.
+
+A folder is deleted when its session ends, or by a later session when that was killed.
+"""
 
 import errno
 import fcntl
@@ -26,7 +29,7 @@ def scratch_folder() -> Iterator[str]:
     """
     try:
         _delete_abandoned()
-        folder, held = _made()
+        folder, held = _make_locked_folder()
     except OSError as error:
         raise StorageFailed(
             f"No temporary folder could be made in {tempfile.gettempdir()}: {error.strerror}",
@@ -41,18 +44,18 @@ def scratch_folder() -> Iterator[str]:
         os.close(held)
 
 
-def _made() -> tuple[str, int]:
+def _make_locked_folder() -> tuple[str, int]:
     for _ in range(ATTEMPTS):
         folder = tempfile.mkdtemp(prefix=PREFIX)
         # Before we hold it, another may take it for abandoned: then we make the next.
-        if (held := _hold(folder)) is not None:
+        if (held := _lock_folder(folder)) is not None:
             return folder, held
         with suppress(FileNotFoundError):
             Path(folder).rmdir()
     raise OSError(errno.ENOLCK, "new folders cannot be locked there")
 
 
-def _hold(folder: str) -> int | None:
+def _lock_folder(folder: str) -> int | None:
     """The lock on a folder of ours, as a descriptor; None when another has it, or it is gone."""
     try:
         descriptor = os.open(folder, _FLAGS)
@@ -73,16 +76,13 @@ def _delete_abandoned() -> None:
     top = tempfile.gettempdir()
     for name in os.listdir(top):
         folder = os.path.join(top, name)
-        if name.startswith(PREFIX) and (held := _hold(folder)) is not None:
+        if name.startswith(PREFIX) and (held := _lock_folder(folder)) is not None:
             try:
                 # what cannot be deleted is in nobody's way
                 with suppress(OSError):
                     remove_tree(folder)
             finally:
                 os.close(held)
-
-
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(folder: str) -> None:
@@ -94,12 +94,12 @@ def remove_tree(folder: str) -> None:
     Path(folder).chmod(stat.S_IRWXU)
     top = os.open(folder, _FLAGS)
     try:
-        waiting = _emptied(top, top)
+        waiting = _empty_directory(top, top)
         while waiting:
             name = waiting.pop()
             inner = os.open(name, _FLAGS, dir_fd=top)
             try:
-                waiting += _emptied(inner, top)
+                waiting += _empty_directory(inner, top)
             finally:
                 os.close(inner)
             os.rmdir(name, dir_fd=top)
@@ -108,7 +108,7 @@ def remove_tree(folder: str) -> None:
     Path(folder).rmdir()
 
 
-def _emptied(directory: int, top: int) -> list[str]:
+def _empty_directory(directory: int, top: int) -> list[str]:
     """Delete a directory's files; its directories, by the names they now have at the top."""
     moved = []
     for name in os.listdir(directory):

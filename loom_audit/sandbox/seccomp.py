@@ -69,7 +69,7 @@ _AARCH64 = _Machine(
     },
 )  # fmt: skip
 MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
-_LOOKED_AT = ("clone", "ioctl", "socket", "clone3")
+_INSPECTED = ("clone", "ioctl", "socket", "clone3")
 
 
 def filter_program(families: tuple[int, ...] | None = None, machine: str | None = None) -> bytes:
@@ -83,20 +83,22 @@ def filter_program(families: tuple[int, ...] | None = None, machine: str | None 
             f"No filter of system calls is known for {name}",
             hint=f"Commands can be confined on {' and '.join(sorted(MACHINES))}.",
         )
-    here = MACHINES[name]
-    steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, here.audit), (RETURN, 0, 0, KILL)]
+    machine_calls = MACHINES[name]
+    steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine_calls.audit), (RETURN, 0, 0, KILL)]
     steps += [(LOAD, 0, 0, NUMBER)]
-    if here.x32:
+    if machine_calls.x32:
         steps += [(AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS)]
-    steps += [(EQUAL, 0, 1, here.numbers["clone3"]), _refuse(errno.ENOSYS)]
-    for called, number in here.numbers.items():
-        if called not in _LOOKED_AT:
+    steps += [(EQUAL, 0, 1, machine_calls.numbers["clone3"]), _refuse(errno.ENOSYS)]
+    for name_of_call, number in machine_calls.numbers.items():
+        if name_of_call not in _INSPECTED:
             steps += [(EQUAL, 0, 1, number), _refuse(errno.EPERM)]
-    steps += _when(here.numbers["clone"], FIRST, [(ANY_BIT, 0, 1, NEW_NAMESPACES)], errno.EPERM)
+    steps += _refuse_when(
+        machine_calls.numbers["clone"], FIRST, [(ANY_BIT, 0, 1, NEW_NAMESPACES)], errno.EPERM
+    )
     pushers = [(EQUAL, 1, 0, INPUT_PUSHERS[0]), (EQUAL, 0, 1, INPUT_PUSHERS[1])]
-    steps += _when(here.numbers["ioctl"], SECOND, pushers, errno.EPERM)
+    steps += _refuse_when(machine_calls.numbers["ioctl"], SECOND, pushers, errno.EPERM)
     if families is not None:
-        steps += _sockets(here.numbers["socket"], families)
+        steps += _refuse_sockets(machine_calls.numbers["socket"], families)
     steps += [(RETURN, 0, 0, ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -105,7 +107,7 @@ def _refuse(number: int) -> tuple[int, int, int, int]:
     return (RETURN, 0, 0, REFUSE | number)
 
 
-def _when(
+def _refuse_when(
     number: int, argument: int, tests: list[tuple[int, int, int, int]], error: int
 ) -> list[tuple[int, int, int, int]]:
     """Refuse this call when one of the tests of its argument holds; the last decides on no."""
@@ -118,7 +120,7 @@ def _when(
     ]
 
 
-def _sockets(number: int, families: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+def _refuse_sockets(number: int, families: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
     """Refuse sockets of other families, as where there are none."""
     left = len(families)
     tests = [(EQUAL, left - at, 0, family) for at, family in enumerate(families)]

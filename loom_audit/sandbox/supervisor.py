@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GRACE = 0.1
 """Seconds for what outlives the command to end by itself: `tee >(grep …)` takes a moment."""
 
-PATIENCE = 5.0
+KILL_SECONDS = 5.0
 """Seconds until what does not die of SIGKILL is called unkillable."""
 
 SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SUBREAPER = 1, 4, 36  # linux/prctl.h
@@ -87,7 +87,9 @@ def processes(pid: int) -> list[int]:
         folder = b"/proc/%d/task" % waiting.pop()
         try:
             for thread in posix.listdir(folder):
-                children = [int(n) for n in slurp(folder + b"/" + thread + b"/children").split()]
+                children = [
+                    int(n) for n in read_file(folder + b"/" + thread + b"/children").split()
+                ]
                 found += children
                 waiting += children
         except OSError:
@@ -95,7 +97,7 @@ def processes(pid: int) -> list[int]:
     return found
 
 
-def slurp(path: bytes) -> bytes:
+def read_file(path: bytes) -> bytes:
     fd = posix.open(path, posix.O_RDONLY)
     try:
         data = b""
@@ -106,10 +108,10 @@ def slurp(path: bytes) -> bytes:
         posix.close(fd)
 
 
-def living(pid: int) -> bytes | None:
+def process_name(pid: int) -> bytes | None:
     """The name of a process, None when it is dead or a zombie."""
     try:
-        stat = slurp(b"/proc/%d/stat" % pid)
+        stat = read_file(b"/proc/%d/stat" % pid)
     except OSError:
         return None
     name, _, rest = stat[stat.index(b"(") + 1 :].rpartition(b")")
@@ -139,7 +141,7 @@ class Supervisor:
         self.child = 0
         self.status: int | None = None
 
-    def say(self, line: bytes) -> None:
+    def tell(self, line: bytes) -> None:
         try:
             posix.write(self.report, line + b"\n")
         except OSError as error:
@@ -165,7 +167,7 @@ class Supervisor:
         self.child = posix.fork()
         if self.child == 0:
             try:
-                self.become(failed)
+                self.become_command(failed)
             finally:
                 posix._exit(127)
         posix.close(failed)
@@ -173,12 +175,12 @@ class Supervisor:
         posix.close(failure)
         if reason:
             posix.waitpid(self.child, 0)
-            self.say(b"failed " + reason)
+            self.tell(b"failed " + reason)
             return False
-        self.say(b"started %d" % self.child)
+        self.tell(b"started %d" % self.child)
         return True
 
-    def become(self, failed: int) -> None:
+    def become_command(self, failed: int) -> None:
         """In the child: take our place in the terminal, restore signals, exec."""
         order = self.order
         prctl(SET_DEATH_SIGNAL, _signal.SIGKILL)
@@ -213,21 +215,21 @@ class Supervisor:
         """execvp(3): the errno of the most telling failure."""
         argv, environment = self.order.argv, self.order.environment
         if b"/" in argv[0]:
-            places = [argv[0]]
+            candidates = [argv[0]]
         else:
-            places = [
+            candidates = [
                 (folder + b"/" if folder else b"./") + argv[0]
                 for folder in self.order.path.split(b":")
             ]
         worst = errno.ENOENT
-        for place in places:
+        for candidate in candidates:
             try:
-                posix.execve(place, argv, environment)
+                posix.execve(candidate, argv, environment)
             except OSError as error:
                 if error.errno == errno.ENOEXEC:  # a script without a first line: as sh does
-                    posix.execve(b"/bin/sh", [b"sh", place, *argv[1:]], environment)
+                    posix.execve(b"/bin/sh", [b"sh", candidate, *argv[1:]], environment)
                 # a folder of PATH that we may not search says nothing about the program
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR) and posix.access(place, 0):
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR) and posix.access(candidate, 0):
                     worst = error.errno or worst
         return worst
 
@@ -241,14 +243,14 @@ class Supervisor:
             if self.status is not None:
                 return False
             for fd, _ in poll.poll():
-                wishes = posix.read(fd, 64)
+                requests = posix.read(fd, 64)
                 if fd == self.wakeups:
-                    if _signal.SIGTERM in wishes:
+                    if _signal.SIGTERM in requests:
                         return True
-                elif not wishes or 0 in wishes:
+                elif not requests or 0 in requests:
                     return True
                 else:
-                    for number in wishes:
+                    for number in requests:
                         self.forward(number)
 
     def forward(self, number: int) -> None:
@@ -274,7 +276,7 @@ class Supervisor:
             if posix.WIFSTOPPED(status):
                 if pid == self.child:
                     self.give_terminal_back()
-                    self.say(b"stopped %d" % posix.WSTOPSIG(status))
+                    self.tell(b"stopped %d" % posix.WSTOPSIG(status))
             elif pid == self.child:
                 self.status = status
 
@@ -289,10 +291,10 @@ class Supervisor:
                     raise
 
     def survivors(self) -> list[tuple[int, bytes]]:
-        named = [(pid, living(pid)) for pid in processes(posix.getpid())]
+        named = [(pid, process_name(pid)) for pid in processes(posix.getpid())]
         return [(pid, name) for pid, name in named if name is not None]
 
-    def wait_for_stragglers(self) -> None:
+    def wait_for_survivors(self) -> None:
         if not self.reaper:
             return
         end = time.monotonic() + GRACE
@@ -301,7 +303,7 @@ class Supervisor:
                 return
             time.sleep(0.004)
         for pid, name in self.survivors():
-            self.say(b"outlived %d %s" % (pid, name))
+            self.tell(b"outlived %d %s" % (pid, name))
 
     def kill_all(self) -> None:
         """Stop every process first, so that none forks away, then kill; until none is left."""
@@ -310,7 +312,7 @@ class Supervisor:
             return
         if self.status is None:
             signal(-self.child if "g" in self.order.mode else self.child, _signal.SIGKILL)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + KILL_SECONDS
         stopped: set[int] = set()
         while self.reap() and time.monotonic() < end:
             found = set(processes(posix.getpid()))
@@ -326,7 +328,7 @@ class Supervisor:
             time.sleep(0.001)
             stopped.clear()
         for pid, name in self.survivors():
-            self.say(b"unkillable %d %s" % (pid, name))
+            self.tell(b"unkillable %d %s" % (pid, name))
 
     def kill_group(self) -> None:
         """All that can be done without a subreaper: until the group is gone, or ours no more."""
@@ -346,13 +348,13 @@ class Supervisor:
             self.give_terminal_back()
             return
         if not self.watch():
-            self.wait_for_stragglers()
+            self.wait_for_survivors()
         self.kill_all()
         self.give_terminal_back()
-        self.say(b"ended %d" % (_signal.SIGKILL if self.status is None else self.status))
+        self.tell(b"ended %d" % (_signal.SIGKILL if self.status is None else self.status))
 
 
-def settle() -> "dict[int, Any]":
+def ignore_terminal_signals() -> "dict[int, Any]":
     """Let the keyboard's signals pass us by and die with our owner, who may send the order late.
 
     Returns what was done with signals before, for the command.
@@ -368,7 +370,7 @@ def main() -> None:
     control, report = int(sys.argv[1]), int(sys.argv[2])
     posix.set_inheritable(control, False)
     posix.set_inheritable(report, False)
-    previous = settle()
+    previous = ignore_terminal_signals()
     order = read_order(control)
     if order is not None:
         Supervisor(control, report, order, previous).run()

@@ -23,10 +23,10 @@ CONFIGURATION = (
 """Names in /etc; `java` also as java-17-openjdk and the like."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-BESIDE = ("lib", "lib32", "lib64", "libexec", "include", "versions", "version", "pyvenv.cfg")
+NEIGHBOURS = ("lib", "lib32", "lib64", "libexec", "include", "versions", "version", "pyvenv.cfg")
 """What belongs to the programs in the folder next to it; `share` holds a person's own things."""
 
-PASSED = (
+PASSED_VARIABLES = (
     "PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS",
     "LINES", "USER", "LOGNAME", "SHELL", "CI", "EDITOR", "PAGER", "SOURCE_DATE_EPOCH",
     "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "PYENV_VERSION", "PYTHONPATH", "PYTHONHASHSEED",
@@ -46,7 +46,7 @@ def environment(command: Command, home: str) -> dict[str, str]:
     """The whole environment of a confined command, whose home is `home`."""
     given = command.environment
     if given is None:
-        ours = {k: v for k, v in os.environ.items() if k in PASSED or k.startswith("LC_")}
+        ours = {k: v for k, v in os.environ.items() if k in PASSED_VARIABLES or k.startswith("LC_")}
         given = {"PATH": "/usr/local/bin:/usr/bin:/bin", **ours, "HOME": home, "TMPDIR": home}
         given["GIT_CONFIG_NOSYSTEM"] = "1"  # git stops at a file that is there and closed to it
     return {**given, **command.variables}
@@ -66,10 +66,12 @@ def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
     # not of command.variables, which a call's arguments may set
     path = (os.environ if command.environment is None else command.environment).get("PATH", "")
     asked = [os.path.abspath(path) for path in command.readable]
-    kept = [path for path in asked if not within(os.path.realpath(path), hidden)]
+    kept = [path for path in asked if not is_within(os.path.realpath(path), hidden)]
     programs = _programs(path, root)
     paths = {*kept, *programs, *SYSTEM, *configuration(), *interpreter()}
-    return _outermost(path for path in paths if os.path.exists(path) and not within(path, [root]))
+    return _outermost(
+        path for path in paths if os.path.exists(path) and not is_within(path, [root])
+    )
 
 
 def configuration() -> Iterator[str]:
@@ -86,31 +88,33 @@ def interpreter() -> list[str]:
     """What this interpreter needs to run, and the supervisor."""
     needed = [str(Path(__file__).parent)]
     for prefix in (sys.prefix, sys.base_prefix, sys.base_exec_prefix):
-        needed += [f"{prefix}/{n}" for n in ("bin", *BESIDE)] if _too_much(prefix) else [prefix]
+        needed += (
+            [f"{prefix}/{n}" for n in ("bin", *NEIGHBOURS)] if _is_too_wide(prefix) else [prefix]
+        )
     return needed
 
 
 def _programs(path: str, root: str) -> Iterator[str]:
     folders = [os.path.normpath(f) for f in path.split(":") if f.startswith("/")]
     for folder in dict.fromkeys(folders):
-        if not _through(folder, root):
+        if not _leads_through(folder, root):
             yield from _program_folder(folder)
         for name in ("python3", "python", "node"):
-            yield from _behind(f"{folder}/{name}")
+            yield from _interpreter_folder(f"{folder}/{name}")
     for name in (".venv", "venv", "env"):
-        yield from _behind(f"{root}/{name}/bin/python")
+        yield from _interpreter_folder(f"{root}/{name}/bin/python")
 
 
 def _program_folder(folder: str) -> Iterator[str]:
-    if within(folder, SYSTEM) or _too_much(folder):
+    if is_within(folder, SYSTEM) or _is_too_wide(folder):
         return
     yield folder
     beside = os.path.dirname(folder)
-    if not _too_much(beside):
-        yield from (f"{beside}/{name}" for name in BESIDE)
+    if not _is_too_wide(beside):
+        yield from (f"{beside}/{name}" for name in NEIGHBOURS)
 
 
-def _behind(program: str) -> Iterator[str]:
+def _interpreter_folder(program: str) -> Iterator[str]:
     """The programs' folder that an interpreter is a link into.
 
     The link may be an agent's: it shows nothing but where an interpreter is installed.
@@ -122,20 +126,20 @@ def _behind(program: str) -> Iterator[str]:
         yield from _program_folder(folder)
 
 
-def _through(path: str, root: str) -> bool:
+def _leads_through(path: str, root: str) -> bool:
     """Whether it is in the workspace or reached through it, where an agent may put links."""
     ways = (path, *map(str, Path(path).parents))
-    return any(within(os.path.realpath(way), [root]) for way in ways)
+    return any(is_within(os.path.realpath(way), [root]) for way in ways)
 
 
-def _too_much(path: str) -> bool:
+def _is_too_wide(path: str) -> bool:
     """Whether this is the home directory, or above it, or all of a machine's."""
     home = os.path.realpath(Path.home())
     real = os.path.realpath(path)
-    return within(home, [real]) or (os.path.dirname(real) == "/" and real not in SYSTEM)
+    return is_within(home, [real]) or (os.path.dirname(real) == "/" and real not in SYSTEM)
 
 
-def within(path: str, folders: Iterable[str]) -> bool:
+def is_within(path: str, folders: Iterable[str]) -> bool:
     """Whether it is one of the folders or below one."""
     return any(path == f or path.startswith(f.rstrip("/") + "/") for f in folders)
 
@@ -143,6 +147,6 @@ def within(path: str, folders: Iterable[str]) -> bool:
 def _outermost(paths: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for path in sorted(paths):
-        if not within(path, kept):
+        if not is_within(path, kept):
             kept.append(path)
     return kept

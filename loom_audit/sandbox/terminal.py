@@ -10,7 +10,7 @@ FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SI
 FROM_KEYBOARD = ("SIGINT", "SIGQUIT", "SIGTSTP", "SIGWINCH")
 
 
-def seat() -> tuple[str, int, tuple[str, ...]]:
+def terminal_mode() -> tuple[str, int, tuple[str, ...]]:
     """How the command sits at our terminal: mode letters, our group, signals to forward.
 
     In the foreground with the terminal at both ends it gets the terminal for itself, so the
@@ -32,7 +32,7 @@ def seat() -> tuple[str, int, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def forwarding(names: tuple[str, ...], send: Callable[[int], None]) -> Iterator[None]:
+def forward_signals(names: tuple[str, ...], send: Callable[[int], None]) -> Iterator[None]:
     """Hand signals that we get to the command; possible in the main thread only.
 
     What was ignored stays ignored. In a pipeline Ctrl-C is the command's to answer.

@@ -292,7 +292,7 @@ def test_many_opens_leave_no_descriptor_behind(workspace: DiskWorkspace) -> None
 def test_descriptors_are_closed_on_exec_and_with_the_workspace(tmp_path: Path) -> None:
     beneath = RootDirectory(str(tmp_path), probe())
     assert not os.get_inheritable(beneath.fd)
-    descriptor = beneath.folder("")
+    descriptor = beneath.open_folder("")
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)
     number = beneath.fd

@@ -19,7 +19,7 @@ from loom_audit.sandbox import (
     probe,
 )
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
-from loom_audit.sandbox.plain import PlainRunner, Within, supervise
+from loom_audit.sandbox.plain import LaunchOptions, PlainRunner, supervise
 from tests.sandbox.backends import working
 
 
@@ -105,7 +105,7 @@ def test_not_confined_is_not_probed(tmp_path: Path) -> None:
 
 def test_the_probe_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert len([*confining_runner().found()]) == 2
+    assert len([*confining_runner().backends()]) == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,7 +148,7 @@ def test_without_bwrap_it_is_said_how_to_get_it(
 )
 def test_what_cannot_be_given_up_means_that_nothing_runs(tmp_path: Path, steps: str) -> None:
     with pytest.raises(ExecutionFailed, match="could not be confined"):
-        supervise(str(tmp_path), Command(("touch", "ran")), within=Within(steps=steps))
+        supervise(str(tmp_path), Command(("touch", "ran")), launch=LaunchOptions(steps=steps))
     assert list(tmp_path.iterdir()) == []
 
 
