@@ -2,9 +2,11 @@
 
 import random
 import shutil
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +21,19 @@ from loom_audit.model.events import (
     CheckpointMarked,
     Coverage,
     Draft,
+    Event,
+    Fact,
     FilesChanged,
     PathsUntracked,
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
+    Status,
     TreeHead,
     Untracked,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
 from loom_audit.sql.database import Database, open_database
 from loom_audit.sql.evidence import open_evidence
 
@@ -47,7 +52,7 @@ class Recorded:
     def open(self) -> Database:
         return open_database(f"sqlite:///{self.path}", lock=DiskLock(self.path.parent / "locks"))
 
-    def verify(self, heads=None, **options) -> Verification:
+    def verify(self, heads: Iterable[TreeHead] | None = None, **options: Any) -> Verification:
         with closing(self.open()) as database, closing(open_evidence(database, self.log)) as found:
             return verify(found, heads=self.heads if heads is None else heads, **options)
 
@@ -68,22 +73,23 @@ class Writer:
         self.random = random.Random(7)
 
     def state(
-        self, content: bytes, before: FileState | None = None, kind: str = "file"
+        self, content: bytes, before: FileState | None = None, kind: Kind = "file"
     ) -> FileState:
         blob = self.blobs.put(content, similar_to=before.blob if before else None)
         return FileState(kind, blob, 0o644 if kind == "file" else 0o777, len(content))
 
-    def append(self, *facts, session: str = "", actor: str = "outside"):
+    def append(self, *facts: Fact, session: str = "", actor: str = "outside") -> Sequence[Event]:
         return self.log.append([Draft(fact, session, actor) for fact in facts])
 
-    def changed(self, path, after):
+    def changed(self, path: str, after: FileState | None) -> FileChange:
         change = FileChange(path, self.tree.get(path), after)
-        self.tree[path] = after
         if after is None:
             del self.tree[path]
+        else:
+            self.tree[path] = after
         return change
 
-    def write(self, session, path, content, *, old=None) -> None:
+    def write(self, session: str, path: str, content: bytes, *, old: bytes | None = None) -> None:
         self.calls += 1
         call = f"{self.calls:032x}"
         change = self.changed(path, self.state(content, self.tree.get(path)))
@@ -102,7 +108,7 @@ class Writer:
             actor="agent:a",
         )
 
-    def read(self, session, path, *, status: str = "ok") -> None:
+    def read(self, session: str, path: str, *, status: Status = "ok") -> None:
         self.calls += 1
         call = f"{self.calls:032x}"
         result = {"success": status == "ok", "output": "x" * (self.calls * 37 % 9000)}
@@ -128,7 +134,7 @@ def record(path: Path, events: int) -> Recorded:
             writer.changed("src/caf\udce9", writer.state(b"non-utf-8 name")),
             writer.changed("link", writer.state(b"src/a.py", kind="symlink")),
             writer.changed("large.bin", writer.state(content(400_000))),
-            writer.changed("huge.bin", FileState("file", "ab" * 32, 0o644, LIMIT + 1)),
+            writer.changed("huge.bin", FileState("file", BlobId("ab" * 32), 0o644, LIMIT + 1)),
             *(
                 writer.changed(f"src/m{n}.py", writer.state(b"x = %d\n" % n * 50))
                 for n in range(40)

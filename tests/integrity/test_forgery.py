@@ -2,20 +2,22 @@
 another type than was written, and tables, indexes and triggers that are not ours.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integrity.conftest import record
+from tests.integrity.conftest import Recorded, record
 from tests.integrity.test_tamper import codes, connect, unguarded
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory):
+def small(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return record(tmp_path_factory.mktemp("small") / "audit.db", 60)
 
 
-def session_of_another_log(raw) -> None:
+def session_of_another_log(raw: Any) -> None:
     names = ", ".join(
         name
         for _, name, *_ in raw.execute("PRAGMA table_info(session)").fetchall()
@@ -27,7 +29,7 @@ def session_of_another_log(raw) -> None:
     )
 
 
-def path_of_another_log(raw) -> None:
+def path_of_another_log(raw: Any) -> None:
     raw.execute("INSERT INTO path SELECT 7777, 999, path FROM path WHERE number = 9")
 
 
@@ -41,7 +43,7 @@ def path_of_another_log(raw) -> None:
     ],
 )
 def test_a_row_that_says_it_is_about_no_event_differs_all_the_same(
-    small, tmp_path: Path, sql: str
+    small: Recorded, tmp_path: Path, sql: str
 ) -> None:
     forged = small.copy(tmp_path / "forged")
     with connect(forged) as raw:
@@ -78,7 +80,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("steps", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(
-    small, tmp_path: Path, steps
+    small: Recorded, tmp_path: Path, steps: tuple[str | Callable[[Any], None], ...]
 ) -> None:
     store = small.copy(tmp_path / "forged")
     with connect(store) as raw:
@@ -133,7 +135,9 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("altered", ALTERED.values(), ids=ALTERED)
-def test_what_was_altered_or_added_to_the_tables_is_named(small, tmp_path: Path, altered) -> None:
+def test_what_was_altered_or_added_to_the_tables_is_named(
+    small: Recorded, tmp_path: Path, altered: tuple[str, ...]
+) -> None:
     name, *statements = altered
     store = small.copy(tmp_path / "forged")
     with connect(store) as raw:
@@ -161,7 +165,7 @@ TYPED = [
 ]
 
 
-def put(small, folder, value, sql):
+def put(small: Recorded, folder: Path, value: object, sql: str) -> Recorded:
     """A copy of the store after the statement, with its value as a parameter."""
     forged = small.copy(folder)
     with connect(forged) as raw:
@@ -175,7 +179,7 @@ def put(small, folder, value, sql):
 
 @pytest.mark.parametrize(("table", "column"), TYPED, ids=[".".join(one) for one in TYPED])
 def test_a_value_of_another_type_is_a_finding_and_never_a_failure(
-    small, tmp_path: Path, table, column
+    small: Recorded, tmp_path: Path, table: str, column: str
 ) -> None:
     key = {"event": "(log, seq)", "payload": "(log, seq, role, n)", "call": "(log, requested)"}
     where = key.get(table, "rowid")
@@ -195,7 +199,9 @@ def test_a_value_of_another_type_is_a_finding_and_never_a_failure(
 
 
 @pytest.mark.parametrize("column", ["level", "position", "hash"])
-def test_a_node_of_another_type_is_one_too_many(small, tmp_path: Path, column: str) -> None:
+def test_a_node_of_another_type_is_one_too_many(
+    small: Recorded, tmp_path: Path, column: str
+) -> None:
     names = {"level": "8", "position": "0", "hash": "zeroblob(32)"} | {column: "?"}
     for n, value in enumerate(ODD):
         forged = put(

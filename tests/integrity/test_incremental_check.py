@@ -1,11 +1,14 @@
 """The quick check of projections: it agrees to a log in order, and to nothing else."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loom_audit.history.verification import verify
+from loom_audit.history.verification import Verification, verify
+from loom_audit.model.events import Event
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 from tests.integrity.conftest import Recorded, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
@@ -19,14 +22,14 @@ class Counted:
         self.decoded = 0
         real = evidence._decode_events
 
-        def decoded():
+        def decoded() -> Iterator[Sequence[Event]]:
             self.decoded += 1
             return real()
 
-        evidence._decode_events = decoded
+        evidence._decode_events = decoded  # type: ignore[method-assign] # counts, and reads on
 
 
-def verified(store):
+def verified(store: Recorded) -> tuple[Verification, Counted]:
     with closing(store.open()) as database, closing(open_evidence(database, store.log)) as found:
         counted = Counted(found)
         return verify(found, heads=store.heads), counted
@@ -38,7 +41,7 @@ def test_a_log_in_order_is_read_once(master: Recorded) -> None:
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
-def test_an_edited_projection_is_not_agreed_to(store: Recorded, table, sql) -> None:
+def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql: str) -> None:
     with connect(store) as raw:
         unguarded(raw)
         files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
@@ -48,7 +51,7 @@ def test_an_edited_projection_is_not_agreed_to(store: Recorded, table, sql) -> N
     assert not found.ok
 
 
-def columns_of(raw, table):
+def columns_of(raw: Any, table: str) -> list[tuple[str, str]]:
     rows = raw.execute(f"PRAGMA table_info({table})").fetchall()
     return [(name, kind) for _, name, kind, *_ in rows]
 
@@ -60,7 +63,7 @@ PROJECTIONS = [
 
 
 @pytest.mark.parametrize("table", PROJECTIONS)
-def test_no_column_of_a_projection_is_left_out(tmp_path: Path, table) -> None:
+def test_no_column_of_a_projection_is_left_out(tmp_path: Path, table: str) -> None:
     small = record(tmp_path / "small" / "audit.db", 40)
     assert verified(small)[1].decoded == 0
     with connect(small) as raw:

@@ -6,15 +6,16 @@ import random
 import re
 import stat
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.errors import Conflict, StorageFailed
-from loom_audit.model.files import FileState
+from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.merkle import leaf_hash, root
 from loom_audit.sql.driver import driver
 from loom_audit.sql.salvage.salvage import salvage, write_tree
@@ -43,12 +44,14 @@ def settle(store: Recorded) -> None:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def lines(folder: Path, log: str) -> list[dict]:
+def lines(folder: Path, log: str) -> list[dict[str, Any]]:
     text = (folder / "events" / f"{log}.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
-def assert_tree(folder: Path, log: str, tree: dict[str, FileState], missing=frozenset()) -> None:
+def assert_tree(
+    folder: Path, log: str, tree: dict[str, FileState], missing: Collection[str] = frozenset()
+) -> None:
     root = os.fsencode(folder / "trees" / log)
     for path, state in tree.items():
         target = os.path.join(root, os.fsencode(path))
@@ -241,7 +244,7 @@ def root_of(store: Recorded, table: str) -> tuple[int, int]:
     return page, 0 if header[0] == 5 else int.from_bytes(header[3:], "big")
 
 
-def exported(folder: Path, log: str) -> tuple[dict[int, dict], dict[str, bytes]]:
+def exported(folder: Path, log: str) -> tuple[dict[int, dict[str, Any]], dict[str, bytes]]:
     by_seq = {line["seq"]: line for line in lines(folder, log)}
     return by_seq, {path.name: path.read_bytes() for path in (folder / "blobs").iterdir()}
 
@@ -379,10 +382,13 @@ def test_a_tampered_event_is_marked_and_a_damaged_large_file_is_listed(
 def test_no_path_of_a_damaged_tree_leads_outside(tmp_path: Path, path: str) -> None:
     blobs = tmp_path / "blobs"
     blobs.mkdir()
-    name = sha256(b"x").hexdigest()
+    name = BlobId(sha256(b"x").hexdigest())
     (blobs / name).write_bytes(b"x")
     failed: list[str] = []
-    tree = {path: FileState("file", name, 0o644, 1), "ok": FileState("file", name, 0o600, 1)}
+    tree = {
+        path: FileState("file", name, 0o644, 1),
+        "ok": FileState("file", name, 0o600, 1),
+    }
     assert write_tree(tree, str(tmp_path / "tree"), str(blobs), failed.append) == 1
     assert len(failed) == 1
     assert sorted(p.name for p in tmp_path.rglob("*")) == sorted(["blobs", name, "ok", "tree"])
@@ -392,7 +398,8 @@ def test_no_file_is_written_through_a_symlink_of_the_tree(tmp_path: Path) -> Non
     blobs, outside = tmp_path / "blobs", tmp_path / "outside"
     blobs.mkdir()
     outside.mkdir()
-    link, name = sha256(os.fsencode(outside)).hexdigest(), sha256(b"x").hexdigest()
+    link = BlobId(sha256(os.fsencode(outside)).hexdigest())
+    name = BlobId(sha256(b"x").hexdigest())
     (blobs / link).write_bytes(os.fsencode(outside))
     (blobs / name).write_bytes(b"x")
     tree = {

@@ -71,7 +71,8 @@ def other_actor(leaf: bytes) -> bytes:
 
 def find_seq(raw: Any, kind: str, after: int = WHERE) -> int:
     sql = "SELECT min(seq) FROM event WHERE kind = ? AND seq >= ?"
-    return raw.execute(sql, (kind, after)).fetchone()[0]
+    seq: int = raw.execute(sql, (kind, after)).fetchone()[0]
+    return seq
 
 
 def rehash_tree(raw: Any) -> None:
@@ -100,7 +101,9 @@ def rewrite_from(raw: Any, first: int) -> None:
     rehash_tree(raw)
 
 
-def swap(raw: Any, table: str, columns: str, where: str, one: tuple, two: tuple) -> None:
+def swap(
+    raw: Any, table: str, columns: str, where: str, one: tuple[object, ...], two: tuple[object, ...]
+) -> None:
     """Exchange columns between two rows."""
     names = columns.split(", ")
     select = f"SELECT {columns} FROM {table} WHERE {where}"
@@ -115,7 +118,7 @@ def swap(raw: Any, table: str, columns: str, where: str, one: tuple, two: tuple)
 
 def forge(raw: Any, store: Recorded, fact: Any, session: str) -> int:
     """Append an event that fits the log as it is: leaf, hash and predecessor."""
-    seq = raw.execute("SELECT max(seq) FROM event").fetchone()[0]
+    seq: int = raw.execute("SELECT max(seq) FROM event").fetchone()[0]
     forged = encode(
         Draft(fact, session, "agent:forger"),
         log=store.log,
@@ -183,38 +186,38 @@ class Expected:
 Attack = Callable[[Any, Recorded], Expected]
 
 
-def edit_a_leaf(raw, store):
+def edit_a_leaf(raw: Any, store: Recorded) -> Expected:
     put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)), rehash=False)
     return Expected({("leaf.hash", WHERE)}, quick=True)
 
 
-def edit_a_leaf_and_its_hash(raw, store):
+def edit_a_leaf_and_its_hash(raw: Any, store: Recorded) -> Expected:
     put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)))
     return Expected({("event.prev", WHERE), ("tree.node", 257)}, quick=True)
 
 
-def edit_a_leaf_its_hash_and_the_tree(raw, store):
+def edit_a_leaf_its_hash_and_the_tree(raw: Any, store: Recorded) -> Expected:
     put_leaf(raw, WHERE, other_actor(leaf_of(raw, WHERE)))
     rehash_tree(raw)
     return Expected({("event.prev", WHERE), ("head.root", None)}, quick=True)
 
 
-def edit_a_hash(raw, store):
+def edit_a_hash(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE event SET leaf_hash = zeroblob(32) WHERE seq = ?", (WHERE,))
     return Expected({("leaf.hash", WHERE), ("tree.node", 257)}, quick=True)
 
 
-def make_a_leaf_unreadable(raw, store):
+def make_a_leaf_unreadable(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE event SET leaf = x'0102' WHERE seq = ?", (WHERE,))
     return Expected({("leaf.unreadable", WHERE)}, quick=True)
 
 
-def delete_an_event(raw, store):
+def delete_an_event(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM event WHERE seq = ?", (WHERE,))
     return Expected({("event.missing", WHERE)}, quick=True)
 
 
-def delete_an_event_and_close_the_gap(raw, store):
+def delete_an_event_and_close_the_gap(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM event WHERE seq = ?", (WHERE,))
     for table in ("event", "payload"):
         raw.execute(f"DELETE FROM {table} WHERE seq = ?", (WHERE,))
@@ -223,12 +226,12 @@ def delete_an_event_and_close_the_gap(raw, store):
     return Expected({("event.place", WHERE), ("tree.node", 257), ("log.short", None)}, quick=True)
 
 
-def delete_many_events(raw, store):
+def delete_many_events(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM event WHERE seq BETWEEN 200 AND 600")
     return Expected({("event.missing", 200)}, quick=True)
 
 
-def insert_an_event(raw, store):
+def insert_an_event(raw: Any, store: Recorded) -> Expected:
     for table in ("event", "payload"):
         raw.execute(f"UPDATE {table} SET seq = -seq - 1 WHERE seq > ?", (WHERE,))
         raw.execute(f"UPDATE {table} SET seq = -seq WHERE seq < 0")
@@ -240,12 +243,12 @@ def insert_an_event(raw, store):
     return Expected({("event.place", WHERE + 1), ("tree.node", 257)}, quick=True)
 
 
-def reorder_two_events(raw, store):
+def reorder_two_events(raw: Any, store: Recorded) -> Expected:
     swap(raw, "event", "leaf, leaf_hash", "seq = ?", (WHERE,), (WHERE + 7,))
     return Expected({("event.place", WHERE), ("event.place", WHERE + 7)}, quick=True)
 
 
-def replace_an_event(raw, store):
+def replace_an_event(raw: Any, store: Recorded) -> Expected:
     leaf = other_actor(leaf_of(raw, WHERE))
     raw.execute(
         "INSERT OR REPLACE INTO event SELECT log, seq, id, kind, ?, ? FROM event WHERE seq = ?",
@@ -254,53 +257,53 @@ def replace_an_event(raw, store):
     return Expected({("event.prev", WHERE), ("tree.node", 257)}, quick=True)
 
 
-def truncate_the_tail(raw, store):
+def truncate_the_tail(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM event WHERE seq > 600")
     raw.execute("DELETE FROM payload WHERE seq > 600")
     return Expected({("log.short", 600)}, quick=True, only_with_heads=True)
 
 
-def truncate_the_tail_over_a_tree_node(raw, store):
+def truncate_the_tail_over_a_tree_node(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM event WHERE seq > 500")
     return Expected({("log.short", 500), ("tree.extra", 500)}, quick=True)
 
 
-def truncate_the_tail_and_the_tree(raw, store):
+def truncate_the_tail_and_the_tree(raw: Any, store: Recorded) -> Expected:
     for table in ("event", "payload"):
         raw.execute(f"DELETE FROM {table} WHERE seq > 500")
     rehash_tree(raw)
     return Expected({("log.short", 500)}, quick=True, only_with_heads=True)
 
 
-def rewrite_the_suffix(raw, store):
+def rewrite_the_suffix(raw: Any, store: Recorded) -> Expected:
     rewrite_from(raw, WHERE)
     return Expected({("head.root", None)}, quick=True, only_with_heads=True)
 
 
-def rewrite_the_whole_log(raw, store):
+def rewrite_the_whole_log(raw: Any, store: Recorded) -> Expected:
     rewrite_from(raw, 1)
     return Expected({("head.root", None)}, quick=True, only_with_heads=True)
 
 
-def edit_an_id_column(raw, store):
+def edit_an_id_column(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE event SET id = x'ff41' WHERE seq = ?", (WHERE,))
     return Expected({("event.column", WHERE)}, quick=True)
 
 
-def edit_a_kind_column(raw, store):
+def edit_a_kind_column(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "files.changed")
     raw.execute("UPDATE event SET kind = 'session.ended' WHERE seq = ?", (seq,))
     return Expected({("event.column", seq)}, quick=True)
 
 
-def edit_a_kind_column_so_that_the_leaf_holds_it(raw, store):
+def edit_a_kind_column_so_that_the_leaf_holds_it(raw: Any, store: Recorded) -> Expected:
     kind = f'session.started","log":"{store.log}'
     seq = find_seq(raw, "session.started")
     raw.execute("UPDATE event SET kind = ? WHERE seq = ?", (kind, seq))
     return Expected({("event.column", seq)}, quick=True)
 
 
-def file_an_event(raw, seq):
+def file_an_event(raw: Any, seq: int | str | bytes) -> Expected:
     raw.execute(
         "INSERT INTO event SELECT log, ?, x'ff41', kind, leaf, leaf_hash FROM event WHERE seq = ?",
         (seq, WHERE),
@@ -308,32 +311,34 @@ def file_an_event(raw, seq):
     return Expected({("event.place", None)}, quick=True)
 
 
-def add_an_event_before_the_first(raw, store):
+def add_an_event_before_the_first(raw: Any, store: Recorded) -> Expected:
     return file_an_event(raw, 0)
 
 
-def add_an_event_far_before_the_first(raw, store):
+def add_an_event_far_before_the_first(raw: Any, store: Recorded) -> Expected:
     return file_an_event(raw, -(2**63))
 
 
-def add_an_event_far_behind_the_last(raw, store):
+def add_an_event_far_behind_the_last(raw: Any, store: Recorded) -> Expected:
     return file_an_event(raw, 2**63 - 1)
 
 
-def add_an_event_whose_seq_is_a_text(raw, store):
+def add_an_event_whose_seq_is_a_text(raw: Any, store: Recorded) -> Expected:
     return file_an_event(raw, "last")
 
 
-def add_an_event_whose_seq_is_bytes(raw, store):
+def add_an_event_whose_seq_is_bytes(raw: Any, store: Recorded) -> Expected:
     return file_an_event(raw, b"last")
 
 
-def file_an_event_between_two_others(raw, store):
+def file_an_event_between_two_others(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE event SET seq = seq + 0.5 WHERE seq = ?", (WHERE,))
     return Expected({("event.place", None), ("event.missing", WHERE)}, quick=True)
 
 
-def add_payloads_before_the_first_event_and_behind_all_numbers(raw, store):
+def add_payloads_before_the_first_event_and_behind_all_numbers(
+    raw: Any, store: Recorded
+) -> Expected:
     for seq in (-1, "last"):
         raw.execute(
             "INSERT INTO payload VALUES (1, ?, 'note', 0, zeroblob(32), x'00', NULL)", (seq,)
@@ -341,14 +346,14 @@ def add_payloads_before_the_first_event_and_behind_all_numbers(raw, store):
     return Expected({("payload.extra", -1), ("payload.extra", 2**63 - 1)})
 
 
-def swap_payloads_between_events(raw, store):
+def swap_payloads_between_events(raw: Any, store: Recorded) -> Expected:
     one = find_seq(raw, "call.requested")
     two = find_seq(raw, "call.requested", one + 1)
     swap(raw, "payload", "salt, content, blob", "role = 'args' AND seq = ?", (one,), (two,))
     return Expected({("payload.mismatch", one), ("payload.mismatch", two)})
 
 
-def edit_a_payload(raw, store):
+def edit_a_payload(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "call.finished")
     packed = pack(b'{"duration":1,"result":{"success":true}}')
     raw.execute(
@@ -358,25 +363,25 @@ def edit_a_payload(raw, store):
     return Expected({("payload.mismatch", seq)})
 
 
-def edit_a_salt(raw, store):
+def edit_a_salt(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "call.requested")
     raw.execute("UPDATE payload SET salt = zeroblob(32) WHERE seq = ? AND role = 'args'", (seq,))
     return Expected({("payload.mismatch", seq)})
 
 
-def delete_a_payload(raw, store):
+def delete_a_payload(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "call.requested")
     raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'args'", (seq,))
     return Expected({("payload.missing", seq)})
 
 
-def add_a_payload(raw, store):
+def add_a_payload(raw: Any, store: Recorded) -> Expected:
     raw.execute("INSERT INTO payload VALUES (1, ?, 'note', 0, zeroblob(32), x'00', NULL)", (WHERE,))
     raw.execute("INSERT INTO payload VALUES (1, 9999, 'note', 0, zeroblob(32), x'00', NULL)")
     return Expected({("payload.extra", WHERE), ("payload.extra", 9999)})
 
 
-def edit_a_key(raw, store):
+def edit_a_key(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "files.changed")
     [(keys,)] = raw.execute(
         "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
@@ -386,7 +391,7 @@ def edit_a_key(raw, store):
     return Expected({("keys.mismatch", seq)})
 
 
-def swap_two_contents_of_a_change(raw, store):
+def swap_two_contents_of_a_change(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "files.changed")
     [(packed,)] = raw.execute(
         "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
@@ -397,64 +402,65 @@ def swap_two_contents_of_a_change(raw, store):
     return Expected({("keys.mismatch", seq)})
 
 
-def delete_keys(raw, store):
+def delete_keys(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "files.changed")
     raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'keys'", (seq,))
     return Expected({("keys.erased", seq)})
 
 
-def blob_of(raw, path: bytes) -> tuple[int, int]:
+def blob_of(raw: Any, path: bytes) -> tuple[int, int]:
     """A file's first content in the log: number of its blob, and the event that named it."""
     sql = (
         "SELECT f.new_blob, f.seq FROM file_change f JOIN path p ON p.number = f.path "
         "WHERE p.path = ? ORDER BY f.seq LIMIT 1"
     )
-    return raw.execute(sql, (path,)).fetchone()
+    found: tuple[int, int] = raw.execute(sql, (path,)).fetchone()
+    return found
 
 
-def swap_blobs(raw, store):
+def swap_blobs(raw: Any, store: Recorded) -> Expected:
     (one, seq), (two, _) = blob_of(raw, b"src/m3.py"), blob_of(raw, b"src/m4.py")
     swap(raw, "blob_content", "content", "blob = ?", (one,), (two,))
     return Expected({("blob.corrupt", seq)})
 
 
-def swap_names_of_blobs(raw, store):
+def swap_names_of_blobs(raw: Any, store: Recorded) -> Expected:
     (one, seq), (two, _) = blob_of(raw, b"src/m3.py"), blob_of(raw, b"src/m4.py")
     swap(raw, "blob", "sha256", "number = ?", (one,), (two,))
     return Expected({("blob.corrupt", seq), ("projection", seq)})
 
 
-def change_blob_bytes(raw, store):
+def change_blob_bytes(raw: Any, store: Recorded) -> Expected:
     number, seq = blob_of(raw, b"src/caf\xe9")
     raw.execute("UPDATE blob_content SET content = ? WHERE blob = ?", (b"NON-utf-8 name", number))
     return Expected({("blob.corrupt", seq)})
 
 
-def delete_blob_bytes(raw, store):
+def delete_blob_bytes(raw: Any, store: Recorded) -> Expected:
     number, seq = blob_of(raw, b"src/caf\xe9")
     raw.execute("DELETE FROM blob_content WHERE blob = ?", (number,))
     return Expected({("blob.corrupt", seq)})
 
 
-def say_a_blob_was_recorded_by_hash_only(raw, store):
+def say_a_blob_was_recorded_by_hash_only(raw: Any, store: Recorded) -> Expected:
     number, seq = blob_of(raw, b"src/caf\xe9")
     raw.execute("UPDATE blob SET encoding = 'absent' WHERE number = ?", (number,))
     return Expected({("blob.missing", seq)})
 
 
-def delete_a_blob(raw, store):
+def delete_a_blob(raw: Any, store: Recorded) -> Expected:
     number, seq = blob_of(raw, b"src/caf\xe9")
     raw.execute("DELETE FROM blob WHERE number = ?", (number,))
     return Expected({("blob.missing", seq)})
 
 
-def large_file(raw, store):
+def large_file(raw: Any, store: Recorded) -> tuple[Path, int]:
     number, seq = blob_of(raw, b"large.bin")
     [(digest,)] = raw.execute("SELECT sha256 FROM blob WHERE number = ?", (number,)).fetchall()
     return store.path.parent / "blobs" / digest.hex()[:2] / digest.hex()[2:], seq
 
 
-def change_a_large_file(raw, store):
+def change_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -462,79 +468,79 @@ def change_a_large_file(raw, store):
     return Expected({("blob.corrupt", seq)})
 
 
-def cut_a_large_file(raw, store):
+def cut_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     path.write_bytes(path.read_bytes()[:-100])
     return Expected({("blob.corrupt", seq)})
 
 
-def delete_a_large_file(raw, store):
+def delete_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     path.unlink()
     return Expected({("blob.corrupt", seq)})
 
 
-def put_a_pipe_in_place_of_a_large_file(raw, store):
+def put_a_pipe_in_place_of_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     path.unlink()
     os.mkfifo(path)
     return Expected({("blob.corrupt", seq)})
 
 
-def put_a_folder_in_place_of_a_large_file(raw, store):
+def put_a_folder_in_place_of_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     path.unlink()
     path.mkdir()
     return Expected({("blob.corrupt", seq)})
 
 
-def put_an_endless_device_in_place_of_a_large_file(raw, store):
+def put_an_endless_device_in_place_of_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, seq = large_file(raw, store)
     path.unlink()
     path.symlink_to("/dev/zero")
     return Expected({("blob.corrupt", seq)})
 
 
-def lengthen_a_large_file(raw, store):
+def lengthen_a_large_file(raw: Any, store: Recorded) -> Expected:
     path, _ = large_file(raw, store)
     path.write_bytes(path.read_bytes() * 2)
     return Expected({("database", None)})
 
 
-def edit_a_tree_node(raw, store):
+def edit_a_tree_node(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE tree_node SET hash = zeroblob(32) WHERE level = 8 AND position = 1")
     return Expected({("tree.node", 257)}, quick=True)
 
 
-def delete_a_tree_node(raw, store):
+def delete_a_tree_node(raw: Any, store: Recorded) -> Expected:
     raw.execute("DELETE FROM tree_node WHERE level = 8 AND position = 1")
     return Expected({("tree.missing", 257)}, quick=True)
 
 
-def add_a_tree_node(raw, store):
+def add_a_tree_node(raw: Any, store: Recorded) -> Expected:
     raw.execute("INSERT INTO tree_node VALUES (1, 8, 2, zeroblob(32))")
     return Expected({("tree.extra", None)}, quick=True)
 
 
-def forge_a_second_finish(raw, store):
+def forge_a_second_finish(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "call.finished")
     envelope = json.loads(leaf_of(raw, seq))
     fact = CallFinished(envelope["call_id"], envelope["tool"], "write", "error", None)
     return Expected({("call.twice", forge(raw, store, fact, envelope["session"]))})
 
 
-def forge_a_finish_nobody_requested(raw, store):
+def forge_a_finish_nobody_requested(raw: Any, store: Recorded) -> Expected:
     fact = CallFinished("never", "t", "write", "ok", None)
     return Expected({("call.twice", forge(raw, store, fact, "session-1"))})
 
 
-def move_an_event_to_another_log(raw, store):
+def move_an_event_to_another_log(raw: Any, store: Recorded) -> Expected:
     raw.execute("INSERT INTO log (id) VALUES ('other')")
     raw.execute("UPDATE event SET log = 2 WHERE seq = ?", (WHERE,))
     return Expected({("event.missing", WHERE)}, quick=True)
 
 
-def rename_the_log(raw, store):
+def rename_the_log(raw: Any, store: Recorded) -> Expected:
     raw.execute("UPDATE log SET id = ?", ("f" * 32,))
     store.log = "f" * 32
     return Expected({("head.log", None), ("event.place", 1)}, quick=True)
@@ -604,7 +610,7 @@ def codes(found: Verification) -> set[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_tampering_is_found_and_located(store: Recorded, attack) -> None:
+def test_tampering_is_found_and_located(store: Recorded, attack: Attack) -> None:
     with connect(store) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")
         raw.execute("BEGIN")
@@ -681,7 +687,7 @@ PROJECTED = [
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
-def test_an_edited_projection_differs_from_the_log(store: Recorded, table, sql) -> None:
+def test_an_edited_projection_differs_from_the_log(store: Recorded, table: str, sql: str) -> None:
     with connect(store) as raw:
         unguarded(raw)
         files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
@@ -701,7 +707,7 @@ def test_an_edited_projection_differs_from_the_log(store: Recorded, table, sql) 
 # --- bits ---------------------------------------------------------------------------------
 
 
-def contents_of(path) -> dict[str, str]:
+def contents_of(path: Path) -> dict[str, str]:
     """A digest of every table's rows, but for the full-text index and SQLite's own."""
     found = {}
     with closing(driver().connect(str(path))) as raw:
@@ -745,7 +751,7 @@ def flip_bits(store: Recorded, seed: str, rounds: int) -> tuple[int, int]:
     return found + len(refused), harmless
 
 
-def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, seed) -> None:
+def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, seed: str) -> None:
     found, harmless = flip_bits(store, seed, 15)
     assert found > harmless
 
@@ -753,7 +759,7 @@ def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, see
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(
-    store: Recorded, seed
+    store: Recorded, seed: str
 ) -> None:
     found, harmless = flip_bits(store, seed, 500)
     assert found > harmless

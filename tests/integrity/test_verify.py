@@ -1,16 +1,18 @@
 """What verify says of logs that are in order, and how it counts."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from loom_audit.errors import NotFound, StorageFailed
-from loom_audit.history.log_check import Finding
+from loom_audit.history.log_check import Finding, Grade
 from loom_audit.history.verification import Verification, verify
-from loom_audit.model.events import Draft, SessionEnded, SessionStarted, TreeHead
+from loom_audit.model.events import Draft, Fact, SessionEnded, SessionStarted, TreeHead
 from loom_audit.model.merkle import EMPTY_ROOT, root
-from loom_audit.ports import Progress
+from loom_audit.ports import Evidence, Progress
 from loom_audit.sql.evidence import open_evidence
 from tests.integrity.conftest import Recorded
 
@@ -71,7 +73,7 @@ def test_an_empty_log_is_in_order(store: Recorded) -> None:
 def test_two_logs_of_one_store_are_checked_apart(store: Recorded) -> None:
     with closing(store.open()) as database:
         other = database.create_log()
-        facts = [SessionStarted("x"), SessionEnded()]
+        facts: list[Fact] = [SessionStarted("x"), SessionEnded()]
         database.event_log(other).append([Draft(fact, "s", "a") for fact in facts])
         with closing(open_evidence(database, other)) as evidence:
             assert verify(evidence).findings == ()
@@ -111,7 +113,7 @@ def test_a_log_that_is_not_there_is_an_error(store: Recorded) -> None:
         (("unreadable", "tampered"), 5, 1),
     ],
 )
-def test_exit_codes_say_the_worst(grades, anchored: int, code: int) -> None:
+def test_exit_codes_say_the_worst(grades: tuple[Grade, ...], anchored: int, code: int) -> None:
     findings = tuple(Finding(1, "x", "x", grade) for grade in grades)
     assert Verification("l", 5, b"", findings, anchored, {}).exit_code == code
 
@@ -119,15 +121,15 @@ def test_exit_codes_say_the_worst(grades, anchored: int, code: int) -> None:
 class Broken:
     """Evidence that fails where it is told to."""
 
-    def __init__(self, evidence, *, name, after) -> None:
+    def __init__(self, evidence: Evidence, *, name: str, after: int) -> None:
         self.evidence, self.name, self.after = evidence, name, after
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         found = getattr(self.evidence, name)
         if name != self.name:
             return found
 
-        def reading(*args):
+        def reading(*args: object) -> Iterator[object]:
             yield from islice(found(*args), self.after)
             raise StorageFailed("disk I/O error")
 

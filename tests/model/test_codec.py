@@ -6,8 +6,10 @@ import json
 import math
 import os
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
+from typing import Any
 
 import pytest
 import rfc8785
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import AuditError, Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.codec import (
     MAX_LEAF,
+    EncodedEvent,
     decode,
     encode,
     format_time,
@@ -33,6 +36,8 @@ from loom_audit.model.events import (
     CheckpointMarked,
     Coverage,
     Draft,
+    Event,
+    Fact,
     FilesChanged,
     PathsUntracked,
     ScopeAccepted,
@@ -43,11 +48,12 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.facts import Record
-from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.manifest import KEY_BYTES, check_manifest
 from loom_audit.model.payloads import (
     ERASED,
     MAX_CONTENTS,
+    Role,
     StoredPayload,
     check_payloads,
     from_json,
@@ -57,13 +63,17 @@ from loom_audit.model.payloads import (
 AT = datetime(2026, 11, 21, 22, 41, 0, 123456, UTC)
 
 
-def salts(seed: int = 0):
+Contents = dict[tuple[str, int], bytes]
+"""What is stored beside an envelope: a payload's role and number → its bytes."""
+
+
+def salts(seed: int = 0) -> Callable[[], bytes]:
     """Salts that are the same in every run."""
     stream = random.Random(seed)
     return lambda: stream.randbytes(32)
 
 
-def put(fact, seq: int = 7, **draft):
+def put(fact: Fact, seq: int = 7, **draft: Any) -> EncodedEvent:
     whole = {"session": "s-1", "actor": "agent:x", **draft}
     return encode(
         Draft(fact, **whole),
@@ -76,15 +86,15 @@ def put(fact, seq: int = 7, **draft):
     )
 
 
-def stored(encoded):
+def stored(encoded: EncodedEvent) -> Contents:
     return {(item.role, item.n): item.content for item in encoded.payloads}
 
 
-def back(encoded):
+def back(encoded: EncodedEvent) -> Event:
     return decode(encoded.leaf, stored(encoded))
 
 
-def same(left, right):
+def same(left: Any, right: Any) -> bool:
     """Equality that also tells NaN, -0.0, True and 1 apart from their look-alikes."""
     if type(left) is not type(right):
         return False
@@ -96,7 +106,7 @@ def same(left, right):
         return (math.isnan(left) and math.isnan(right)) or (
             left == right and math.copysign(1, left) == math.copysign(1, right)
         )
-    return left == right
+    return bool(left == right)
 
 
 # --- what there can be --------------------------------------------------------------------
@@ -217,7 +227,7 @@ drafts = st.builds(
 )
 
 
-def values_of(fact):
+def values_of(fact: Fact) -> list[object]:
     return [getattr(fact, item.name) for item in dataclasses.fields(fact)]
 
 
@@ -225,7 +235,9 @@ def values_of(fact):
 
 
 @given(drafts, st.integers(1, 2**53 - 1), times, st.none() | st.binary(min_size=32, max_size=32))
-def test_every_event_reads_back_as_it_was_written(draft, seq: int, at, prev) -> None:
+def test_every_event_reads_back_as_it_was_written(
+    draft: Draft, seq: int, at: datetime, prev: bytes | None
+) -> None:
     encoded = encode(draft, log="l", seq=seq, id="i", at=at, prev=prev, salts=salts())
     event = back(encoded)
     assert type(event.fact) is type(draft.fact)
@@ -247,7 +259,7 @@ def test_every_event_reads_back_as_it_was_written(draft, seq: int, at, prev) -> 
 @example([{"$b64": "AAAA"}, {"$dict": [["a", 1]]}, {"": {"\ud800": "\udfff"}}])
 @example([-0.0, math.nan, math.inf, -math.inf, 5e-324, True, 1, 1.0, 10**5000, -(10**5000)])
 @example({"a": "x" * 5000, "b": ["x" * 5000, "\udcff" * 5000, "\ud800" * 5000]})
-def test_any_json_reads_back_exactly(value) -> None:
+def test_any_json_reads_back_exactly(value: object) -> None:
     assert same(back(put(CallRequested("c", "t", value, "read"))).fact.arguments, value)
     data = to_json(value, where="value")
     assert same(from_json(data, lambda n: None), value)
@@ -255,7 +267,7 @@ def test_any_json_reads_back_exactly(value) -> None:
 
 
 @given(st.dictionaries(odd_text, st.integers(), max_size=6))
-def test_keys_read_back_in_the_order_in_which_they_were_given(value) -> None:
+def test_keys_read_back_in_the_order_in_which_they_were_given(value: dict[str, int]) -> None:
     found = back(put(CallRequested("c", "t", value, "read"))).fact.arguments
     assert list(found) == list(value)
 
@@ -263,7 +275,7 @@ def test_keys_read_back_in_the_order_in_which_they_were_given(value) -> None:
 def test_names_that_are_not_utf8_are_kept_byte_for_byte() -> None:
     raw = b"caf\xe9/\xff\xfe\n\x1b[31m"
     path = os.fsdecode(raw)
-    change = FileChange(path, None, FileState("file", "ab" * 32, 0o644, 1))
+    change = FileChange(path, None, FileState("file", BlobId("ab" * 32), 0o644, 1))
     fact = FilesChanged((change,), "tool", moves=(Move(path, "plain"),))
     assert back(put(fact)).fact == fact
     assert os.fsencode(back(put(fact)).fact.changes[0].path) == raw
@@ -317,7 +329,8 @@ def test_the_largest_envelope_stays_under_64_kib() -> None:
 
 def test_secrets_never_reach_the_envelope() -> None:
     secret = "hunter2-canary"
-    state = FileState("file", sha256(secret.encode()).hexdigest(), 0o644, len(secret))
+    blob = BlobId(sha256(secret.encode()).hexdigest())
+    state = FileState("file", blob, 0o644, len(secret))
     for fact in (
         CallRequested("c", "t", {"password": secret, "x": [secret * 500]}, "read"),
         CallFinished("c", "t", "read", "ok", {"out": secret}),
@@ -330,7 +343,7 @@ def test_secrets_never_reach_the_envelope() -> None:
     ):
         leaf = put(fact).leaf
         assert secret.encode() not in leaf
-        assert state.blob.encode() not in leaf
+        assert blob.encode() not in leaf
 
 
 def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ() -> None:
@@ -384,21 +397,21 @@ def test_an_envelope_has_the_fields_of_the_format_and_leaves_out_empty_ones() ->
         ({"when": AT}, "arguments.when"),
     ],
 )
-def test_what_is_not_json_is_refused_with_its_place(value, place: str) -> None:
+def test_what_is_not_json_is_refused_with_its_place(value: object, place: str) -> None:
     with pytest.raises(NotSerializable) as caught:
         put(CallRequested("c", "t", value, "read"))
     assert caught.value.details == {"where": place}
 
 
 def test_a_value_inside_itself_is_refused() -> None:
-    value = []
+    value: list[object] = []
     value.append(value)
     with pytest.raises(NotSerializable, match="deeper"):
         put(CallRequested("c", "t", value, "read"))
 
 
 def test_nesting_up_to_the_limit_is_kept() -> None:
-    value = "core"
+    value: object = "core"
     for n in range(100):
         value = [value] if n % 2 else {"$k": value}
     assert back(put(CallRequested("c", "t", value, "read"))).fact.arguments == value
@@ -427,7 +440,7 @@ def test_a_time_without_a_zone_is_refused() -> None:
 
 
 @given(times)
-def test_times_are_kept_to_the_microsecond_in_utc(moment) -> None:
+def test_times_are_kept_to_the_microsecond_in_utc(moment: datetime) -> None:
     text = format_time(moment)
     assert parse_time(text) == moment
     assert len(text) == 27 and text.endswith("Z")
@@ -443,8 +456,14 @@ def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded() -> None:
 # --- versions -----------------------------------------------------------------------------
 
 
-def leaf(**fields):
-    base = {"v": "1.0", "log": "l", "seq": 3, "id": "i", "at": "2026-01-01T00:00:00.000000Z"}
+def leaf(**fields: Any) -> bytes:
+    base: dict[str, Any] = {
+        "v": "1.0",
+        "log": "l",
+        "seq": 3,
+        "id": "i",
+        "at": "2026-01-01T00:00:00.000000Z",
+    }
     return rfc8785.dumps({**base, "actor": "a", "kind": "x.happened", **fields})
 
 
@@ -468,10 +487,10 @@ def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_refused() -> Non
 
 
 def test_upcasters_lead_step_by_step_to_the_present_version() -> None:
-    def first(record):
+    def first(record: Record) -> Record:
         return Record({**record.envelope, "v": "0.2", "kind": "session.closed"}, record.payloads)
 
-    def second(record):
+    def second(record: Record) -> Record:
         renamed = {**record.envelope, "v": "1.0", "kind": "session.ended", "status": "failed"}
         return Record(renamed, record.payloads)
 
@@ -503,11 +522,11 @@ def test_a_leaf_that_is_not_an_envelope_is_corrupt(data: bytes) -> None:
 
 # --- erasing ------------------------------------------------------------------------------
 
-STATE = FileState("file", "ab" * 32, 0o644, 5)
+STATE = FileState("file", BlobId("ab" * 32), 0o644, 5)
 LONG = "secret " * 1000
 
 
-def without(encoded, *gone):
+def without(encoded: EncodedEvent, *gone: tuple[str, int]) -> Contents:
     return {key: item for key, item in stored(encoded).items() if key not in gone}
 
 
@@ -529,7 +548,7 @@ def test_an_erased_text_leaves_the_arguments_around_it() -> None:
 
 
 def test_one_erased_content_of_a_manifest_reads_as_its_commitment() -> None:
-    one = FileChange("a", STATE, FileState("symlink", "cd" * 32, 0o777, 2))
+    one = FileChange("a", STATE, FileState("symlink", BlobId("cd" * 32), 0o777, 2))
     two = FileChange("b", STATE, FileState("directory", None, 0o755, 0))
     encoded = put(ChangeIntended("c", (one, two)))
     keys = stored(encoded)["keys", 0]
@@ -538,6 +557,7 @@ def test_one_erased_content_of_a_manifest_reads_as_its_commitment() -> None:
     event = decode(encoded.leaf, {("manifest", 0): manifest, ("keys", 0): erased})
     assert event.fact.changes[1] == two
     gone = event.fact.changes[0].after
+    assert one.after is not None and gone is not None and gone.blob is not None
     assert gone == dataclasses.replace(one.after, blob=gone.blob)
     assert len(gone.blob) == 64 and gone.blob != one.after.blob
     assert [code for code, _ in check_manifest(manifest, erased)] == ["keys.erased"]
@@ -565,10 +585,10 @@ def test_a_fact_that_cannot_do_without_what_was_erased_says_so() -> None:
 # --- tampering ----------------------------------------------------------------------------
 
 
-def problems(encoded, contents=None):
+def problems(encoded: EncodedEvent, contents: Contents | None = None) -> list[str]:
     """What verification of one event says, given the bytes that are stored now."""
     contents = stored(encoded) if contents is None else contents
-    given_salts = {(item.role, item.n): item.salt for item in encoded.payloads}
+    given_salts: dict[tuple[str, int], bytes] = {(item.role, item.n): item.salt for item in encoded.payloads}
     rows = [
         StoredPayload(role, n, given_salts.get((role, n)), sha256(data).digest(), len(data))
         for (role, n), data in contents.items()
@@ -580,7 +600,7 @@ def problems(encoded, contents=None):
 
 
 @given(facts, st.data())
-def test_a_change_of_any_stored_byte_is_detected(fact, data: st.DataObject) -> None:
+def test_a_change_of_any_stored_byte_is_detected(fact: Fact, data: st.DataObject) -> None:
     encoded = put(fact)
     contents = stored(encoded)
     whole = encoded.leaf + b"".join(contents.values())
@@ -606,7 +626,7 @@ def test_a_change_of_any_stored_byte_is_detected(fact, data: st.DataObject) -> N
 
 
 @given(facts)
-def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact) -> None:
+def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact: Fact) -> None:
     encoded = put(fact)
     contents = stored(encoded)
     for key in contents:

@@ -41,14 +41,14 @@ def test_letters_digits_signs_and_emoji_of_all_of_unicode_stay() -> None:
 
 
 @given(anything, st.booleans())
-def test_what_is_shown_holds_no_control_or_format_character(text, multiline: bool) -> None:
+def test_what_is_shown_holds_no_control_or_format_character(text: str, multiline: bool) -> None:
     shown = visible(text, multiline=multiline)
     allowed = "\n\t" if multiline else ""
     assert [c for c in shown if unicodedata.category(c) in HIDDEN and c not in allowed] == []
 
 
 @given(printable.filter(lambda t: not set(t) & set("\u115f\u1160\u3164\uffa0")))
-def test_ordinary_text_is_shown_as_it_is(text) -> None:
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
     assert visible(text) == text
 
 
@@ -93,7 +93,7 @@ def test_one_line_joins_lines_and_cuts_long_text() -> None:
 
 
 @given(anything, st.integers(0, 30))
-def test_one_line_never_exceeds_its_limit(text, limit: int) -> None:
+def test_one_line_never_exceeds_its_limit(text: str, limit: int) -> None:
     line = one_line(text, limit)
     assert len(line) <= limit
     assert "\n" not in line

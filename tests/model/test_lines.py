@@ -1,6 +1,7 @@
 """Edits between texts: right, shortest, in one canonical place, and bounded in work."""
 
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -12,15 +13,16 @@ from loom_audit.model.lines import Edit, edits, split_lines
 few_lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b"  c\n", b"d"]), max_size=12)
 
 
-def replayed(old, new, found):
-    out, at = [], 0
+def replayed(old: list[bytes], new: list[bytes], found: Iterable[Edit]) -> list[bytes]:
+    out: list[bytes] = []
+    at = 0
     for edit in found:
         out += old[at : edit.old_start] + new[edit.new_start : edit.new_end]
         at = edit.old_end
     return out + old[at:]
 
 
-def longest_common(a, b):
+def longest_common(a: list[bytes], b: list[bytes]) -> int:
     """The textbook table."""
     rows = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, x in enumerate(a):
@@ -30,7 +32,9 @@ def longest_common(a, b):
 
 
 @given(few_lines, few_lines, st.booleans())
-def test_edits_lead_from_old_to_new_and_are_shortest(old, new, tidy: bool) -> None:
+def test_edits_lead_from_old_to_new_and_are_shortest(
+    old: list[bytes], new: list[bytes], tidy: bool
+) -> None:
     found = edits(old, new, tidy=tidy)
     assert replayed(old, new, found) == new
     assert sum(e.new_end - e.new_start for e in found) == len(new) - longest_common(old, new)

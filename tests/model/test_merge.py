@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,14 +11,17 @@ from hypothesis import strategies as st
 
 from loom_audit.model.merge import MAX_BYTES, MergeResult, merge3
 
+GitMerge = Callable[[bytes, bytes, bytes], tuple[bytes, int]]
+"""Base, ours and theirs → what git makes of them, and its exit code."""
+
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 @pytest.fixture(scope="module")
-def git_merge(tmp_path_factory: pytest.TempPathFactory):
+def git_merge(tmp_path_factory: pytest.TempPathFactory) -> GitMerge:
     folder = tmp_path_factory.mktemp("merge")
 
-    def run(base, ours, theirs):
+    def run(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, int]:
         for name, content in (("base", base), ("ours", ours), ("theirs", theirs)):
             (folder / name).write_bytes(content)
         done = subprocess.run(
@@ -28,7 +32,7 @@ def git_merge(tmp_path_factory: pytest.TempPathFactory):
     return run
 
 
-def changed(draw, base, mark):
+def changed(draw: st.DrawFn, base: list[bytes], mark: bytes) -> list[bytes]:
     """The base with a few stretches replaced, inserted or deleted, every new line unique."""
     lines = list(base)
     for n in range(draw(st.integers(0, 3))):
@@ -40,7 +44,7 @@ def changed(draw, base, mark):
 
 
 @st.composite
-def distinct_lines(draw):
+def distinct_lines(draw: st.DrawFn) -> tuple[bytes, ...]:
     """Three versions whose lines occur once each, with any endings."""
     base = [b"line %d\n" % i for i in range(draw(st.integers(0, 14)))]
     sides = [base, changed(draw, base, b"ours "), changed(draw, base, b"theirs ")]
@@ -55,7 +59,9 @@ few_lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n"]), max_size=7).map(b
 @needs_git
 @settings(max_examples=300, deadline=None)
 @given(versions=distinct_lines())
-def test_git_agrees_where_every_line_is_different(git_merge, versions) -> None:
+def test_git_agrees_where_every_line_is_different(
+    git_merge: GitMerge, versions: tuple[bytes, bytes, bytes]
+) -> None:
     merged = merge3(*versions)
     content, conflicts = git_merge(*versions)
     assert (merged.conflicts == 0) == (conflicts == 0)
@@ -65,7 +71,7 @@ def test_git_agrees_where_every_line_is_different(git_merge, versions) -> None:
 
 @settings(max_examples=500)
 @given(few_lines, few_lines, few_lines)
-def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs) -> None:
+def test_a_merge_does_not_depend_on_the_sides(base: bytes, ours: bytes, theirs: bytes) -> None:
     """Also where lines repeat, and git may place an insertion elsewhere among equal lines."""
     one, other = merge3(base, ours, theirs), merge3(base, theirs, ours)
     assert one.conflicts == other.conflicts
@@ -74,7 +80,7 @@ def test_a_merge_does_not_depend_on_the_sides(base, ours, theirs) -> None:
 
 
 @given(few_lines, few_lines)
-def test_one_side_alone_is_taken_whole(base, side) -> None:
+def test_one_side_alone_is_taken_whole(base: bytes, side: bytes) -> None:
     assert merge3(base, side, base) == MergeResult(side, 0)
     assert merge3(base, base, side) == MergeResult(side, 0)
     assert merge3(base, side, side) == MergeResult(side, 0)
@@ -139,7 +145,7 @@ def test_binary_and_huge_content_is_merged_only_where_trivial() -> None:
 
 
 @needs_git
-def test_50000_lines_with_many_edits_merge_as_git_does(git_merge) -> None:
+def test_50000_lines_with_many_edits_merge_as_git_does(git_merge: GitMerge) -> None:
     rng = random.Random(3)
     base = [b"line %d\n" % n for n in range(50_000)]
     ours, theirs = list(base), list(base)

@@ -1,5 +1,6 @@
 """The Merkle tree against RFC 9162's recursive definitions, written a second, naive way."""
 
+from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
@@ -13,7 +14,7 @@ LEAVES = [f"leaf {n}".encode() * (n % 5) for n in SIZES]
 HASHES = [merkle.leaf_hash(leaf) for leaf in LEAVES]
 
 
-def naive_root(leaves):
+def naive_root(leaves: list[bytes]) -> bytes:
     """MTH, RFC 9162 §2.1.1."""
     if not leaves:
         return sha256(b"").digest()
@@ -23,7 +24,7 @@ def naive_root(leaves):
     return sha256(b"\x01" + naive_root(leaves[:k]) + naive_root(leaves[k:])).digest()
 
 
-def naive_split(n):
+def naive_split(n: int) -> int:
     k = 1
     while k * 2 < n:
         k *= 2
@@ -34,7 +35,7 @@ ROOTS = [naive_root(LEAVES[:n]) for n in SIZES]
 
 
 @pytest.fixture(scope="module")
-def node():
+def node() -> Callable[[int, int], bytes]:
     """The complete nodes as a store keeps them: what `Frontier.append` said was completed."""
     nodes = {(0, n): hashed for n, hashed in enumerate(HASHES)}
     frontier = merkle.Frontier()
@@ -70,7 +71,9 @@ def test_known_roots_of_the_certificate_transparency_test_tree() -> None:
     ]
 
 
-def test_the_root_of_every_size_is_that_of_the_recursive_definition(node) -> None:
+def test_the_root_of_every_size_is_that_of_the_recursive_definition(
+    node: Callable[[int, int], bytes],
+) -> None:
     frontier = merkle.Frontier()
     for size in SIZES:
         assert merkle.root(HASHES[:size]) == ROOTS[size]

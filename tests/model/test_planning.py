@@ -1,64 +1,75 @@
 """Taking back some calls and keeping the others, against independent oracles."""
 
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loom_audit.model.files import FileState, Move, apply, diff, find_moves, parents
-from loom_audit.model.planning import Note, PathStep, plan_taking_back
+from loom_audit.model.files import BlobId, FileState, Move, apply, diff, find_moves, parents
+from loom_audit.model.planning import Note, PathStep, Plan, Verb, plan_taking_back
+
+Act = tuple[Any, ...]
+"""A method of `Story` by name, and its arguments."""
+
+Script = list[list[Act]]
+"""What each call does."""
 
 
-class Kept(dict):
+class Kept(dict[BlobId, bytes]):
     """Contents by their hash, as a blob store answers for them."""
 
-    def missing(self, blobs):
+    def get(self, blob: BlobId) -> bytes:  # type: ignore[override] # as a blob store does
+        return self[blob]
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
         return {*blobs} - self.keys()
 
 
 class Story:
     """A workspace in memory with the log of what calls did to it."""
 
-    def __init__(self, files=None) -> None:
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.blobs = Kept()
-        self.start = {}
-        self.tree = {}
+        self.start: dict[str, FileState] = {}
+        self.tree: dict[str, FileState] = {}
         for path, content in (files or {}).items():
             self.put(path, content)
         self.start = dict(self.tree)
-        self.steps = []
-        self.moves = {}
+        self.steps: list[PathStep] = []
+        self.moves: dict[int, Sequence[Move]] = {}
         self.seq = 0
 
-    def file(self, content, mode: int = 0o644):
-        blob = sha256(content).hexdigest()
+    def file(self, content: bytes, mode: int = 0o644) -> FileState:
+        blob = BlobId(sha256(content).hexdigest())
         self.blobs[blob] = content
         return FileState("file", blob, mode, len(content))
 
     # What a call does: changes of the tree alone.
 
-    def put(self, path, content, mode=None) -> None:
+    def put(self, path: str, content: bytes, mode: int | None = None) -> None:
         old = self.tree.get(path)
         for above in parents(path):
             self.tree.setdefault(above, FileState("directory", None, 0o755, 0))
         keep = old.mode if old and old.kind == "file" else 0o644
         self.tree[path] = self.file(content, keep if mode is None else mode)
 
-    def link(self, path, target) -> None:
+    def link(self, path: str, target: bytes) -> None:
         self.put(path, target)
         self.tree[path] = FileState("symlink", self.tree[path].blob, 0o777, len(target))
 
-    def folder(self, path, mode: int = 0o755) -> None:
+    def folder(self, path: str, mode: int = 0o755) -> None:
         for above in parents(path):
             self.tree.setdefault(above, FileState("directory", None, 0o755, 0))
         self.tree[path] = FileState("directory", None, mode, 0)
 
-    def drop(self, path) -> None:
+    def drop(self, path: str) -> None:
         for other in [p for p in self.tree if p == path or p.startswith(path + "/")]:
             del self.tree[other]
 
-    def rename(self, source, target) -> None:
+    def rename(self, source: str, target: str) -> None:
         moved = {
             target + path.removeprefix(source): state
             for path, state in self.tree.items()
@@ -71,7 +82,7 @@ class Story:
 
     # The log.
 
-    def call(self, *acts, outside: bool = False, hints=None):
+    def call(self, *acts: Act, outside: bool = False, hints: Sequence[Move] | None = None) -> int:
         """Record what the acts do as one event of one call; its number."""
         before = dict(self.tree)
         for name, *arguments in acts:
@@ -85,7 +96,7 @@ class Story:
             self.moves[self.seq] = found
         return self.seq
 
-    def plan(self, *taken, verb: str = "revert", **options):
+    def plan(self, *taken: int, verb: Verb = "revert", **options: Any) -> Plan:
         first = min(taken, default=0)
         steps = [
             PathStep(step.seq, step.change, step.seq in taken, step.call)
@@ -104,7 +115,7 @@ class Story:
             **options,
         )
 
-    def after(self, plan):
+    def after(self, plan: Plan) -> dict[str, FileState]:
         """The tree once the plan is carried out; every change must fit what is there."""
         for change in plan.changes:
             assert self.tree.get(change.path) == change.before != change.after
@@ -116,7 +127,7 @@ class Story:
             assert all(tree[above].kind == "directory" for above in parents(path)), path
         return tree
 
-    def text(self, tree, path):
+    def text(self, tree: dict[str, FileState], path: str) -> bytes | None:
         return self.blobs[tree[path].blob] if path in tree else None
 
 
@@ -135,7 +146,7 @@ acts = st.one_of(
 calls = st.lists(st.lists(acts, min_size=1, max_size=3), min_size=1, max_size=6)
 
 
-def possible(tree, act):
+def possible(tree: dict[str, FileState], act: Act) -> bool:
     """Whether a filesystem would let this happen."""
     kinds = {path: state.kind for path, state in tree.items()}
     name, *arguments = act
@@ -158,7 +169,7 @@ def possible(tree, act):
     )
 
 
-def play(story, script):
+def play(story: Story, script: Script) -> list[int]:
     """Record the possible ones of the acts; the numbers of the calls that changed something."""
     numbers = []
     for one in script:
@@ -174,20 +185,21 @@ def play(story, script):
     return numbers
 
 
-def started():
+def started() -> Story:
     return Story({"a": CONTENTS[2], "d/b": b"one\n", "d/e/a": b"\0"})
 
 
-def settled(plan):
+def settled(plan: Plan) -> bool:
     return not plan.blocked and not plan.irreversible
 
 
 @settings(max_examples=300)
 @given(calls)
-def test_taking_back_every_call_gives_the_starting_tree(script) -> None:
+def test_taking_back_every_call_gives_the_starting_tree(script: Script) -> None:
     story = started()
     numbers = play(story, script)
-    for verb in ("revert", "rollback"):
+    verbs: tuple[Verb, ...] = ("revert", "rollback")
+    for verb in verbs:
         plan = story.plan(*numbers, verb=verb)
         assert settled(plan) and plan.kept == ()
         assert story.after(plan) == story.start
@@ -195,7 +207,7 @@ def test_taking_back_every_call_gives_the_starting_tree(script) -> None:
 
 @settings(max_examples=300)
 @given(calls)
-def test_taking_back_the_last_call_gives_the_tree_before_it(script) -> None:
+def test_taking_back_the_last_call_gives_the_tree_before_it(script: Script) -> None:
     story = started()
     play(story, script[:-1])
     before = dict(story.tree)
@@ -209,7 +221,9 @@ def test_taking_back_the_last_call_gives_the_tree_before_it(script) -> None:
 
 @settings(max_examples=300)
 @given(calls, st.sets(st.integers(0, 5)))
-def test_taking_back_what_was_taken_back_gives_the_head_again(script, chosen) -> None:
+def test_taking_back_what_was_taken_back_gives_the_head_again(
+    script: Script, chosen: set[int]
+) -> None:
     story = started()
     numbers = play(story, script)
     plan = story.plan(*[n for i, n in enumerate(numbers) if i in chosen])
@@ -226,7 +240,9 @@ def test_taking_back_what_was_taken_back_gives_the_head_again(script, chosen) ->
 
 @settings(max_examples=300)
 @given(calls, st.sets(st.integers(0, 5)))
-def test_only_paths_that_were_touched_and_their_parents_change(script, chosen) -> None:
+def test_only_paths_that_were_touched_and_their_parents_change(
+    script: Script, chosen: set[int]
+) -> None:
     story = started()
     numbers = play(story, script)
     taken = {n for i, n in enumerate(numbers) if i in chosen}
@@ -544,7 +560,9 @@ def test_a_rename_by_case_alone_can_be_taken_back() -> None:
 def test_a_file_whose_old_content_is_not_kept_is_irreversible() -> None:
     story = Story({"f": b"1", "g": b"g"})
     one = story.call(("put", "f", b"2"), ("put", "g", b"G"))
-    del story.blobs[story.start["f"].blob]
+    kept = story.start["f"].blob
+    assert kept is not None
+    del story.blobs[kept]
     plan = story.plan(one)
     assert plan.irreversible == (Note("f", "its content was not kept", (one,)),)
     assert [change.path for change in plan.changes] == ["g"]
@@ -571,7 +589,7 @@ def test_a_merge_whose_texts_are_not_kept_is_irreversible() -> None:
     story = Story({"f": b"1\n2\n3\n"})
     one = story.call(("put", "f", b"one\n2\n3\n"))
     story.call(("put", "f", b"one\n2\nthree\n"))
-    del story.blobs[sha256(b"one\n2\n3\n").hexdigest()]
+    del story.blobs[BlobId(sha256(b"one\n2\n3\n").hexdigest())]
     plan = story.plan(one)
     assert [note.path for note in plan.irreversible] == ["f"] and plan.changes == ()
 

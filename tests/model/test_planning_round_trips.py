@@ -3,11 +3,12 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loom_audit.model.planning import PathStep
-from tests.model.test_planning import calls, play, settled, started
+from loom_audit.model.files import FileState
+from loom_audit.model.planning import PathStep, Plan, Verb
+from tests.model.test_planning import Script, Story, calls, play, settled, started
 
 
-def carried_out(story, plan):
+def carried_out(story: Story, plan: Plan) -> int:
     """Put the plan on record as one call; its number."""
     tree = story.after(plan)
     story.seq += 1
@@ -18,7 +19,7 @@ def carried_out(story, plan):
     return story.seq
 
 
-def there_and_back(story, numbers, trees) -> None:
+def there_and_back(story: Story, numbers: list[int], trees: list[dict[str, FileState]]) -> None:
     """Take the calls back one by one, newest first, and then bring them back, newest undo first."""
     undone = []
     for number, tree in zip(reversed(numbers), reversed(trees), strict=True):
@@ -40,7 +41,9 @@ def there_and_back(story, numbers, trees) -> None:
     [[("put", "a", b"one\n", None)], [("rename", "a", "b")], [("rename", "d", "a")]], [(True, 0)]
 )
 @given(calls, st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=4))
-def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_back) -> None:
+def test_all_steps_back_and_forth_pass_through_every_tree_again(
+    script: Script, taken_back: list[tuple[bool, int]]
+) -> None:
     story = started()
     numbers, trees = [], []
     for one in script:
@@ -52,7 +55,7 @@ def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_ba
         if not numbers:
             return
         chosen = numbers[n % len(numbers)]
-        verb = "rollback" if rollback else "revert"
+        verb: Verb = "rollback" if rollback else "revert"
         later = [number for number in numbers if number >= chosen]
         plan = story.plan(*(later if rollback else [chosen]), verb=verb)
         if settled(plan) and plan.changes:

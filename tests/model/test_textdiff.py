@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,22 +27,22 @@ names = st.lists(
 ).map(lambda parts: b"".join(parts).decode("utf-8", "surrogateescape"))
 
 
-def file(mode: int = 0o644):
+def file(mode: int = 0o644) -> FileState:
     return FileState("file", None, mode, 0)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("apply")
 
 
-def emptied(folder) -> None:
+def emptied(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
 
 
 def applied(
-    folder, patch, *, tool: tuple[str, ...] = ("git", "apply", "--whitespace=nowarn")
+    folder: Path, patch: bytes, *, tool: tuple[str, ...] = ("git", "apply", "--whitespace=nowarn")
 ) -> None:
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     done = subprocess.run(
@@ -53,7 +54,9 @@ def applied(
 @needs_git
 @settings(max_examples=150, deadline=None)
 @given(old=st.none() | texts, new=st.none() | texts, name=names, context=st.integers(1, 4))
-def test_git_applies_a_diff_to_the_byte(folder, old, new, name, context: int) -> None:
+def test_git_applies_a_diff_to_the_byte(
+    folder: Path, old: bytes, new: bytes, name: str, context: int
+) -> None:
     emptied(folder)
     path = folder / name
     if old is not None:
@@ -68,7 +71,9 @@ def test_git_applies_a_diff_to_the_byte(folder, old, new, name, context: int) ->
 @needs_git
 @settings(max_examples=40, deadline=None)
 @given(old=texts, new=texts, names=st.tuples(names, names).filter(lambda n: n[0] != n[1]))
-def test_git_applies_a_rename_with_changes(folder, old, new, names) -> None:
+def test_git_applies_a_rename_with_changes(
+    folder: Path, old: bytes, new: bytes, names: tuple[str, str]
+) -> None:
     emptied(folder)
     (folder / names[0]).write_bytes(old)
     applied(folder, unified(*names, old, new, state_old=file(), state_new=file(0o755)))
@@ -80,7 +85,7 @@ def test_git_applies_a_rename_with_changes(folder, old, new, names) -> None:
 @needs_patch
 @settings(max_examples=60, deadline=None)
 @given(old=lines, new=lines.filter(bool))
-def test_patch_applies_a_diff_to_the_byte(folder, old, new) -> None:
+def test_patch_applies_a_diff_to_the_byte(folder: Path, old: bytes, new: bytes) -> None:
     emptied(folder)
     (folder / "f g").write_bytes(old)
     if old != new:
@@ -91,7 +96,9 @@ def test_patch_applies_a_diff_to_the_byte(folder, old, new) -> None:
 
 
 @given(texts, texts, st.integers(0, 4), st.booleans())
-def test_hunks_count_and_number_their_lines(old, new, context: int, words: bool) -> None:
+def test_hunks_count_and_number_their_lines(
+    old: bytes, new: bytes, context: int, words: bool
+) -> None:
     diff = diff_lines(old, new, context, words=words)
     sides = {"-": old.split(b"\n"), "+": new.split(b"\n")}
     for hunk in diff.hunks:
