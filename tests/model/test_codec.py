@@ -53,7 +53,6 @@ from loom_audit.model.manifest import KEY_BYTES, check_manifest
 from loom_audit.model.payloads import (
     ERASED,
     MAX_CONTENTS,
-    Role,
     StoredPayload,
     check_payloads,
     from_json,
@@ -588,7 +587,9 @@ def test_a_fact_that_cannot_do_without_what_was_erased_says_so() -> None:
 def problems(encoded: EncodedEvent, contents: Contents | None = None) -> list[str]:
     """What verification of one event says, given the bytes that are stored now."""
     contents = stored(encoded) if contents is None else contents
-    given_salts: dict[tuple[str, int], bytes] = {(item.role, item.n): item.salt for item in encoded.payloads}
+    given_salts: dict[tuple[str, int], bytes] = {
+        (item.role, item.n): item.salt for item in encoded.payloads
+    }
     rows = [
         StoredPayload(role, n, given_salts.get((role, n)), sha256(data).digest(), len(data))
         for (role, n), data in contents.items()

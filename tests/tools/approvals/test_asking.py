@@ -1,15 +1,19 @@
 """Calls that somebody is asked about: what is on record, who is first, what an answer holds for."""
 
 import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
 
 import anyio
 import pytest
 
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history import approvals
+from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.result import ToolResult
@@ -23,7 +27,7 @@ def test_the_question_is_on_record_before_the_answer_and_the_answer_before_the_e
 ) -> None:
     seen = []
 
-    def look(request):
+    def look(request: ApprovalRequest) -> Decision:
         seen.extend(call_kinds(bench))
         assert (bench.root / "notes.txt").read_bytes().startswith(b"first")
         return YES
@@ -81,10 +85,10 @@ def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench: Bench) -> None:
 def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(
     bench: Bench, plain: bool
 ) -> None:
-    def answer(request) -> None:
+    def answer(request: ApprovalRequest) -> None:
         raise RuntimeError("no display")
 
-    async def later(request):
+    async def later(request: ApprovalRequest) -> None:
         return answer(request)
 
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=answer if plain else later))
@@ -95,7 +99,7 @@ def test_a_callback_may_be_plain_or_async_and_its_trouble_is_a_no(
 def test_a_plain_callback_does_not_hold_up_the_event_loop(bench: Bench) -> None:
     asked, go = threading.Event(), threading.Event()
 
-    def answer(request):
+    def answer(request: ApprovalRequest) -> Decision:
         asked.set()
         assert go.wait(20)
         return YES
@@ -114,10 +118,12 @@ def test_a_plain_callback_does_not_hold_up_the_event_loop(bench: Bench) -> None:
     anyio.run(main)
 
 
-def from_elsewhere(bench: Bench, *said, **more):
+def from_elsewhere(
+    bench: Bench, *said: Any, **more: Any
+) -> Callable[[ApprovalRequest], Awaitable[None]]:
     """Answers every question from outside of the process's gate, as soon as it is on record."""
 
-    async def answer(request) -> None:
+    async def answer(request: ApprovalRequest) -> None:
         attachment = bench.session.recorder.attachment
         [found] = await anyio.to_thread.run_sync(approvals.pending, attachment)
         assert found == request
@@ -137,10 +143,10 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench: Benc
     attachment = bench.session.recorder.attachment
     told = []
 
-    async def both(request):
+    async def both(request: ApprovalRequest) -> Decision:
         barrier = threading.Barrier(2)
 
-        def one(by, decision) -> None:
+        def one(by: str, decision: Literal["allowed", "denied"]) -> None:
             barrier.wait()
             try:
                 approvals.answer(attachment, request, decision, by)
@@ -169,7 +175,7 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> Non
     async def main() -> None:
         async with anyio.create_task_group() as group:
 
-            async def ask(request) -> None:
+            async def ask(request: ApprovalRequest) -> None:
                 asked.append(request)
                 group.cancel_scope.cancel()
                 await anyio.sleep_forever()
@@ -201,7 +207,7 @@ def test_a_callback_may_answer_true_or_false(bench: Bench, answer: bool, success
 
 @pytest.mark.parametrize("answer", ["yes", 1, {"decision": "allowed"}])
 def test_another_answer_of_a_callback_is_a_no_that_says_what_is_expected(
-    bench: Bench, answer: dict[str, str] | int | str, caplog: pytest.LogCaptureFixture
+    bench: Bench, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=lambda request: answer))
     assert result.error.code == "APPROVAL_DENIED"
@@ -230,7 +236,7 @@ def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench: Bench,
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
     number = str(person.asked[0].requested)
 
-    def look(request):
+    def look(request: ApprovalRequest) -> Decision:
         with pytest.raises(Conflict, match="already"):
             approvals.find(bench.session.recorder.attachment, number)
         return YES
@@ -266,7 +272,7 @@ def test_an_answer_for_the_session_holds_for_the_same_reason_only(bench: Bench) 
 def test_an_answer_for_the_session_holds_when_it_was_given_to_the_second_question(
     bench: Bench,
 ) -> None:
-    def edit_first(request):
+    def edit_first(request: ApprovalRequest) -> Decision:
         (bench.root / "notes.txt").write_text("edited in between\n")
         return YES
 
@@ -290,7 +296,7 @@ def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(
 def test_an_answer_for_the_session_cannot_change_arguments(bench: Bench) -> None:
     attachment = bench.session.recorder.attachment
 
-    async def ask(request):
+    async def ask(request: ApprovalRequest) -> Decision:
         with pytest.raises(InvalidArguments):
             approvals.answer(
                 attachment, request, "allowed", "p", arguments={"path": "x"}, lasting=True
@@ -314,7 +320,7 @@ class Always(Tool):
     requires_approval = True
     effect = "network"
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         return ToolResult(True, "ran")
 
 
@@ -363,18 +369,18 @@ def test_a_move_that_overwrites_nothing_and_a_reading_tool_ask_nobody(bench: Ben
         assert bench.call(name, arguments, gate=gate).success, name
     for name in ("web_search", "web_search_google", "web_search_serper"):
         assert bench.registry.get(name).requires_approval is False
-    for name, arguments in (
+    for name, overwriting in (
         ("write_file", {"path": "notes.txt", "content": ""}),
         ("delete_file", {"path": "notes.txt"}),
         ("move_file", {"from": "notes.txt", "to": "moved.txt", "overwrite": True}),
     ):
-        assert bench.call(name, arguments, gate=gate).error.code == "APPROVAL_DENIED"
+        assert bench.call(name, overwriting, gate=gate).error.code == "APPROVAL_DENIED"
 
 
 def test_a_request_names_step_tool_arguments_and_reason_and_waits(bench: Bench) -> None:
     asked = []
 
-    def person(request):
+    def person(request: ApprovalRequest) -> Decision:
         asked.append(request)
         assert (bench.root / "notes.txt").exists()
         return Decision("allowed", "person:me", arguments={"path": "src/main.py"})
@@ -397,10 +403,10 @@ def test_a_tool_may_need_approval_only_where_something_is_overwritten(bench: Ben
         effect = "write"
         parameters = {"type": "object", "properties": {"path": {"type": "string"}}}  # noqa: RUF012
 
-        def requires_approval(self, args, ctx):
+        def requires_approval(self, args: Any, ctx: ToolContext) -> bool:
             return ctx.exists(args["path"])
 
-        async def execute(self, args, ctx):
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
             await ctx.write(args["path"], b"once")
             return ToolResult(True, "written")
 

@@ -1,5 +1,7 @@
 """The rules of approvals.toml: what they match, and what is no rule."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +14,11 @@ from tests.tools.approvals.person import NO, OVERWRITE, Person, answers, questio
 from tests.tools.conftest import Bench
 
 
-def subject(**more):
+def subject(**more: Any) -> Subject:
     return Subject(**({"tool": "bash", "effect": "execute", "agent": "agent:coder"} | more))
 
 
-def matches(one, action: str = "deny", **rule):
+def matches(one: Subject, action: str = "deny", **rule: object) -> bool:
     policy = read_policy({"rule": [{"action": action, **rule}]})
     return policy.rule_for(one) is not None
 
@@ -142,7 +144,9 @@ def test_variables_of_a_command_are_part_of_it() -> None:
     st.text(st.sampled_from("rm x;|&()<>\n\\'\"`$#*{}\t\u00e9\udcff"), max_size=60),
     st.sampled_from(["rm *", "x", "* x", "rm x"]),
 )
-def test_any_text_is_read_and_what_is_allowed_would_be_denied_too(command: str, pattern) -> None:
+def test_any_text_is_read_and_what_is_allowed_would_be_denied_too(
+    command: str, pattern: str
+) -> None:
     one = subject(command=command)
     if matches(one, "allow", command=pattern):
         assert matches(one, "deny", command=pattern)
@@ -268,7 +272,7 @@ def test_arguments_put_in_place_must_pass_the_policy_too(bench: Bench) -> None:
         ("edit_file", {"path": "link", "old_str": "one", "new_str": "two"}),
     ],
 )
-def test_a_path_is_denied_however_it_is_reached(bench: Bench, call) -> None:
+def test_a_path_is_denied_however_it_is_reached(bench: Bench, call: dict[str, str]) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     gate = AskingGate(read_policy({"rule": [{"path": "src/main.py", "action": "deny"}]}))
     result = bench.call(*call, gate=gate)

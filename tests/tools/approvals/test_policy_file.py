@@ -1,25 +1,26 @@
 """Where approvals.toml is found, and that nothing starts with a bad one."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from loom_audit.api import builtin_registry, open_store
+from loom_audit.api import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.gates import default_gate
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.tools.calls.gate import AllowAll
 
 
-def write_rules(home, text) -> None:
+def write_rules(home: Path, text: str) -> None:
     folder = home / "config"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "approvals.toml").write_text(text)
 
 
 @pytest.fixture
-def own(home: Path, tmp_path: Path):
+def own(home: Path, tmp_path: Path) -> Iterator[tuple[AuditedWorkspace, Path]]:
     """A workspace in a store of its own, and its rules' home."""
     root = tmp_path / "own"
     root.mkdir()
@@ -31,7 +32,9 @@ def own(home: Path, tmp_path: Path):
 DENY = '[[rule]]\ntool = "write_*"\naction = "deny"\nreason = "not here"\n'
 
 
-def test_sessions_and_registries_follow_the_file_of_rules_when_there_is_one(own) -> None:
+def test_sessions_and_registries_follow_the_file_of_rules_when_there_is_one(
+    own: tuple[AuditedWorkspace, Path],
+) -> None:
     workspace, home = own
     arguments = {"path": "a.txt", "content": "b"}
     with workspace.session("free") as session:
@@ -51,7 +54,9 @@ def test_sessions_and_registries_follow_the_file_of_rules_when_there_is_one(own)
     "text",
     ["[[rule]", '[[rule]]\naction = "yes"\n', "[[rule]]\ncolour = 1\n", "other = 1\n"],
 )
-def test_a_file_that_is_not_valid_lets_nothing_start(own, text: str) -> None:
+def test_a_file_that_is_not_valid_lets_nothing_start(
+    own: tuple[AuditedWorkspace, Path], text: str
+) -> None:
     workspace, home = own
     arguments = {"path": "a.txt", "content": "b"}
     with workspace.session("before") as session:
@@ -65,7 +70,9 @@ def test_a_file_that_is_not_valid_lets_nothing_start(own, text: str) -> None:
     assert (Path(workspace.root) / "a.txt").read_text() == "a"
 
 
-def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(own, tmp_path: Path) -> None:
+def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(
+    own: tuple[AuditedWorkspace, Path], tmp_path: Path
+) -> None:
     workspace, home = own
     write_rules(home, DENY)
     file = home / "config" / "approvals.toml"
@@ -76,7 +83,7 @@ def test_rules_behind_a_link_that_leads_nowhere_let_nothing_start(own, tmp_path:
 
 
 def test_rules_that_lie_in_the_workspace_are_refused(
-    own, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own: tuple[AuditedWorkspace, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     workspace, _ = own
     inside = tmp_path / "own" / "config"

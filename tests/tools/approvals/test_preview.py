@@ -1,9 +1,11 @@
 """A call happens as it was shown to the one who was asked, or it is asked about again."""
 
 import os
+from typing import Any
 
 import pytest
 
+from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.gate import Decision
@@ -37,7 +39,7 @@ def test_modified_arguments_that_touch_what_was_not_shown_are_asked_about_again(
 def test_what_moved_since_it_was_shown_is_asked_about_again(bench: Bench) -> None:
     notes = bench.root / "notes.txt"
 
-    def edit_first(request):
+    def edit_first(request: ApprovalRequest) -> Decision:
         notes.write_text("edited in between\n")
         return YES
 
@@ -51,7 +53,7 @@ def test_what_moved_since_it_was_shown_is_asked_about_again(bench: Bench) -> Non
 
 
 def test_one_that_moves_every_time_is_denied_in_the_end(bench: Bench) -> None:
-    def edit_first(request):
+    def edit_first(request: ApprovalRequest) -> Decision:
         (bench.root / "notes.txt").write_text(f"{request.seq}")
         return YES
 
@@ -66,7 +68,7 @@ def test_a_file_is_not_made_in_another_folder_than_was_shown(
 ) -> None:
     wait = AskingGate.decide
 
-    async def decide(self, *args, **options):
+    async def decide(self: AskingGate, *args: Any, **options: Any) -> Decision:
         answer = await wait(self, *args, **options)
         (bench.root / "new").rmdir()
         os.symlink("src", bench.root / "new")
@@ -97,7 +99,7 @@ def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(
     """The gate has looked for the last time: only the write itself can find it."""
     notes, wait = bench.root / "notes.txt", AskingGate.decide
 
-    async def decide(self, *args, **options):
+    async def decide(self: AskingGate, *args: Any, **options: Any) -> Decision:
         answer = await wait(self, *args, **options)
         if how == "content":
             notes.write_bytes(b"FIRST\r\nsecond\r\nthird")
@@ -120,7 +122,7 @@ def test_an_edit_between_the_last_look_and_the_write_is_a_conflict(
 
 
 def test_a_folder_is_deleted_as_it_was_shown_or_not_at_all(bench: Bench) -> None:
-    def add_first(request):
+    def add_first(request: ApprovalRequest) -> Decision:
         (bench.root / "src" / "late.py").write_text("late")
         return YES
 

@@ -34,12 +34,12 @@ def test_the_corpus_is_large_and_says_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_refused(command) -> None:
+def test_refused(command: str) -> None:
     assert blocked(command)
 
 
 @pytest.mark.parametrize("command", ALLOWED)
-def test_allowed(command) -> None:
+def test_allowed(command: str) -> None:
     assert blocked(command) is None
 
 
@@ -66,13 +66,15 @@ def test_any_text_gets_an_answer(command: str) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60), st.sampled_from(["", " "]))
-def test_any_shell_like_text_gets_an_answer_that_can_be_stored(pieces, between) -> None:
+def test_any_shell_like_text_gets_an_answer_that_can_be_stored(
+    pieces: list[str], between: str
+) -> None:
     reason = blocked(between.join(pieces))
     assert reason is None or (reason.isprintable() and len(reason.encode()) < 1000)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_what_follows_a_whole_line_is_judged_whatever_came_before(pieces) -> None:
+def test_what_follows_a_whole_line_is_judged_whatever_came_before(pieces: list[str]) -> None:
     line = " ".join(piece for piece in pieces if piece.isalpha() and piece not in ("case", "for"))
     assert blocked(f"{line} x\nrm -rf /\n")
 
@@ -82,7 +84,7 @@ def test_commands_in_commands_have_a_bound() -> None:
     for _ in range(DEEPEST // 2):
         command = "eval " + command
     assert blocked(command) == "removes /: rm -rf /"
-    assert "deep" in blocked('x=\'eval "$x"\'; eval "$x"')
+    assert "deep" in str(blocked('x=\'eval "$x"\'; eval "$x"'))
     assert blocked("(" * 50_000 + "rm -rf /" + ")" * 50_000) == "removes /: rm -rf /"
     assert blocked("echo " + "$(echo " * 20_000 + "ok" + ")" * 20_000) is None
 
@@ -97,14 +99,14 @@ REPEATED += ["{ ", "f(){ ", "rm -rf a;", "echo x|sh;", "echo /|xargs ", "find . 
 
 
 @pytest.mark.parametrize("piece", REPEATED)
-def test_a_long_command_of_one_piece_is_answered(piece) -> None:
+def test_a_long_command_of_one_piece_is_answered(piece: str) -> None:
     reason = blocked(piece * (20_000 // len(piece)))
     assert reason is None or "commands in commands" in reason
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("piece", REPEATED)
-def test_a_megabyte_is_answered(piece) -> None:
+def test_a_megabyte_is_answered(piece: str) -> None:
     reason = blocked(piece * (1_000_000 // len(piece)))
     assert reason is None or "commands in commands" in reason
 
