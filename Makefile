@@ -1,4 +1,5 @@
 # make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
+# make quick      the tests of what changed since the last commit, and a core set
 # make test       every test but the deep ones; the same examples every time
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
 # make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
@@ -14,13 +15,16 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) -m browser
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test explore test-deep check bench lock fmt clean
+.PHONY: run quick test explore test-deep check bench lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
 
 # a set is iterated in the same order every time
-test test-deep check: export PYTHONHASHSEED := 0
+quick test test-deep check: export PYTHONHASHSEED := 0
+
+quick: $(TESTING)
+	$(BIN)/python .ci/quick.py
 
 test: $(TESTING)
 	$(ALL_TESTS)

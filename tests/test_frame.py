@@ -221,7 +221,10 @@ def test_no_test_begins_when_the_time_is_up(pytester: pytest.Pytester, workers: 
     [
         ("run", ["run.lock"]),
         ("bench", ["run.lock"]),
-        *((name, ["run.lock", "test.lock"]) for name in ("test", "check", "explore", "test-deep")),
+        *(
+            (name, ["run.lock", "test.lock"])
+            for name in ("quick", "test", "check", "explore", "test-deep")
+        ),
     ],
 )
 def test_running_installs_no_test_tools(tmp_path: Path, target: str, locks: list[str]) -> None:
