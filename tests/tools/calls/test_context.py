@@ -1,10 +1,14 @@
 """What a tool is told about the call: workspace, directory, session, environment."""
 
+from typing import Any
+
 import anyio
 import pytest
 
 from loom_audit import errors
+from loom_audit.api import Session
 from loom_audit.api.registry import ToolRegistry
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
@@ -17,20 +21,20 @@ class Seeing(Tool):
     description = "looks around"
     seen = None
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         self.seen = ctx
         return ToolResult(True, "seen")
 
 
 @pytest.fixture
-def seeing(bench: Bench):
+def seeing(bench: Bench) -> Seeing:
     tool = Seeing()
     bench.registry.register(tool)
     return tool
 
 
 def test_a_context_carries_workspace_directory_session_scratch_and_environment(
-    bench: Bench, seeing
+    bench: Bench, seeing: Seeing
 ) -> None:
     bench.call("seeing", {}, call_id="call_1", environment={"STAGE": "test"})
     ctx = seeing.seen
@@ -57,12 +61,12 @@ def test_a_context_without_a_workspace_says_so(bench: Bench) -> None:
 
 
 def test_a_session_s_directory_is_for_commands_and_its_environment_too(
-    bench: Bench, seeing
+    bench: Bench, seeing: Seeing
 ) -> None:
     (bench.root / "src" / "deep").mkdir()
     seen = []
 
-    async def work(session) -> None:
+    async def work(session: Session) -> None:
         for name, arguments in (
             ("shell_execute", {"command": "pwd; echo $STAGE"}),
             ("bash", {"command": "pwd; echo $STAGE"}),
@@ -77,7 +81,11 @@ def test_a_session_s_directory_is_for_commands_and_its_environment_too(
         assert (await session.call("git_status", {})).error.code == "NOT_FOUND"
         await session.call("seeing", {})
 
-    options = {"registry": bench.registry, "cwd": "src", "environment": {"STAGE": "test"}}
+    options: dict[str, Any] = {
+        "registry": bench.registry,
+        "cwd": "src",
+        "environment": {"STAGE": "test"},
+    }
     with bench.workspace.session("inner", **options) as session:
         anyio.run(work, session)
     inner, root = f"{bench.root}/src", str(bench.root)

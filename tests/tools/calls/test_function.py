@@ -26,7 +26,7 @@ class Size(TypedDict):
 
 
 def given(bench: Bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
-    def function():
+    def function() -> Any:
         return value
 
     function.__annotations__["return"] = hint
@@ -57,7 +57,7 @@ def given(bench: Bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
     ],
 )
 def test_a_result_as_the_hint_says_is_given_and_fits_its_schema(
-    bench: Bench, hint, value, data: dict[str, object], output: str
+    bench: Bench, hint: Any, value: Any, data: dict[str, object], output: str
 ) -> None:
     result, schema = given(bench, hint, value)
     assert result.success, result.error
@@ -71,7 +71,9 @@ def test_a_result_as_the_hint_says_is_given_and_fits_its_schema(
     ("hint", "value"),
     [(int, "3"), (list[int], [1, "2"]), (dict[str, int], {"a": "b"}), (Size, {}), (int, None)],
 )
-def test_a_result_that_is_not_what_the_hint_says_is_an_error(bench: Bench, hint, value) -> None:
+def test_a_result_that_is_not_what_the_hint_says_is_an_error(
+    bench: Bench, hint: Any, value: Any
+) -> None:
     result, _ = given(bench, hint, value)
     assert result.error.code == "EXECUTION_ERROR" and "what it says it gives" in result.output
     bench.assert_every_call_has_one_finish()
@@ -85,11 +87,11 @@ def test_a_result_that_is_not_what_the_hint_says_is_an_error(bench: Bench, hint,
         (Any, {"a": 1}, {"a": 1}),
         (ToolResult, ToolResult(True, "mine", {"n": 1}), {"n": 1}),
         (ToolResult | str, ToolResult(True, "mine"), None),
-        (object.__class__ | None, None, {"result": None}),
+        (type | None, None, {"result": None}),
     ],
 )
 def test_where_the_hint_says_nothing_there_is_no_schema(
-    bench: Bench, hint, value, data: dict[str, object] | None
+    bench: Bench, hint: Any, value: Any, data: dict[str, object] | None
 ) -> None:
     result, schema = given(bench, hint, value)
     assert result.success and result.data == data

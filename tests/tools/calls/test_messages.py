@@ -1,5 +1,7 @@
 """Model answers of three vendors, and rubbish, as tool calls; results as messages."""
 
+from typing import Any
+
 import pytest
 
 from loom_audit.errors import FileNotFound, InvalidArguments
@@ -77,7 +79,7 @@ def test_a_call_without_an_id_is_given_one() -> None:
 
 
 @pytest.mark.parametrize("answer", ["text", 3, None, [3], ["text", None], {}, {"error": "busy"}])
-def test_what_is_no_answer_is_refused(answer) -> None:
+def test_what_is_no_answer_is_refused(answer: Any) -> None:
     with pytest.raises(InvalidArguments):
         tool_calls_of(answer)
 

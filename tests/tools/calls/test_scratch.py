@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.model.events import CallRequested
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
@@ -153,7 +155,7 @@ def test_nothing_is_moved_between_workspace_and_scratch(bench: Bench) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_a_clear_error_and_changes_nothing(
-    bench: Bench, tool: str, arguments: dict[str, object], code
+    bench: Bench, tool: str, arguments: dict[str, object], code: str
 ) -> None:
     folder = scratch_of(bench)
     (folder / "d").mkdir()
@@ -168,12 +170,12 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(
 def test_the_request_is_on_record_before_the_scratch_directory_changes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen: list[object] = []
 
     class Peeking(Tool):
         name, description, effect = "peeking", "Writes and looks.", "write"
 
-        async def execute(self, args, ctx):
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
             await ctx.write("scratch://p", b"x")
             facts = [event.fact for event in bench.events("call.requested")]
             seen.extend(f.tool for f in facts if isinstance(f, CallRequested))
@@ -188,7 +190,7 @@ def test_a_tool_that_only_reads_cannot_write_there(bench: Bench) -> None:
     class Sly(Tool):
         name, description = "sly", "Says it reads."
 
-        async def execute(self, args, ctx):
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
             await ctx.write("scratch://p", b"x")
             return ToolResult(True)
 

@@ -13,7 +13,7 @@ TOOLS = builtin_tools()
 READING = [tool.name for tool in TOOLS if tool.effect == "read"]
 
 
-def names(subtask):
+def names(subtask: object) -> list[str]:
     return [tool.name for tool in choose_tools(TOOLS, subtask)]
 
 

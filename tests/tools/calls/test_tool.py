@@ -1,7 +1,7 @@
 """What a tool must say of itself, by models or by schemas, and that its results are held to it."""
 
 import base64
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Arguments, Tool
 from tests.tools.conftest import Bench
@@ -21,7 +22,7 @@ def test_a_tool_must_say_what_it_is_and_do_something() -> None:
     class Nameless(Tool):
         description = "has no name"
 
-        async def execute(self, args, ctx):
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
             return ToolResult(True)
 
     with pytest.raises(InvalidArguments):
@@ -46,7 +47,7 @@ def test_a_schema_is_the_nested_form_of_openai_by_default() -> None:
 class Raw(Tool):
     name = "raw"
     description = "Gives what it is told to."
-    gives: object = None
+    gives: Any = None
     parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}  # noqa: RUF012
     output_schema = {  # noqa: RUF012
         "type": "object",
@@ -54,7 +55,7 @@ class Raw(Tool):
         "required": ["sum"],
     }
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         return ToolResult(True, "", self.gives)
 
 
@@ -67,7 +68,7 @@ class Modelled(Raw):
 
 @pytest.mark.parametrize("kind", [Raw, Modelled])
 def test_a_result_that_does_not_fit_the_output_schema_is_an_error_on_record(
-    bench: Bench, kind
+    bench: Bench, kind: type[Raw]
 ) -> None:
     tool = kind()
     bench.registry.register(tool)
@@ -106,7 +107,7 @@ class ReadFileTool(Tool):
     output = Output
     requires_approval = False
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         entry = await ctx.stat(args.path)
         raw = await ctx.read(args.path)
         content = base64.b64encode(raw).decode() if args.encoding == "base64" else raw.decode()
@@ -138,7 +139,7 @@ class MyTool(Tool):
         "required": ["arg1"],
     }
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         return ToolResult(True, "success", {"result": "success"})
 
 

@@ -1,6 +1,8 @@
 """JSON values against the standard library's own idea of them."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ anything = st.recursive(
 )
 
 
-def is_json(value):
+def is_json(value: object) -> bool:
     if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
         return False
     try:
@@ -35,7 +37,7 @@ def is_json(value):
 
 
 @given(anything)
-def test_what_json_can_hold_passes_and_nothing_else(value) -> None:
+def test_what_json_can_hold_passes_and_nothing_else(value: object) -> None:
     if is_json(value):
         assert as_json(value) == json.loads(json.dumps(value))
         assert nearest_json(value) == as_json(value)
@@ -56,12 +58,12 @@ def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(values, "MAX_VALUES", 10_000)
-    knot = []
+    knot: list[object] = []
     knot.extend([knot] * 10)
     with pytest.raises(NotSerializable):
         as_json(knot)
     assert "<left out>" in json.dumps(nearest_json(knot))
-    wide = [0]
+    wide: list[object] = [0]
     for _ in range(60):
         wide = [wide, wide]
     with pytest.raises(NotSerializable, match="more than 10000 values"):
@@ -69,7 +71,9 @@ def test_a_value_that_holds_itself_many_times_over_comes_to_an_end(
 
 
 @pytest.mark.parametrize("wrap", [list, lambda items: dict.fromkeys(map(str, items), None)])
-def test_so_many_values_and_not_one_more(monkeypatch: pytest.MonkeyPatch, wrap) -> None:
+def test_so_many_values_and_not_one_more(
+    monkeypatch: pytest.MonkeyPatch, wrap: Callable[[range], Any]
+) -> None:
     monkeypatch.setattr(values, "MAX_VALUES", 1_000)
     assert len(as_json(wrap(range(999)))) == 999
     with pytest.raises(NotSerializable, match="more than 1000 values"):

@@ -3,13 +3,16 @@
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_audit.api import builtin_registry
+from loom_audit.api import Session, builtin_registry
+from loom_audit.api.registry import ToolRegistry
+from loom_audit.tools.calls.tool import Dialect
 from tests.tools.conftest import Bench
 
 TEXT = (Path(__file__).parents[3] / "docs" / "writing-tools.md").read_text("utf-8")
@@ -19,7 +22,7 @@ NAMES = ["stamp", "count_words", "shout"]
 
 
 @pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolRegistry]:
     """A registry after a package with exactly that text was installed."""
     site = tmp_path / "site-packages"
     info = site / "my_tools-1.0.dist-info"
@@ -45,8 +48,10 @@ def test_each_way_takes_at_most_twenty_lines_of_code() -> None:
         assert len(lines) <= 20
 
 
-def test_tools_of_another_package_are_called_and_recorded(bench: Bench, registry) -> None:
-    async def work(session) -> None:
+def test_tools_of_another_package_are_called_and_recorded(
+    bench: Bench, registry: ToolRegistry
+) -> None:
+    async def work(session: Session) -> None:
         stamped = await session.call("stamp", {"path": "s.txt", "text": "two words"})
         assert stamped.data == {"path": "s.txt"} and stamped.files_changed == ["s.txt"]
         counted = await session.call("count_words", {"path": "s.txt"})
@@ -78,7 +83,9 @@ def test_tools_of_another_package_are_called_and_recorded(bench: Bench, registry
         ("mcp", "inputSchema"),
     ],
 )
-def test_their_schemas_are_valid_in_every_dialect(registry, dialect: str, key: str) -> None:
+def test_their_schemas_are_valid_in_every_dialect(
+    registry: ToolRegistry, dialect: Dialect, key: str
+) -> None:
     schemas = registry.all_schemas(dialect)[-len(NAMES) :]
     inner = [schema["function"] if dialect == "openai" else schema for schema in schemas]
     assert [schema["name"] for schema in inner] == NAMES
