@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api import AuditStore, open_store
-from loom_audit.cli.demo import _usable
+from loom_audit.cli.shared.dashboard import usable_port
 from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
 from tests.forked import Forked
 
@@ -185,8 +185,8 @@ def test_a_taken_port_is_said_before_anything_is_recorded(
 
 def test_where_the_usual_port_is_taken_a_demo_takes_a_free_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loom_audit.cli.demo.PORT", taken.getsockname()[1])
-        assert _usable(None) == 0
+        patch.setattr("loom_audit.cli.shared.dashboard.PORT", taken.getsockname()[1])
+        assert usable_port(None) == 0
     with socket.create_server(("127.0.0.1", 0)) as freed:
         port = freed.getsockname()[1]
-    assert _usable(port) == port
+    assert usable_port(port) == port

@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +11,9 @@ import typer
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
-from loom_audit.cli.shared.dashboard import PORT, serve_dashboard
+from loom_audit.cli.shared.dashboard import PORT, serve_dashboard, usable_port
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation
 from loom_audit.cli.shared.output import Output, progress
-from loom_audit.errors import StorageFailed
 
 if TYPE_CHECKING:
     from loom_audit.demo import Demo, Proof
@@ -50,7 +48,7 @@ def demo(
     output = invocation.output
     from loom_audit.demo import demo_store, make_folder, prove, run_demo
 
-    chosen = _usable(port) if serving else 0
+    chosen = usable_port(port) if serving else 0
     folder = make_folder()
     try:
         with demo_store(folder, invocation.shared.store) as store:
@@ -72,20 +70,6 @@ def demo(
     finally:
         # what somebody tried in it meanwhile is theirs: it is not deleted unasked
         output.note(f"all of it is in {folder}; `rm -r {shlex.quote(str(folder))}` deletes it")
-
-
-def _usable(port: int | None) -> int:
-    """The port asked for; where none was, the usual one, or 0 for a free one. StorageFailed."""
-    try:
-        socket.create_server(("127.0.0.1", port or PORT)).close()
-    except OSError as error:
-        if port is None:
-            return 0
-        raise StorageFailed(
-            f"cannot listen on 127.0.0.1:{port}: {str(error.strerror).partition(' (')[0]}",
-            hint="Nothing was recorded. Give another port with `--port`, or none.",
-        ) from None
-    return port or PORT
 
 
 def _introduce(output: Output, made: "Demo") -> None:

@@ -1,6 +1,6 @@
 """`loom-audit ls`: what a folder held at a point."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -45,16 +45,12 @@ def ls(
         )
         for one in listed:
             if output.json:
-                output.record({"path": one, **_state(tree[one])})
+                output.record({"path": one} | (state_record(tree[one]) or {}))
             else:
                 shown = one if one == name else one[len(prefix) :]
                 output.line(*entry_line(shown, tree[one]))
         if not listed:
             output.note(f"nothing was there at {seq}")
-
-
-def _state(state: "FileState") -> dict[str, Any]:
-    return state_record(state) or {}
 
 
 def entry_line(path: str, state: FileState) -> Line:

@@ -9,7 +9,7 @@ from loom_audit.cli.shared.options import (
     YesOption,
     read_choices,
 )
-from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
 from loom_audit.cli.shared.points import session_id
 
 
@@ -27,4 +27,4 @@ def redo(
         choices = read_choices(workspace.root, choose)
         chosen = None if session is None else session_id(workspace, session)
         plan = workspace.plan_redo(session=chosen, choices=choices)
-        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)

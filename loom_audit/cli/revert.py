@@ -7,7 +7,7 @@ import typer
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
-from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
 from loom_audit.cli.shared.points import SESSION, named_point
 from loom_audit.errors import InvalidArguments
 
@@ -41,7 +41,7 @@ def revert(
         choices = read_choices(workspace.root, choose)
         named = [_target(workspace, text) for text in targets]
         plan = workspace.plan_revert(named, choices=choices)
-        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)
 
 
 def _target(workspace: "AuditedWorkspace", text: str) -> int | str:

@@ -13,7 +13,7 @@ from loom_audit.cli.shared.options import (
     read_choices,
     workspace_path,
 )
-from loom_audit.cli.shared.plans import CODES, close_interrupted, settle
+from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
 from loom_audit.cli.shared.points import named_point
 
 
@@ -53,4 +53,4 @@ def rollback(
             choices=read_choices(workspace.root, choose),
             outside=outside,
         )
-        return settle(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)

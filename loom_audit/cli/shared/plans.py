@@ -32,7 +32,7 @@ def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
         workspace.recover()
 
 
-def settle(
+def show_and_carry_out(
     invocation: Invocation, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, yes: bool
 ) -> int:
     """Show the plan, then carry it out unless it is blocked or somebody says no."""
