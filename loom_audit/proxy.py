@@ -68,7 +68,7 @@ def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
     for name in ("google_url", "serper_url", "oracle_url"):
         if not found.get(name, "http://").startswith(("http://", "https://")):
             raise InvalidArguments(
-                f"LOOM_PROXY_{name.upper()} is no http:// or https:// address",
+                f"LOOM_PROXY_{name.upper()} is not an http:// or https:// address",
                 hint="Correct it, or unset it.",
             )
     for name in ("google_key", "serper_key", "oracle_key"):

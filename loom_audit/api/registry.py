@@ -68,7 +68,7 @@ class ToolRegistry:
         name = getattr(tool, "name", None)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidArguments(
-                f"{name!r:.100} is no name for a tool",
+                f"{name!r:.100} is not a name for a tool",
                 hint="Use 1 to 64 letters, digits, underscores and hyphens.",
             )
         if name in UNDO_TOOLS and tool.effect == "write":
@@ -138,7 +138,7 @@ class ToolRegistry:
         *,
         hooks: Sequence[PostToolsHook] = (),
     ) -> ToolBatch:
-        """The calls in a model's answer, to be run together. InvalidArguments when it is none."""
+        """The calls in a model's answer, to be run together. InvalidArguments for anything else."""
 
         async def execute(call: ToolCall) -> ToolResult:
             return await self.execute(call.name, call.arguments, workspace, call_id=call.id)

@@ -1,4 +1,4 @@
-"""Many paths in two phases: all that is new is written and flushed, then all trades places.
+"""Replacing many paths in two phases: all new files are written and flushed, then exchanged.
 
 ext4 flushes at each rename over an existing file, so files written and renamed one by one are
 no safer and much slower than two flushes of the filesystem.
@@ -80,7 +80,7 @@ class _Batch:
         return error
 
     def check(self) -> None:
-        """Find out which folders come and go: no temporary is put into one of those."""
+        """Find the folders that are created or deleted: no temporary is put into one of them."""
         seen = set()
         for step in self.steps:
             self.path = step.change.path
@@ -99,7 +99,7 @@ class _Batch:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def write(self) -> None:
-        """Every new file and link under a temporary name, not flushed yet."""
+        """Write every new file and link under a temporary name, not flushed yet."""
         for number, step in enumerate(self.steps):
             after = step.change.after
             if after is None or after.kind == "directory" or _same_content(step.change):
@@ -117,7 +117,7 @@ class _Batch:
             self.staged[number] = (temporary, put)
 
     def _staging_folder(self, path: str) -> str:
-        """The nearest folder above that stands before, during and after."""
+        """The nearest folder above that exists before, during and after the batch."""
         parent = split(path)[0]
         staging = self.staging_folders.get(parent)
         if staging is None:
@@ -181,7 +181,7 @@ class _Batch:
         return displaced
 
     def _set_mode_before(self, displaced: Displaced) -> None:
-        """What went was a folder that we had opened for ourselves."""
+        """Report the original mode of a folder that we had made writable for ourselves."""
         before = self.original_modes.pop(self.path, None)
         if before is not None and isinstance(displaced, PathReversal | ModeReversal):
             displaced.set_state(FileState("directory", None, before, 0))

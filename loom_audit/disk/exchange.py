@@ -1,4 +1,4 @@
-"""Two names trading places, and a name moved to where nothing is: atomic where it can be.
+"""Exchanging two names, and moving a name to where nothing is: atomic where the system can.
 
 With renameat2(2) both are one step. Elsewhere, and on filesystems that refuse its flags, an
 exchange is link(2) of the old, then rename(2) of the new over it: readers always see the one
@@ -85,7 +85,7 @@ def location_of(folders: OpenFolders, path: str) -> Location:
 
 
 def exchange(one: Location, other: Location) -> None:
-    """Let the two trade places; FileNotFoundError when one is absent."""
+    """Exchange the two; FileNotFoundError when one is absent."""
     if one.folders.beneath.calls.renameat2:
         try:
             _renameat2(one, other, system.RENAME_EXCHANGE)

@@ -1,4 +1,4 @@
-"""Tree heads kept outside the store, one line each, so that a rewritten store is found out."""
+"""Tree heads kept outside the store, one line each, so that a rewritten store is detected."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def head_line(head: TreeHead) -> str:
 
 
 def parse_heads(text: str) -> Sequence[TreeHead]:
-    """The heads in a text; lines that are none are passed over."""
+    """The heads in a text; other lines are ignored."""
     heads = []
     for line in text.splitlines():
         words = line.strip().removeprefix(PREFIX).split()

@@ -1,4 +1,4 @@
-"""Paths as text, and what the system says about them in our own errors; no I/O."""
+"""Paths as text, and the system's errors about them as our own; no I/O."""
 
 import errno
 import stat
@@ -48,7 +48,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def normalize(text: str) -> str:
-    """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is no path here."""
+    """`a/./b//c` as `a/b/c`, and `..` taken lexically; InvalidPath when it is not a path here."""
     if "\0" in text:
         raise InvalidPath("the path holds a NUL character", hint="Remove it.")
     named = text.split("/")
@@ -153,7 +153,7 @@ def to_audit_error(error: OSError, path: str) -> AuditError:
 
 
 class audit_errors:
-    """A block whose OSErrors become ours, naming the path."""
+    """A block in which an OSError becomes an AuditError that names the path."""
 
     __slots__ = ("_path",)
 

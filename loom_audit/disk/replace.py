@@ -1,7 +1,7 @@
-"""Putting one state at one path, atomically, and keeping what was there until told.
+"""Replacing one path atomically; what was there is kept until it is discarded or put back.
 
-A file or symlink is made under a temporary name, made durable, and trades places with what is
-at the path. What was there stays under the temporary name until `discard` or `put_back`.
+A file or symlink is made under a temporary name, made durable, and exchanged with what is at
+the path. What was there stays under the temporary name until `discard` or `put_back`.
 """
 
 import contextlib
@@ -184,7 +184,7 @@ def replace(
         try:
             folders.sync(target.parent)
         except OSError:
-            # What may not last is not done. Who wrote in between keeps what is there now.
+            # It may not be durable, so it is taken back; an edit made in between stays.
             with contextlib.suppress(AuditError):
                 displaced.put_back()
             raise
@@ -194,7 +194,7 @@ def replace(
 def put_staged(
     temporary: Location, target: Location, identity: Identity, *, occupied: bool
 ) -> PathReversal:
-    """What was staged takes its path."""
+    """Exchange what was staged with what is at the path."""
     try:
         prior = take_path(temporary, target, occupied=occupied)
     except BaseException:

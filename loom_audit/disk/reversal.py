@@ -25,7 +25,7 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How to know our own replacement again; size and time only where it is a file."""
+    """What identifies our own replacement; size and time only of a file."""
 
     device: int
     inode: int
@@ -160,7 +160,7 @@ class PathReversal:
         return self._state
 
     def set_state(self, state: FileState) -> None:
-        """What was there before we made it usable for ourselves."""
+        """Set what was there before we made it accessible for ourselves."""
         self._state = state
 
     def _read_state(self, prior: os.stat_result) -> FileState:
@@ -271,7 +271,7 @@ class ModeReversal:
         return 1
 
     def set_state(self, state: FileState) -> None:
-        """What was there before we made it usable for ourselves."""
+        """Set what was there before we made it accessible for ourselves."""
         self.state = state
 
     def open(self) -> BinaryIO:

@@ -25,7 +25,7 @@ _RETRIES = 32
 _MAX_LINKS = 40
 
 _CHANGED = (errno.ELOOP, errno.ENOTDIR)
-"""What an open says when a folder has become a link or a file."""
+"""Errors of an open when a folder has become a link or a file."""
 
 
 def _oserror(number: int, path: str) -> OSError:
@@ -69,7 +69,7 @@ class RootDirectory:
             )
 
     def relative_to_root(self, absolute: str) -> str | None:
-        """What of an absolute path lies beneath the root, None when it does not."""
+        """An absolute path relative to the root, None when it lies elsewhere."""
         for root in (self.real, self.given):
             if absolute == root:
                 return ""
@@ -268,7 +268,7 @@ class OpenFolders:
         return f"{TEMPORARY}{self._token}-{next(self._names):x}"
 
     def fd(self, path: str) -> int:
-        """The folder's descriptor, the caller's until the next but one is asked for."""
+        """The folder's descriptor; it stays open until others have been asked for twice."""
         found = self._open.get(path)
         if found is not None:
             if path != self._newest:

@@ -16,8 +16,8 @@ _EXACT = ("/", "/dev", "/etc", "/usr", "/var", "/boot", "/run", "/tmp", "/privat
 def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]) -> str:
     """The real path of a directory that may become a workspace.
 
-    `others` are the roots of the workspaces there are; one that is this directory itself is
-    no obstacle. InvalidPath for what is no directory and for system and home folders;
+    `others` are the roots of the existing workspaces; this directory itself may be one of
+    them. InvalidPath for what is not a directory and for system and home folders;
     Conflict for a folder that holds, or lies in, the store or another workspace.
     """
     text = os.fspath(path)
@@ -27,7 +27,7 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     with audit_errors(text):
         if not os.path.isdir(real):
             os.stat(real)
-            raise _refused(text, "no directory", "Name the folder that the agent works in.")
+            raise _refused(text, "not a directory", "Name the folder that the agent works in.")
         os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         os.stat(os.path.join(real, "."))
     if real in _EXACT or any(_holds(folder, real) for folder in _SYSTEM):

@@ -1,9 +1,9 @@
-"""System calls that Python does not offer: openat2, renameat2, syncfs, each probed first.
+"""What Python does not offer of the system: some calls, mount points, files mapped into memory.
 
-Sources: openat2(2), renameat2(2), syncfs(2). Nothing here knows of workspaces.
+Each call is probed first. Sources: openat2(2), renameat2(2), syncfs(2), proc_pid_mountinfo(5),
+proc_pid_maps(5). Nothing here knows of workspaces.
 """
 
-import contextlib
 import ctypes
 import errno
 import functools
@@ -30,6 +30,16 @@ O_PATH: int = getattr(os, "O_PATH", os.O_RDONLY)
 _OPENAT2 = 437
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "ppc64le": 357}
 _LINUX = sys.platform.startswith("linux")
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_POINT = 4
+"""Which field of a line is the mount point (proc_pid_mountinfo(5))."""
+
+_MAPS = Path("/proc/self/maps")
+_SHARED = re.compile(rb" .w.s \S+ \S+ \d+ +(/.*)")
+"""In a line of a mapping that is writable and shared: its path (proc_pid_maps(5))."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 if _LINUX:
     _libc.syscall.restype = ctypes.c_long
@@ -128,22 +138,19 @@ def fsync(descriptor: int) -> None:
     if sys.platform == "darwin":
         import fcntl
 
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     os.fsync(descriptor)
 
 
-_TABLE = Path("/proc/self/mountinfo")
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
-_POINT = 4
-"""Which field of a line is the mount point (proc_pid_mountinfo(5))."""
+# --- tables of this process ---------------------------------------------------------------
 
 
 def mounts_below(root: str) -> frozenset[str]:
     """The mount points below an absolute path, relative to it; none where none are listed."""
     try:
-        table = _TABLE.read_bytes()
+        table = _MOUNTS.read_bytes()
     except FileNotFoundError:
         return frozenset()
     return mounts_in_table(table, root)
@@ -157,11 +164,6 @@ def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
         for line in table.splitlines()
     )
     return frozenset(os.fsdecode(p[len(prefix) :]) for p in points if p.startswith(prefix))
-
-
-_MAPS = Path("/proc/self/maps")
-_SHARED = re.compile(rb" .w.s \S+ \S+ \d+ +(/.*)")
-"""In a line of a mapping that is writable and shared: its path (proc_pid_maps(5))."""
 
 
 def mapped_below(root: str) -> frozenset[int]:

@@ -60,7 +60,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One look at a tree: of what is as `expected` nothing is said.
+    """One scan of a tree: what is as `expected` is not reported.
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
     whose stamps prove nothing. `visited` are the folders that were read, `missing` the
@@ -254,7 +254,7 @@ def _is_settled(found: Mapping[str, tuple[int, ...]], now: int) -> bool:
 def _stamp_or_reason(
     scan: Scan, child: str, entry: os.DirEntry[str], fields: tuple[int, ...], now: int
 ) -> Stamp | str:
-    """The stamp of what is no folder, or why it cannot be recorded."""
+    """The stamp of what is not a folder, or why it cannot be recorded."""
     if child in scan.excluded:
         return scan.excluded[child]
     if fields == _UNREADABLE:

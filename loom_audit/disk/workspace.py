@@ -59,10 +59,10 @@ class DiskWorkspace:
         return self._beneath.real
 
     def close(self) -> None:
-        """Let go of the directory; otherwise that happens with the object."""
+        """Close the directory's descriptor; otherwise that happens with the object."""
         self._beneath.close()
 
-    # --- names ----------------------------------------------------------------------------
+    # --- paths ----------------------------------------------------------------------------
 
     def relative(self, path: str) -> str:
         if path.startswith("/"):
@@ -103,7 +103,7 @@ class DiskWorkspace:
                 details={"path": printable(path)},
             )
 
-    # --- looking --------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------
 
     def stamp(self, path: str) -> Stamp | None:
         try:
@@ -262,7 +262,7 @@ class DiskWorkspace:
         mounts = dict.fromkeys(mounts_below(self._beneath.real), "mount")
         return mounts | dict.fromkeys(self._excluded, "store")
 
-    # --- changing -------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------
 
     def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
         self._check_writable(change.path)

@@ -1,7 +1,7 @@
 """Commands in namespaces of their own, made by bubblewrap.
 
-A new file tree holds the workspace and what `places` names, read-only; processes, network, IPC
-and host name are the command's own. No capability, no new privileges, a filter of system calls.
+A new file tree holds the workspace and what `system_paths` names, read-only; processes, network,
+IPC and host name are the command's own. No capability, no new privileges, a filter of system calls.
 The supervisor runs inside, so that what outlives the command is named there as elsewhere; when
 bubblewrap dies, everything in its process namespace dies with it.
 """
@@ -109,7 +109,7 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
 
 
 def _mount_arguments(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
-    """Outer places first, so that an inner one lies on top; of one place the later."""
+    """Outer mount points first, so that an inner one lies on top; of two mounts the later."""
     ordered = sorted(dict(mounts).items(), key=lambda mount: mount[0].rstrip("/").count("/"))
     return [word for _, words in ordered for word in words]
 

@@ -22,8 +22,8 @@ class ProbeResult:
 class ConfiningRunner:
     """Runs a command in the first of the backends that works, the best one first.
 
-    Each is probed once, when first needed. One that works here and then cannot start a command
-    is an error and not a reason for less: what an agent does must not choose the backend.
+    Each is probed once, when first needed. When one that works cannot start a command, that
+    is an error and no weaker one is tried: what an agent does must not choose the backend.
     """
 
     def __init__(self, plain: Runner, confining: Sequence[Runner]) -> None:

@@ -25,7 +25,7 @@ from loom_audit.sandbox.run import HeadAndTail, Run, close, exit_code, run_to_en
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """Where a supervisor runs and what its command gives up.
+    """How a supervisor is started, and how its command is restricted.
 
     `wrap` goes before its argument vector, and it gets these descriptors and this environment
     (ours when None). `steps` is the text of `restrict`. A `private` one has process ids of its
@@ -244,7 +244,7 @@ def _wrapper_error(program: str, run: Run) -> ExecutionFailed:
 
 
 def limit_steps(limits: Limits, *, processes: bool = False, core: bool = True) -> list[str]:
-    """The steps that set them. `processes` only where no other processes of the user count.
+    """The limits as steps of `restrict`; `processes` only where the user's others do not count.
 
     Without `core` no memory image of a crash is written.
     """

@@ -15,7 +15,7 @@ SET_SECCOMP, SET_NO_NEW_PRIVS, DROP_FROM_BOUNDING_SET = 22, 38, 24  # linux/prct
 SECCOMP_FILTER = 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same number on every machine
 FILE_ACCESS = 0b111 | 1 << 14 | 1 << 15
-"""What a rule may say about what is no directory: execute, write, read, truncate, ioctl."""
+"""What a rule may allow on what is not a directory: execute, write, read, truncate, ioctl."""
 
 
 def apply(text: str) -> None:
@@ -61,7 +61,7 @@ def check(result: int) -> int:
 
 
 def drop_capabilities(libc: "ctypes.CDLL") -> None:
-    """None now, and none after exec as user 0, because the bounding set is empty too."""
+    """Drop all, also for what user 0 executes: the bounding set is emptied too."""
     number = 0
     while libc.prctl(DROP_FROM_BOUNDING_SET, number, 0, 0, 0) == 0:
         number += 1
@@ -77,7 +77,7 @@ def landlock(
     scope: int,
     size: int,
 ) -> None:
-    """Only what the rules allow, for this process and all that come of it."""
+    """Only what the rules allow, for this process and all its children."""
     import ctypes
 
     attributes = b"".join(value.to_bytes(8, "little") for value in (files, net, scope))[:size]

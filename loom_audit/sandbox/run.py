@@ -1,4 +1,4 @@
-"""One command under way: its bytes are moved and its supervisor is heard, to the last death."""
+"""One running command: its streams and its supervisor's reports, until every process ended."""
 
 import contextlib
 import os
@@ -60,7 +60,7 @@ KILL = b"\0"
 
 @dataclass(slots=True)
 class Run:
-    """One command under way."""
+    """One running command."""
 
     process: subprocess.Popen[bytes]
     control: int
@@ -83,7 +83,7 @@ class Run:
 
 
 def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
-    """Move bytes and listen to the supervisor until everything of the command is dead."""
+    """Copy the streams and read the reports until every process of the command has ended."""
     deadline = None if timeout is None else run.started + timeout
     poll = select.poll()
     poll.register(run.report, select.POLLIN)

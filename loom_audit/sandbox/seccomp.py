@@ -3,7 +3,7 @@
 It closes what a confined command must not reach in the kernel whatever files it sees: mounts,
 namespaces, other processes' memory, keys, BPF, io_uring (which opens sockets past any filter)
 and pushing input into a terminal. What is refused fails with EPERM; `clone3` with ENOSYS, so
-that the C library falls back to `clone`, whose flags can be looked at.
+that the C library falls back to `clone`, whose flags can be checked.
 """
 
 import errno
@@ -110,7 +110,7 @@ def _refuse(number: int) -> tuple[int, int, int, int]:
 def _refuse_when(
     number: int, argument: int, tests: list[tuple[int, int, int, int]], error: int
 ) -> list[tuple[int, int, int, int]]:
-    """Refuse this call when one of the tests of its argument holds; the last decides on no."""
+    """Refuse this call when one of the tests of its argument holds."""
     return [
         (EQUAL, 0, len(tests) + 3, number),
         (LOAD, 0, 0, argument),
@@ -121,7 +121,7 @@ def _refuse_when(
 
 
 def _refuse_sockets(number: int, families: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
-    """Refuse sockets of other families, as where there are none."""
+    """Refuse sockets of other families, with the error of a system that lacks them."""
     left = len(families)
     tests = [(EQUAL, left - at, 0, family) for at, family in enumerate(families)]
     return [

@@ -4,7 +4,7 @@ A process of its own, because it adopts every orphan of the command (PR_SET_CHIL
 and reaps all its children, which a program with children of its own must not do. It imports
 only what the interpreter has built in: `os`, `signal` and `ctypes` would double its start-up.
 
-CONTROL is a pipe from the owner: the order (see `Order`), then one byte per wish: 0 kills
+CONTROL is a pipe from the owner: the order (see `Order`), then one byte per request: 0 kills
 everything, any other is a signal for the command. Its end means that the owner is gone, and
 everything is killed; PR_SET_PDEATHSIG says the same when a fork of the owner holds the pipe.
 REPORT is a pipe to the owner, one line each:
@@ -27,7 +27,7 @@ GRACE = 0.1
 """Seconds for what outlives the command to end by itself: `tee >(grep …)` takes a moment."""
 
 KILL_SECONDS = 5.0
-"""Seconds until what does not die of SIGKILL is called unkillable."""
+"""Seconds until a process that does not die of SIGKILL is reported as unkillable."""
 
 SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SUBREAPER = 1, 4, 36  # linux/prctl.h
 KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
@@ -162,7 +162,7 @@ class Supervisor:
                 self.tty = -1
 
     def start(self) -> bool:
-        """Fork and exec; False, and said so, when it could not be started."""
+        """Fork and exec; False, and reported, when it could not be started."""
         failure, failed = posix.pipe()
         self.child = posix.fork()
         if self.child == 0:
@@ -355,7 +355,7 @@ class Supervisor:
 
 
 def ignore_terminal_signals() -> "dict[int, Any]":
-    """Let the keyboard's signals pass us by and die with our owner, who may send the order late.
+    """Ignore the terminal's signals, and die with our owner, also while no order is there yet.
 
     Returns what was done with signals before, for the command.
     """

@@ -37,7 +37,7 @@ PASSED_VARIABLES = (
     "SSL_CERT_DIR", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME",
     "GIT_COMMITTER_EMAIL",
 )  # fmt: skip
-"""Variables a confined command gets of ours; keys, tokens and agents' sockets are not among."""
+"""Variables of ours that a confined command gets; no keys, no tokens, no agents' sockets."""
 
 _INTERPRETER = re.compile(r"(python|pypy|node)[0-9.]*")
 

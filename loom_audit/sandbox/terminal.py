@@ -11,7 +11,7 @@ FROM_KEYBOARD = ("SIGINT", "SIGQUIT", "SIGTSTP", "SIGWINCH")
 
 
 def terminal_mode() -> tuple[str, int, tuple[str, ...]]:
-    """How the command sits at our terminal: mode letters, our group, signals to forward.
+    """How the command uses our terminal: mode letters, our group, signals to forward.
 
     In the foreground with the terminal at both ends it gets the terminal for itself, so the
     keyboard's signals reach it alone. In a pipeline it shares our group, because the others

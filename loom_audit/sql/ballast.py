@@ -32,7 +32,7 @@ class Ballast:
             finally:
                 os.close(descriptor)
         except (OSError, AttributeError):
-            # less than the whole is no ballast; the next opening tries again
+            # a part of it would not be enough; the next opening tries again
             with suppress(OSError):
                 os.unlink(self.path)
             return False

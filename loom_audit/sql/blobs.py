@@ -257,8 +257,8 @@ class SqlBlobStore:
 def base_version(version: int) -> int:
     """The version of a line that this one is stored against: v - 16**n, n as large as fits.
 
-    Fifteen of sixteen lean on the one before, which makes the shortest deltas; the rest leap
-    back. So version v takes as many decodes as the digits of v in base 16 add up to.
+    Fifteen of sixteen are stored against the one before, which makes the shortest deltas; the
+    rest go further back. So version v takes as many decodes as its base-16 digits add up to.
     """
     step = 1
     while version % (step * RADIX) == 0:
@@ -306,5 +306,5 @@ def _digest(blob: BlobId) -> bytes:
     except ValueError:
         digest = b""
     if len(digest) != 32:
-        raise InvalidArguments(f"{blob!r} is no blob id", hint="A blob id is 64 hex digits.")
+        raise InvalidArguments(f"{blob!r} is not a blob id", hint="A blob id is 64 hex digits.")
     return digest

@@ -60,7 +60,7 @@ LIMIT :limit
 
 
 class SqlCodeIndex:
-    """A `ports.CodeIndex` in one file. What is no index is taken for an empty one.
+    """A `ports.CodeIndex` in one file. Anything else in the file is taken for an empty index.
 
     Never synced: what a power cut leaves is either whole or made anew.
     """

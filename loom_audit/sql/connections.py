@@ -91,7 +91,7 @@ class Connections:
     def rows(self, statement: Prepared, /, **values: Any) -> list[Row]:
         """All rows that one statement finds now, with nothing else that must fit to them.
 
-        For the short looks between a call's writes: a transaction costs more than most of them.
+        For short queries between a call's writes: a transaction costs more than most of them.
         """
         self._check_open()
         sql, bind = statement.on(self._readers.dialect)
@@ -158,7 +158,7 @@ class Connections:
                 connection.close()
 
     def close(self) -> None:
-        """Close all, for good; the last one out folds the write-ahead log into the database."""
+        """Close all, for good; the last to close copies the write-ahead log into the database."""
         self._check_process()
         self._closed = True
         with self._mutex:
@@ -225,7 +225,7 @@ def store_lock(lock: Lock) -> Iterator[None]:
 def _close(
     pid: int, quick_readers: list[Any], readers: Engine, writers: list[Connection], lock: Lock
 ) -> None:
-    """Readers first: only a writer can fold the write-ahead log in, and it needs the lock.
+    """Readers first: only a writer can copy the write-ahead log back, and it needs the lock.
 
     In a forked child that never used them they are the parent's, and are left alone.
     """

@@ -1,4 +1,4 @@
-"""A store's database, opened: the place where the SQL adapters meet."""
+"""A store's open database: its logs, contents and projections over shared connections."""
 
 import os
 import tempfile

@@ -220,7 +220,7 @@ class SqlEvidence:
             if base is None or version < 1 or base_version(version) != base
         )
         for number, digest in chain(odd, lines):
-            yield f"what is said of how content {number} ({digest.lower()}) is stored is not so"
+            yield f"the row of content {number} ({digest.lower()}) does not say how it is stored"
         for digest, stored in self._rows(_LARGE):
             if _file_size(self._large.path(digest)) not in (stored, None):
                 yield f"the file of content {digest.hex()} is not {stored} bytes long"
@@ -276,13 +276,13 @@ def _storage_error(error: Exception) -> StorageFailed:
 
 
 def _seq(stored: Any) -> int:
-    """The seq; one that is no number is behind all that are, as SQLite sorts it."""
+    """The seq; one that is not a number comes after all numbers, as SQLite sorts it."""
     seq: int = _LAST if isinstance(stored, (str, bytes)) else stored
     return seq
 
 
 def _hash(stored: Any) -> bytes:
-    """The hash; none at all where it is no bytes, which equals no other."""
+    """The hash; empty, which equals no other, where the column does not hold bytes."""
     return stored if isinstance(stored, bytes) else b""
 
 

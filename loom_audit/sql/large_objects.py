@@ -73,7 +73,7 @@ class LargeObjects:
         NotFound when the file is not there.
         """
         try:
-            # not to wait for who writes into a pipe that somebody put there
+            # non-blocking, in case that somebody put a pipe there
             descriptor = os.open(self.path(digest), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise NotFound(
@@ -85,7 +85,7 @@ class LargeObjects:
             raise StorageFailed(f"The content {digest.hex()} cannot be read: {error}") from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise Corrupt(f"What lies in place of the content {digest.hex()} is no file")
+            raise Corrupt(f"What lies in place of the content {digest.hex()} is not a file")
         return BufferedReader(_CheckedStream(descriptor, digest, size), CHUNK)
 
 

@@ -98,7 +98,7 @@ def _check_gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) ->
 def _hashes(rows: Sequence[tuple[int, bytes]]) -> list[bytes]:
     for at, hash in rows:
         if not isinstance(hash, bytes) or len(hash) != 32:
-            raise Corrupt(f"A hash of the Merkle tree is none: that of {at}")
+            raise Corrupt(f"A hash of the Merkle tree is not 32 bytes long: that of {at}")
     return [hash for _, hash in rows]
 
 

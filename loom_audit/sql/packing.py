@@ -50,7 +50,7 @@ def pack_raw(data: bytes) -> bytes:
 def unpack(stored: bytes, limit: int) -> bytes:
     """What was packed. Corrupt when it is damaged or longer than `limit` bytes."""
     if not isinstance(stored, bytes):
-        raise Corrupt("A packed row holds no bytes")
+        raise Corrupt("A packed row does not hold bytes")
     how = stored[:1]
     if how == _RAW:
         data = stored[1:]
@@ -109,11 +109,11 @@ def check_texts(*values: Any) -> None:
     """TypeError unless each is a text or null."""
     for value in values:
         if not isinstance(value, str | None):
-            raise TypeError(f"{value!a} is no text")
+            raise TypeError(f"{value!a} is not a text")
 
 
 def check_numbers(*values: Any) -> None:
     """TypeError unless each is a whole number or null."""
     for value in values:
         if not isinstance(value, int | None):
-            raise TypeError(f"{value!a} is no number")
+            raise TypeError(f"{value!a} is not a number")

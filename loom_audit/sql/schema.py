@@ -131,7 +131,7 @@ def _state_statistics(connection: Connection) -> None:
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision the store is at; None for an empty database or one that is no store."""
+    """The revision the store is at; None for an empty database or one that is not a store."""
     has = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
     if connection.exec_driver_sql(has).scalar() is None:
         return None

@@ -1,7 +1,7 @@
 """The tables of a store, and the shapes of their rows.
 
 Never changed once written: `log`, `event`, `tree_node`. Erasable: `payload`, `blob`,
-`blob_content`. Everything below the line is a projection and can be rebuilt from the log.
+`blob_content`. All other tables are projections and can be rebuilt from the log.
 
 Logs, paths, blobs and sessions are numbered, so that rows hold small integers where they mean
 long texts. Times are microseconds since 1970 UTC. Hashes are 32 raw bytes, paths raw bytes

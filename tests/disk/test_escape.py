@@ -1,4 +1,4 @@
-"""Nothing leads out of a workspace, not even a race; nothing that is no file hangs or is read."""
+"""Nothing leads out of a workspace, not even a race; what is not a file is never read."""
 
 import errno
 import hashlib

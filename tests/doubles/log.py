@@ -34,7 +34,7 @@ class MemoryBlobStore:
 
     def get(self, blob: BlobId) -> bytes:
         if len(blob) != 64 or set(blob) - set("0123456789abcdef"):
-            raise InvalidArguments(f"{blob!r} is no blob id")
+            raise InvalidArguments(f"{blob!r} is not a blob id")
         if blob not in self._contents:
             raise NotFound(f"The content {blob} is not in the store", details={"blob": blob})
         content = self._contents[blob]

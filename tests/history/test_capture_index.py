@@ -76,7 +76,7 @@ def test_a_mode_that_another_session_changed_and_a_person_changed_back_is_on_rec
 def test_what_was_recorded_by_a_process_whose_index_failed_is_looked_at_by_the_next(
     root: Path, session: Session, call: Call, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
-    """As after `kill -9` between the commit and the index, which is no part of the commit."""
+    """As after `kill -9` between the commit and the index, which is not part of the commit."""
 
     def fails(*_: object, **__: object) -> None:
         raise StorageFailed("No space left on device")

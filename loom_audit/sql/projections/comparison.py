@@ -34,7 +34,7 @@ _NOTED = (
     "LEFT JOIN blob b ON b.sha256 = n.digest ORDER BY b.number"
 )
 
-# What is no bytes is no name of ours: its rows differ from what the log makes.
+# Only bytes are taken over: rows that lean on anything else differ from what the log makes.
 _BLOBS = (
     "SELECT number, sha256, CASE encoding WHEN 'absent' THEN 'absent' ELSE 'raw' END FROM blob "
     "WHERE typeof(sha256) = 'blob'"

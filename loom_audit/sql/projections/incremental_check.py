@@ -1,8 +1,8 @@
-"""Projections worked out a second way, in memory, and compared with the store's as it goes.
+"""The projections computed a second way, in memory, and compared while the events are read.
 
-It only says whether all rows are as they should be, never which are not: what it cannot tell
-for sure counts as a difference, and the comparison with a rebuild then finds out. So it may
-know less than `folding`, but must never agree to what `folding` would not have written.
+It only says whether all rows are as they should be, never which are not: what it cannot decide
+counts as a difference, and the comparison with a rebuild then finds out which. So it may
+know less than `fold`, but must never accept what `fold` would not have written.
 
 Memory: the tree, open calls, sessions, and the paths that each session changed.
 """

@@ -72,7 +72,7 @@ def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileSt
 
 def _blob_id(sha256: bytes) -> BlobId:
     if len(sha256) != 32:
-        raise ValueError(f"{sha256!a} is no hash")
+        raise ValueError(f"{sha256!a} is not a hash")
     return BlobId(sha256.hex())
 
 

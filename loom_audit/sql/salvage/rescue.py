@@ -193,7 +193,7 @@ class Contents:
             rows = self._raw.execute("SELECT content FROM blob_content WHERE blob = ?", (number,))
             for (part,) in rows:
                 if not isinstance(part, bytes):
-                    problem = Corrupt("what is stored is no bytes")
+                    problem = Corrupt("what is stored is not bytes")
                     continue
                 try:
                     content = decoded(part)

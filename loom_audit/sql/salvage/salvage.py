@@ -211,7 +211,7 @@ class _Run:
         found: dict[tuple[str, int], bytes] = {}
         for role, n, salt, content, blob in raw.execute(_PARTS, key):
             if not all(map(isinstance, (role, n, salt), (str, int, bytes))):
-                self.failures.append(f"event {key[1]}: payload {role!a} {n!a} is none of ours")
+                self.failures.append(f"event {key[1]}: payload {role!a} {n!a} is not one of ours")
                 continue
             try:
                 data = unpack(content, MAX_INLINE_PAYLOAD) if content is not None else None

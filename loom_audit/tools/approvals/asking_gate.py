@@ -55,8 +55,8 @@ class AskingGate:
     """Lets a call run when the policy or somebody who is asked says so.
 
     A question is put on record with the call; it is answered by whoever is first: `ask`, or
-    anybody with the store. Nobody within `timeout` seconds (by default the policy's) is a no.
-    With `wait` false only `ask` is asked, and without it the answer is no at once.
+    anybody with the store. No answer within `timeout` seconds (by default the policy's) denies.
+    With `wait` false only `ask` is asked, and without it the call is denied immediately.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class AskingGate:
                 answer = await in_thread(partial(self._ask, request))
             if inspect.isawaitable(answer):
                 answer = await answer
-        except Exception as error:  # noqa: BLE001 - whatever its trouble, the answer is no
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the call is denied
             why = f"{request.reason}; who was asked failed: {type(error).__name__}: {error}"
             answer = Decision("denied", "gate:callback", why)
         if answer is None:
@@ -334,7 +334,7 @@ def _changes_more(shown: Preview, now: Preview) -> bool:
 
 
 def _to_decision(answer: Any) -> Decision:
-    """What a callback gave, as a decision; what is none is a no that names what is expected."""
+    """What a callback returned, as a decision; anything else denies, and says what is expected."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool):

@@ -156,14 +156,14 @@ def _check_path(pattern: str, where: str) -> None:
     try:
         PathSpec.from_lines("gitignore", [pattern])
     except ValueError as error:
-        raise _invalid_policy(where, f"is no pattern: {error}") from error
+        raise _invalid_policy(where, f"is not a pattern: {error}") from error
     if pattern.lstrip().startswith(("!", "#")):
         raise _invalid_policy(where, "may not begin with ! or #")
     parts = pattern.strip().split("/")
     if "\n" in pattern or "\\" in pattern or not pattern.strip("/ "):
         raise _invalid_policy(where, "names nothing in a workspace")
     if ":" in parts[0] or parts[0] == "~" or {".", ".."} & {*parts}:
-        raise _invalid_policy(where, "is no path below the workspace; leave out ./ and ../")
+        raise _invalid_policy(where, "is not a path below the workspace; leave out ./ and ../")
 
 
 def _check_command(pattern: str, where: str) -> None:
@@ -171,7 +171,7 @@ def _check_command(pattern: str, where: str) -> None:
     try:
         words, found = shlex.split(pattern), _split_commands(pattern)
     except ValueError as error:
-        raise _invalid_policy(where, f"is no pattern: {error}") from error
+        raise _invalid_policy(where, f"is not a pattern: {error}") from error
     if found != [words]:
         raise _invalid_policy(where, "must be one command; write a rule for each")
 

@@ -16,7 +16,7 @@ _SHOWN_EDITS = 5
 
 
 def decode(raw: bytes, *, whole: bool = True) -> str:
-    """UTF-8 with U+FFFD for what is none; of a part, an incomplete last character is left out."""
+    """UTF-8 with U+FFFD for other bytes; of a part, an incomplete last character is left out."""
     return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
 
 
@@ -26,7 +26,7 @@ def encode(text: str, what: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArguments(
-            f"{what} holds a lone surrogate at {error.start}, which is no character",
+            f"{what} holds a lone surrogate at {error.start}, which is not a character",
             hint="Write bytes that are not UTF-8 with encoding base64.",
         ) from error
 
@@ -94,7 +94,7 @@ class EditResult:
 
 
 def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> EditResult:
-    """The content after all steps, each on the result of the one before; None is no file.
+    """The content after all steps, each on the result of the one before; None for an absent file.
 
     An empty `old` appends. FileNotFound, InvalidArguments when an `old` is not there, or more
     than once.

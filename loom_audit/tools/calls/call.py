@@ -212,7 +212,7 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
         raise
     except AuditError as error:
         answer = Decision("denied", "gate", f"the gate could not decide: {error.message}")
-    except Exception as error:  # noqa: BLE001 - whatever the gate's trouble, the answer is no
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong in the gate, the call is denied
         _log.exception("call %s: the gate failed", ctx.call_id)
         answer = Decision("denied", "gate", f"the gate failed: {type(error).__name__}: {error}")
     if answer.flaw is not None:
@@ -238,7 +238,7 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
 
 
 async def _approval_reason(tool: Tool, args: Any, ctx: ToolContext) -> str:
-    """Why the tool itself wants somebody to be asked; empty when it does not."""
+    """Why the tool itself wants a person to be asked; empty when it does not."""
     own = tool.requires_approval
     wanted = own if isinstance(own, bool) else await in_thread(partial(own, args, ctx))
     return wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""

@@ -38,7 +38,7 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
 
     The answer is a message, a list of calls, items or content blocks, or one of these; objects
     of the vendors' packages are taken by their `model_dump`. A call that is malformed stays one,
-    which fails when it is made. InvalidArguments when the whole is no answer.
+    which fails when it is made. InvalidArguments when the whole is not an answer.
     """
     plain = _to_plain(answer)
     if isinstance(plain, Mapping):
@@ -51,7 +51,7 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
     parts = [_to_plain(part) for part in plain] if isinstance(plain, list) else [None]
     if parts and not any(isinstance(part, Mapping | ToolCall) for part in parts):
         raise InvalidArguments(
-            f"{type(answer).__name__} is no answer of a model",
+            f"{type(answer).__name__} is not an answer of a model",
             hint="Pass its message, or the list of its tool calls.",
         )
     return [call for part in parts if (call := _call_in(part)) is not None]
@@ -137,7 +137,7 @@ def _tool_call(id: Any, name: Any, arguments: Any) -> ToolCall:
 
 
 def _parse_arguments(text: Any) -> Any:
-    """What the text of JSON says; the text itself when it is none. Nothing is no arguments."""
+    """What the text says as JSON, else the text itself; empty arguments when there is none."""
     if text is None or text == "":
         return {}
     if not isinstance(text, str):

@@ -80,14 +80,14 @@ def _closest_error(error: ValidationError) -> ValidationError:
 
 
 def why_not_object(arguments: Any) -> str:
-    """Why arguments are no JSON object; of a model's broken JSON, where it breaks."""
+    """Why arguments are not a JSON object; of a model's broken JSON, where it breaks."""
     if isinstance(arguments, str):
         try:
             json.loads(arguments)
         except json.JSONDecodeError as error:
-            return f"are no JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            return f"are not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         except (ValueError, RecursionError) as error:
-            return f"are no JSON that can be read: {error}"
+            return f"are not JSON that can be read: {error}"
     return f"must be a JSON object, not {type(arguments).__name__}"
 
 

@@ -62,7 +62,7 @@ def move(
     stamp = _stamp(scratch, old)
     if S_ISDIR(stamp.mode) or S_ISLNK(stamp.mode):
         raise InvalidPath(
-            f"{SCRATCH}{source} is no file", hint="In the scratch directory files can be moved."
+            f"{SCRATCH}{source} is not a file", hint="In the scratch directory files can be moved."
         )
     there = scratch.stamp(new)
     if old == new or (there and (not overwrite or S_ISDIR(there.mode))):
@@ -109,7 +109,7 @@ def _make_parents(scratch: Workspace, path: str, *, create: bool) -> None:
                 )
             scratch.replace(FileChange(above, None, FOLDER), None).discard()
         elif not S_ISDIR(stamp.mode):
-            raise InvalidPath(f"{SCRATCH}{above} is no directory", hint="Name another path.")
+            raise InvalidPath(f"{SCRATCH}{above} is not a directory", hint="Name another path.")
 
 
 def _file_state(content: bytes, mode: int) -> FileState:

@@ -21,9 +21,9 @@ class ToolSettings:
 
     `confinement` replaces every tool's own when given; `readable` are further paths a confined
     command may read. `network` gives confined commands the network. `cpu_seconds`, `memory_mib`,
-    `processes` and `file_mib` limit each process of one; 0 is no limit. `allowed_hosts` are fetched
-    from without asking and `private_hosts` may have addresses that are not public (`*.` in
-    front for all below a name). `proxy_url` is where `loom-audit proxy` listens. With
+    `processes` and `file_mib` limit each process of one; 0 means no limit. `allowed_hosts` are
+    fetched from without asking and `private_hosts` may have addresses that are not public (`*.`
+    in front for all below a name). `proxy_url` is where `loom-audit proxy` listens. With
     `auto_commit` a session's batches end with a git commit of what they changed.
     """
 
@@ -63,7 +63,7 @@ def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
         if key == "proxy_url" and not _is_address(value):
             raise _invalid(key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
-            raise _invalid(key, "must be a whole number from 0, which is no limit")
+            raise _invalid(key, "must be a whole number, 0 for no limit")
         if key in ("readable", "allowed_hosts", "private_hosts") and not _is_list_of_texts(value):
             raise _invalid(key, "must be a list of texts")
     values: dict[str, Any] = {

@@ -46,7 +46,7 @@ def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     for need in needs or ():
         if need not in EFFECTS:
             raise InvalidArguments(
-                f"{need!r:.80} is no need of a subtask", hint=f"Needs are {', '.join(EFFECTS)}."
+                f"{need!r:.80} is not a need of a subtask", hint=f"Needs are {', '.join(EFFECTS)}."
             )
     wanted = {"read", *needs} if needs is not None else set()
     return [tool for tool in tools if tool.name in (names or ()) or tool.effect in wanted]

@@ -113,7 +113,7 @@ class Tool(ABC):
         return Draft202012Validator(dict(self.parameters))
 
     def check_schemas(self) -> None:
-        """InvalidArguments when one of both schemas is no JSON Schema of an object."""
+        """InvalidArguments when one of both schemas is not the JSON Schema of an object."""
         for what, schema in (("parameters", self.parameters), ("output", self.output_schema)):
             if schema is None:
                 continue
@@ -121,7 +121,7 @@ class Tool(ABC):
                 Draft202012Validator.check_schema(dict(schema))
             except SchemaError as error:
                 raise InvalidArguments(
-                    f"{what} of {self.name}: no JSON Schema: {error.message}"
+                    f"{what} of {self.name}: not a JSON Schema: {error.message}"
                 ) from error
             if schema.get("type") != "object":
                 raise InvalidArguments(f"{what} of {self.name}: not of type object")

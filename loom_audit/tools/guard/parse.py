@@ -1,7 +1,7 @@
 """What a shell would be asked to run: the simple commands of a POSIX or bash text.
 
 One pass with a stack of its own, so that any text is read in linear time and at any depth, and
-nothing is an error: what is no shell is read as the words that are there. Variables assigned in
+nothing is an error: other text is read as the words that are there. Variables assigned in
 the same text are expanded. Not a library, because bashlex is GPL, and tree-sitter-bash and shfmt
 leave quote removal and expansion to the caller.
 """

@@ -108,7 +108,7 @@ class Script:
     whole: bool = True
 
     def assign(self, text: str) -> None:
-        """Takes `name=value` for what comes later in the text; other words are no assignment."""
+        """Takes `name=value` for what comes later in the text; other words are ignored."""
         match = ASSIGNMENT.match(text)
         if match is None:
             return

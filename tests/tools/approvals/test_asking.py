@@ -231,7 +231,7 @@ def test_modified_arguments_that_are_not_valid_are_refused_and_asked_about_again
 
 @pytest.mark.parametrize("more", ["", "-more"])
 def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench: Bench, more: str) -> None:
-    """An id that an agent chose, or a random one that begins so, is no number of another call."""
+    """An id that an agent chose, or a random one that begins so, is not a call's number."""
     person = Person(YES)
     assert bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person)).success
     number = str(person.asked[0].requested)

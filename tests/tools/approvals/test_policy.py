@@ -1,4 +1,4 @@
-"""The rules of approvals.toml: what they match, and what is no rule."""
+"""The rules of approvals.toml: what they match, and what is not a rule."""
 
 from typing import Any
 

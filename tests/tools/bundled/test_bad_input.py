@@ -16,7 +16,7 @@ OUTSIDE = "/etc/hostname"
 NEVER = "/tmp/never-written-by-a-tool"
 BAD = {
     "unknown tool": ("read_fiel", {"path": "notes.txt"}, "UNKNOWN_TOOL"),
-    "a tool name that is none": (7, {}, "UNKNOWN_TOOL"),
+    "a tool name that is not a text": (7, {}, "UNKNOWN_TOOL"),
     "an endless tool name": ("x" * 100_000, {}, "UNKNOWN_TOOL"),
     "an empty tool name": ("", {}, "UNKNOWN_TOOL"),
     "missing argument": ("read_file", {}, "INVALID_ARGUMENTS"),
@@ -203,9 +203,9 @@ def test_a_refused_optional_argument_is_told_its_limit(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"path": "a.txt",\n "max_bytes" 3}', "are no JSON: Expecting ':' delimiter at line 2"),
-        ('{"path": ', "are no JSON: Expecting value at line 1, column 10"),
-        ("[" * 100_000, "are no JSON that can be read"),
+        ('{"path": "a.txt",\n "max_bytes" 3}', "are not JSON: Expecting ':' delimiter at line 2"),
+        ('{"path": ', "are not JSON: Expecting value at line 1, column 10"),
+        ("[" * 100_000, "are not JSON that can be read"),
         ('{"path": "notes.txt"}', "must be a JSON object, not str"),
     ],
 )

@@ -102,7 +102,7 @@ def _argv(args: CodeInput) -> list[str]:
     for name, value in (args.env or {}).items():
         if not _VARIABLE.fullmatch(name) or name.startswith("LOOM_AUDIT_"):
             raise InvalidArguments(
-                f"{name!r:.80} is no name for a variable here",
+                f"{name!r:.80} is not a name for a variable here",
                 hint="Use letters, digits and underscores; LOOM_AUDIT_ is kept.",
             )
         given.append(value)

@@ -13,7 +13,7 @@ _LOG_FIELDS = LOG_FORMAT.count("%x00") + 1
 
 
 def status_of(raw: bytes) -> dict[str, Any]:
-    """`git status --porcelain=v2 --branch -z`. Paths keep bytes that are no UTF-8 as surrogates."""
+    """`git status --porcelain=v2 --branch -z`; other bytes than UTF-8 in paths as surrogates."""
     found: dict[str, Any] = {
         "branch": None, "commit": None, "upstream": None, "ahead": None, "behind": None,
     }  # fmt: skip

@@ -268,7 +268,7 @@ async def _full_name(git: Repository, ref: str | None) -> str:
     name = decode(done.stdout).strip()
     if done.exit_code or not name.startswith(("refs/heads/", "refs/tags/")):
         raise NotFound(
-            f"{ref or 'HEAD'!s:.200} is no branch or tag with a commit",
+            f"{ref or 'HEAD'!s:.200} is not a branch or tag with a commit",
             hint="Name a branch, or check one out and commit.",
         )
     return name

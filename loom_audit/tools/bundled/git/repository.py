@@ -227,8 +227,8 @@ class Repository:
 async def repository(ctx: ToolContext) -> Repository:
     """The workspace's repository, with what its configuration may not do.
 
-    NotFound when the workspace is none; one above it is never looked at. PermissionDenied when
-    its data lies outside the workspace and is not that of a worktree linked to it.
+    NotFound when the workspace is not one; a repository above it is never used.
+    PermissionDenied when its data lies outside the workspace and is not that of a worktree linked to it.
     """
     root = os.path.realpath(str(ctx.workspace))
     bare = Repository(ctx, root=root)
@@ -265,7 +265,7 @@ async def repository(ctx: ToolContext) -> Repository:
 def check_name(name: str, what: str) -> None:
     """InvalidArguments for what git could take for an option, or for more than a name."""
     if not name or name.startswith("-") or len(name) > 1_000 or re.search(r"[\0-\x1f\x7f]", name):
-        raise InvalidArguments(f"{name!r:.100} is no {what}", hint="It may not begin with -.")
+        raise InvalidArguments(f"{name!r:.100} is not a {what}", hint="It may not begin with -.")
 
 
 def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:

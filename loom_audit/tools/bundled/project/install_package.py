@@ -144,7 +144,7 @@ def _check(args: InstallInput) -> None:
     for package in args.packages:
         if not rule.fullmatch(package) or _ARCHIVE.search(package) or len(package) > 300:
             raise InvalidArguments(
-                f"{package!r:.100} is no package by name",
+                f"{package!r:.100} is not the name of a package",
                 hint="Addresses, paths and options are not taken; "
                 "examples: requests>=2, name[extra]; for npm @scope/name@^1.",
                 details={"package": package[:300]},
@@ -170,7 +170,7 @@ def _check_folders(root: str, manager: str) -> None:
         for name in ("pyvenv.cfg", "bin/python"):
             if not os.path.exists(os.path.join(top, VENV, name)):
                 raise PermissionDenied(
-                    f"{VENV} is there and is no Python environment", hint="Remove it."
+                    f"{VENV} is there and is not a Python environment", hint="Remove it."
                 )
 
 

@@ -95,7 +95,7 @@ class RunTests(Tool):
     async def execute(self, args: TestsInput, ctx: ToolContext) -> ToolResult:
         for path in args.paths or ():
             if path.startswith("-") or "\0" in path:
-                raise InvalidArguments(f"{path!r:.100} is no path", hint="Write ./ in front.")
+                raise InvalidArguments(f"{path!r:.100} is not a path", hint="Write ./ in front.")
             file = path.partition("::")[0]
             await ctx.stat(file)
         framework = await self._framework(args, ctx)

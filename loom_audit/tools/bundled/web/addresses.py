@@ -28,7 +28,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """The URL of a text. InvalidArguments when it is none, or one no browser would write.
+    """The URL of a text. InvalidArguments for anything else, or a URL no browser would write.
 
     Refused are other schemes than http and https, user names and passwords, and hosts that are
     numbers in another form than an address is written in (WHATWG URL §3.5 "ends in a number").

@@ -47,7 +47,7 @@ async def _post_once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) 
         response = await client.post(url, json=body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ExecutionFailed(
-            f"proxy_url is no address: {error}", hint="Correct proxy_url in tools.toml."
+            f"proxy_url is not an address: {error}", hint="Correct proxy_url in tools.toml."
         ) from error
     except httpx.HTTPError as error:
         raise TransientFailure(

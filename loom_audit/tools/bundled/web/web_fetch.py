@@ -187,7 +187,7 @@ def _request_of(args: FetchInput) -> HttpRequest:
             )
         if not name.isascii() or not _is_token(name) or not (value + " ").isprintable():
             raise InvalidArguments(
-                f"{name!r:.80} is no header", hint="Use ASCII names, and values of one line."
+                f"{name!r:.80} is not a header", hint="Use ASCII names, and values of one line."
             )
         try:
             value.encode("latin-1")
@@ -202,7 +202,7 @@ def _request_of(args: FetchInput) -> HttpRequest:
         return HttpRequest(args.method, headers, (args.body or "").encode())
     except UnicodeEncodeError:
         raise InvalidArguments(
-            "body holds a lone surrogate, which is no character", hint="Leave it out."
+            "body holds a lone surrogate, which is not a character", hint="Leave it out."
         ) from None
 
 
@@ -212,7 +212,7 @@ def _is_token(name: str) -> bool:
 
 
 def _text(answer: HttpAnswer) -> tuple[str, Literal["utf-8", "base64"]]:
-    """The body as text by its charset, or as base64 when its type is none of text."""
+    """The body as text by its charset, or as base64 when its type is not textual."""
     kind, _, rest = answer.headers.get("content-type", "").lower().partition(";")
     kind = kind.strip()
     textual = (

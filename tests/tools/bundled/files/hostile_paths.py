@@ -1,4 +1,4 @@
-"""Paths that try to get out, that are none, or that only look as if: what each must come to.
+"""Paths that try to get out, that are malformed, or that only look so: what each must come to.
 
 `{root}`, `{outside}` and `{name}` (the workspace's folder) are filled in. Kinds:
 

@@ -124,7 +124,7 @@ def bind(path) -> None:
 
 
 def device(path) -> None:
-    """A device where we may make one, else something else that is no file."""
+    """A device where we may make one, else something else that is not a file."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
     except OSError:
