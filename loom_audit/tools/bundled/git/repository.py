@@ -228,7 +228,8 @@ async def repository(ctx: ToolContext) -> Repository:
     """The workspace's repository, with what its configuration may not do.
 
     NotFound when the workspace is not one; a repository above it is never used.
-    PermissionDenied when its data lies outside the workspace and is not that of a worktree linked to it.
+    PermissionDenied when its data lies outside the workspace and is not that of a worktree linked
+    to it.
     """
     root = os.path.realpath(str(ctx.workspace))
     bare = Repository(ctx, root=root)
