@@ -1,10 +1,14 @@
 """Going back step by step and forth again, through renames, against the trees that were there."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
-from loom_audit.model.planning import PathStep, Plan
+from loom_audit.model.planning import PathStep, Plan, Verb
 from tests.model.test_planning import Story, calls, play, settled, started
 
 
@@ -41,9 +45,32 @@ def there_and_back(story: Story, numbers: list[int], trees: list[dict[str, FileS
     [[("put", "a", b"one\n", None)], [("rename", "a", "b")], [("rename", "d", "a")]], [(True, 0)]
 )
 @given(calls, st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=4))
-def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_back) -> None:  # type: ignore[no-untyped-def] # its examples follow from its text
+def test_all_steps_back_and_forth_pass_through_every_tree_again(
+    script: list[list[tuple[Any, ...]]], taken_back: list[tuple[bool, int]]
+) -> None:
+    pass_through(script, taken_back)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="known: equal content alone is taken for a rename, and the redo follows it to b",
+)
+def test_an_undone_rollback_that_looks_like_a_rename_can_be_redone() -> None:
+    put = ("put", "b", b"one\n", None)
+    script: list[list[tuple[Any, ...]]] = [
+        [("rename", "d/b", "d/a")],
+        [put, ("link", "a", b"a"), ("rename", "a", "d/a")],
+    ]
+    pass_through(script, [(True, 0)])
+
+
+def pass_through(
+    script: list[list[tuple[Any, ...]]], taken_back: Sequence[tuple[bool, int]]
+) -> None:
+    """Carry out the script, take back what is asked, then go back and forth step by step."""
     story = started()
-    numbers, trees = [], []
+    numbers: list[int] = []
+    trees: list[dict[str, FileState]] = []
     for one in script:
         before = dict(story.tree)
         for number in play(story, [one]):
@@ -53,9 +80,9 @@ def test_all_steps_back_and_forth_pass_through_every_tree_again(script, taken_ba
         if not numbers:
             return
         chosen = numbers[n % len(numbers)]
-        verb = "rollback" if rollback else "revert"
+        verb: Verb = "rollback" if rollback else "revert"
         later = [number for number in numbers if number >= chosen]
-        plan = story.plan(*(later if rollback else [chosen]), verb=verb)  # type: ignore[arg-type] # as above
+        plan = story.plan(*(later if rollback else [chosen]), verb=verb)
         if settled(plan) and plan.changes:
             trees.append(dict(story.tree))
             numbers.append(carried_out(story, plan))
