@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
 # Chromium's driver keeps an event loop in its process, which other tests cannot share.
-ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) -m browser
+ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) tests/web -m browser
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run quick test explore test-deep check bench lock fmt clean
@@ -22,6 +22,8 @@ run: $(VENV)/installed
 
 # a set is iterated in the same order every time
 quick test test-deep check: export PYTHONHASHSEED := 0
+# hundreds of processes read the bytecode that the first one writes
+quick test explore test-deep check: export PYTHONDONTWRITEBYTECODE :=
 
 quick: $(TESTING)
 	$(BIN)/python .ci/quick.py

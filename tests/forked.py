@@ -86,7 +86,7 @@ class Forked:
     def ended(self) -> bool:
         return self.returncode is not None or bool(select.select([self._told], [], [], 0)[0])
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if not self.ended():
             os.kill(self.pid, number)
 

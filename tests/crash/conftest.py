@@ -1,4 +1,4 @@
-"""One stem and one arena for a module: what is killed is forked from what is loaded already."""
+"""One stem for all and one arena for a module: what is killed is forked from what is loaded."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ pytest.register_assert_rewrite("tests.crash.faults")
 from tests.crash.faults import Arena, Stem, needs_strace  # noqa: E402 - after the line above
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stem]:
     stem = Stem(tmp_path_factory.mktemp("stem"))
     yield stem

@@ -30,12 +30,12 @@ WRITERS = 3
 
 
 @pytest.fixture(scope="module")
-def stems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stem]]:
+def stems(stem: Stem, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stem]]:
     with ExitStack() as closing:
-        stems = [Stem(tmp_path_factory.mktemp("stem")) for _ in range(WRITERS)]
-        for stem in stems:
-            closing.callback(stem.close)
-        yield stems
+        others = [Stem(tmp_path_factory.mktemp("stem")) for _ in range(WRITERS - 1)]
+        for other in others:
+            closing.callback(other.close)
+        yield [stem, *others]
 
 
 def one_round(stems: list[Stem], folder: Path, n: int, chosen: random.Random) -> list[Any]:

@@ -56,6 +56,11 @@ def columns_of(raw: Any, table: str) -> list[tuple[str, str]]:
     return [(name, kind) for _, name, kind, *_ in rows]
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("small") / "audit.db", 40)
+
+
 PROJECTIONS = [
     "workspace", "session", "call", "change_set", "call_change", "file_change", "tree_entry",
     "checkpoint", "rollup", "reach",
@@ -63,8 +68,10 @@ PROJECTIONS = [
 
 
 @pytest.mark.parametrize("table", PROJECTIONS)
-def test_no_column_of_a_projection_is_left_out(tmp_path: Path, table: str) -> None:
-    small = record(tmp_path / "small" / "audit.db", 40)
+def test_no_column_of_a_projection_is_left_out(
+    recorded: Recorded, tmp_path: Path, table: str
+) -> None:
+    small = recorded.copy(tmp_path / "small")
     assert verified(small)[1].decoded == 0
     with connect(small) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")

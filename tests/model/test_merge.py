@@ -69,7 +69,7 @@ def test_git_agrees_where_every_line_is_different(
         assert merged.content == content
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(few_lines, few_lines, few_lines)
 def test_a_merge_does_not_depend_on_the_sides(base: bytes, ours: bytes, theirs: bytes) -> None:
     """Also where lines repeat, and git may place an insertion elsewhere among equal lines."""

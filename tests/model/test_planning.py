@@ -193,7 +193,7 @@ def settled(plan: Plan) -> bool:
     return not plan.blocked and not plan.irreversible
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(calls)
 def test_taking_back_every_call_gives_the_starting_tree(script: Script) -> None:
     story = started()
@@ -205,7 +205,7 @@ def test_taking_back_every_call_gives_the_starting_tree(script: Script) -> None:
         assert story.after(plan) == story.start
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(calls)
 def test_taking_back_the_last_call_gives_the_tree_before_it(script: Script) -> None:
     story = started()
@@ -219,7 +219,7 @@ def test_taking_back_the_last_call_gives_the_tree_before_it(script: Script) -> N
     assert plan.already == () or not numbers
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(calls, st.sets(st.integers(0, 5)))
 def test_taking_back_what_was_taken_back_gives_the_head_again(
     script: Script, chosen: set[int]
@@ -238,7 +238,7 @@ def test_taking_back_what_was_taken_back_gives_the_head_again(
     assert story.after(redo) == head
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(calls, st.sets(st.integers(0, 5)))
 def test_only_paths_that_were_touched_and_their_parents_change(
     script: Script, chosen: set[int]
@@ -259,7 +259,7 @@ def test_only_paths_that_were_touched_and_their_parents_change(
     story.after(plan)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_calls_on_different_files_are_taken_back_as_if_they_had_never_been(
     data: st.DataObject,
@@ -284,7 +284,7 @@ def test_calls_on_different_files_are_taken_back_as_if_they_had_never_been(
     assert story.after(plan) == alone.tree
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_edits_of_different_lines_are_taken_back_each_by_itself(data: st.DataObject) -> None:
     """Oracle: the kept edits alone, on the starting text."""

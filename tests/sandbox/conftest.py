@@ -1,10 +1,12 @@
 """A workspace and things outside it, and commands in each backend as root and as nobody special."""
 
+import atexit
 import base64
 import functools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -104,16 +106,36 @@ def _asked(
         "hidden": hidden,
         "leaks": leaks,
         "environment": variables or {},
-        "packages": str(Path(pathspec.__file__).parents[1]),
         "options": {"timeout": 60.0, **(options or {})},
     }
     python = sys.executable if uid == os.geteuid() else "/usr/bin/python3"
-    done = subprocess.run(
-        [python, "-I", str(SCRIPT)], input=json.dumps(order).encode(), capture_output=True, cwd="/"
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    answer: dict[str, Any] = json.loads(done.stdout)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(_served(python))
+        with connection.makefile("rw") as stream:
+            stream.write(json.dumps(order) + "\n")
+            stream.flush()
+            answer: dict[str, Any] = json.load(stream)
     return answer
+
+
+@functools.cache
+def _served(python: str) -> str:
+    """Where the script, run by that Python, takes orders."""
+    path = str(Path(tempfile.mkdtemp(prefix="loom-audit-test-")) / "orders")
+    command = [python, "-I", str(SCRIPT), path, str(Path(pathspec.__file__).parents[1])]
+    process = subprocess.Popen(
+        command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(_end, process, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return path
+
+
+def _end(process: "subprocess.Popen[str]", path: str) -> None:
+    process.terminate()
+    process.communicate()
+    shutil.rmtree(Path(path).parent)
 
 
 @functools.cache

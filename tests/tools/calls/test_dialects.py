@@ -1,13 +1,12 @@
-"""Tool schemas and results as the vendors' own packages type them."""
+"""Tool schemas and results as the vendors' own packages type them.
 
+The packages take seconds to load, so only what runs these tests loads them.
+"""
+
+from importlib import import_module
 from typing import Any
 
 import pytest
-from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
-from mcp.types import Tool as McpTool
-from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolMessageParam
-from openai.types.responses import FunctionToolParam
-from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 from loom_audit.api import builtin_registry
@@ -16,17 +15,22 @@ from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messa
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Dialect
 
-TYPES: dict[Dialect, Any] = {
-    "openai": ChatCompletionFunctionToolParam,
-    "openai-flat": FunctionToolParam,
-    "anthropic": ToolParam,
-    "mcp": McpTool,
+TYPES: dict[Dialect, str] = {
+    "openai": "openai.types.chat.ChatCompletionFunctionToolParam",
+    "openai-flat": "openai.types.responses.FunctionToolParam",
+    "anthropic": "anthropic.types.ToolParam",
+    "mcp": "mcp.types.Tool",
 }
+
+
+def adapter_of(name: str) -> TypeAdapter[Any]:
+    module, _, kind = name.rpartition(".")
+    return TypeAdapter(getattr(import_module(module), kind))
 
 
 @pytest.mark.parametrize("dialect", [*TYPES])
 def test_the_vendors_types_take_every_schema_whole(dialect: Dialect) -> None:
-    adapter = TypeAdapter(TYPES[dialect])
+    adapter = adapter_of(TYPES[dialect])
     for schema in builtin_registry().all_schemas(dialect):
         taken = adapter.validate_python(schema)
         again = adapter.dump_python(taken, by_alias=True, exclude_unset=True, mode="json")
@@ -37,7 +41,7 @@ def test_the_vendors_types_take_every_schema_whole(dialect: Dialect) -> None:
 def test_the_vendors_types_refuse_another_dialect(dialect: Dialect) -> None:
     other: Dialect = "mcp" if dialect != "mcp" else "openai"
     schema = builtin_registry().all_schemas(other)[0]
-    adapter = TypeAdapter(TYPES[dialect])
+    adapter = adapter_of(TYPES[dialect])
     try:
         again = adapter.dump_python(
             adapter.validate_python(schema), by_alias=True, exclude_unset=True, mode="json"
@@ -54,14 +58,14 @@ RESULTS = [ToolResult(True, "text"), ToolResult.failure(InvalidPath("no path", h
 @pytest.mark.parametrize(
     ("dialect", "kind", "id"),
     [
-        ("openai", ChatCompletionToolMessageParam, "tool_call_id"),
-        ("openai-flat", FunctionCallOutput, "call_id"),
+        ("openai", "chat.ChatCompletionToolMessageParam", "tool_call_id"),
+        ("openai-flat", "responses.response_input_param.FunctionCallOutput", "call_id"),
     ],
 )
 def test_the_vendors_types_take_each_result_whole(
-    dialect: MessageDialect, kind: Any, id: str
+    dialect: MessageDialect, kind: str, id: str
 ) -> None:
-    adapter = TypeAdapter(kind)
+    adapter = adapter_of(f"openai.types.{kind}")
     messages = tool_messages(CALLS, RESULTS, dialect)
     for message in messages:
         assert adapter.dump_python(adapter.validate_python(message), mode="json") == message
@@ -74,8 +78,9 @@ def test_the_vendors_types_take_each_result_whole(
 
 def test_results_for_anthropic_are_blocks_of_one_message() -> None:
     (message,) = tool_messages(CALLS, RESULTS, "anthropic")
-    assert TypeAdapter(MessageParam).validate_python(message)["role"] == "user"
-    adapter = TypeAdapter(ToolResultBlockParam)
+    taken = adapter_of("anthropic.types.MessageParam").validate_python(message)
+    assert taken["role"] == "user"
+    adapter = adapter_of("anthropic.types.ToolResultBlockParam")
     for block in message["content"]:
         assert adapter.dump_python(adapter.validate_python(block), mode="json") == block
     assert message["content"] == [

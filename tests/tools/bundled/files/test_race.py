@@ -80,7 +80,7 @@ def users():
 
 @pytest.mark.parametrize("uid", users())
 def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder, uid) -> None:
-    check(raced(folder, uid, 4.0))
+    check(raced(folder, uid, 2.0))
 
 
 @pytest.mark.deep

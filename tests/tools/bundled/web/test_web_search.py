@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
+import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -26,6 +26,7 @@ from loom_audit.tools.bundled.web.web_search import (
     WebSearchToolSerper,
 )
 from loom_audit.tools.calls.settings import ToolSettings
+from tests.forked import Forked
 from tests.tools.conftest import Bench
 
 SECRETS = ("google-secret", "serper-secret", "oracle-secret")
@@ -90,12 +91,7 @@ def proxy(**environment: str) -> Iterator[str]:
     """The real command in a process of its own, ready to be asked."""
     port = _free_port()
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LOOM_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", "proxy", "--port", str(port)],
-        env={**kept, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = Forked(["proxy", "--port", str(port)], cwd=Path.cwd(), env={**kept, **environment})
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(200):
@@ -103,12 +99,12 @@ def proxy(**environment: str) -> Iterator[str]:
                 httpx.get(f"{url}/healthz", trust_env=False)
                 break
             except httpx.ConnectError:
-                assert process.poll() is None, process.stderr.read()
+                assert not process.ended(), process.printed()
                 threading.Event().wait(0.05)
         yield url
     finally:
-        process.terminate()
-        out, err = process.communicate(timeout=20)
+        process.kill(signal.SIGTERM)
+        out, err = process.printed()
         assert not any(secret.encode() in out + err for secret in SECRETS)
 
 
