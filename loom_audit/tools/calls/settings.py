@@ -63,7 +63,7 @@ def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
         if key == "proxy_url" and not _is_address(value):
             raise _invalid(key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
-            raise _invalid(key, "must be a whole number, 0 for no limit")
+            raise _invalid(key, "must be a whole number from 0; 0 means no limit")
         if key in ("readable", "allowed_hosts", "private_hosts") and not _is_list_of_texts(value):
             raise _invalid(key, "must be a list of texts")
     values: dict[str, Any] = {
