@@ -14,9 +14,9 @@ FIRST, SECOND = "aaaa1111" + 24 * "0", "aaaa2222" + 24 * "0"
 def two(audited: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Two sessions with one call each, whose ids begin alike."""
     for name, path in ((FIRST, "first.txt"), (SECOND, "second.txt")):
-        monkeypatch.setattr("loom_audit.api.session.uuid4", lambda name=name: UUID(name))
+        monkeypatch.setattr("loom_audit.api.session_record.uuid4", lambda name=name: UUID(name))
         audited.call("write_file", path=path, content="x\n")
-    monkeypatch.setattr("loom_audit.api.session.uuid4", lambda: UUID(bytes=os.urandom(16)))
+    monkeypatch.setattr("loom_audit.api.session_record.uuid4", lambda: UUID(bytes=os.urandom(16)))
     return audited
 
 
