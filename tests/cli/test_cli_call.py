@@ -65,7 +65,7 @@ def test_a_call_in_a_workspace_that_vanished_is_refused_on_record(
 )
 def test_arguments_that_are_not_json_are_refused_on_record(audited: Shell, text: str) -> None:
     refused = audited("call", "read_file", text, code=2)
-    assert "no JSON" in refused.errors and "hint: " in refused.errors
+    assert "are not JSON" in refused.errors and "hint: " in refused.errors
     assert len(refused.errors.splitlines()) == 2
     (call,) = audited.records("log")
     assert (call["tool"], call["status"]) == ("read_file", "error")

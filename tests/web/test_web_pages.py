@@ -314,7 +314,7 @@ def test_an_error_of_the_store_leads_back_and_asks_the_store_nothing(
         raise AuditUnavailable("the disk is gone")
 
     monkeypatch.setattr("loom_audit.web.calls.list_calls", failing)
-    monkeypatch.setattr("loom_audit.web.pages.waits", failing)
+    monkeypatch.setattr("loom_audit.web.pages.is_waiting", failing)
     answer = reader.get(f"{standing.url}/calls")
     assert answer.status_code == 503 and "the disk is gone" in answer.text
     assert f'<a href="{standing.url}/">To the workspace</a>' in answer.text

@@ -23,7 +23,11 @@ class Missing:
 
     name = "bubblewrap"
 
+    def __init__(self) -> None:
+        self.asked = 0
+
     def run(self, root: str, command: Command, **_: object) -> CommandResult:
+        self.asked += 1
         raise ExecutionFailed("no user namespaces here")
 
 
@@ -77,9 +81,12 @@ def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(
 
 def test_a_tool_that_is_not_confined_does_not_probe(bench: Bench) -> None:
     bench.registry.register(Marking())
-    runner = nowhere()
+    missing = Missing()
+    runner = ConfiningRunner(PlainRunner(), [missing])
     assert bench.call("marking", {}, runner=runner).output == "plain"
-    assert not runner._found
+    assert missing.asked == 0
+    bench.call("marking", {}, runner=runner, settings=ToolSettings("preferred"))
+    assert missing.asked > 0
 
 
 def test_the_settings_replace_what_tools_say(bench: Bench) -> None:
