@@ -41,3 +41,18 @@ def differences(one: dict[bytes, Entry], other: dict[bytes, Entry]) -> dict[byte
         for path in one.keys() | other.keys()
         if one.get(path) != other.get(path)
     }
+
+
+def everything(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every path below the root with its mode and content."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in folders + files):
+            seen = path.lstat()
+            content = b""
+            if stat.S_ISREG(seen.st_mode):
+                content = path.read_bytes()
+            elif stat.S_ISLNK(seen.st_mode):
+                content = os.fsencode(path.readlink())
+            found[str(path.relative_to(root))] = (seen.st_mode, content)
+    return found

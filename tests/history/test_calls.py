@@ -1,7 +1,5 @@
 """Calls as they are recorded: failed and unknown ones, several recorders at once."""
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,23 +11,9 @@ from loom_audit import (
     Session,
     ToolResult,
 )
+from tests.trees import everything
 
 Call = Callable[..., ToolResult]
-
-
-def everything(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every path below the root with its mode and content."""
-    found = {}
-    for folder, folders, files in os.walk(root):
-        for path in (Path(folder, name) for name in folders + files):
-            seen = path.lstat()
-            content = b""
-            if stat.S_ISREG(seen.st_mode):
-                content = path.read_bytes()
-            elif stat.S_ISLNK(seen.st_mode):
-                content = os.fsencode(path.readlink())
-            found[str(path.relative_to(root))] = (seen.st_mode, content)
-    return found
 
 
 def test_failed_and_unknown_calls_are_on_record(workspace: AuditedWorkspace, call: Call) -> None:

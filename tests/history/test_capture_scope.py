@@ -1,7 +1,5 @@
 """Which paths are recorded: rules and names, a scope accepted meanwhile, what is out of scope."""
 
-import os
-import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,24 +19,9 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.events import FilesChanged, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope, bad_lines
 from loom_audit.ports import EventFilter
-from tests.trees import tree_of
+from tests.trees import everything, tree_of
 
 Call = Callable[..., ToolResult]
-
-
-def everything(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every path below the root with its mode and content."""
-    found = {}
-    for folder, folders, files in os.walk(root):
-        for path in (Path(folder, name) for name in folders + files):
-            seen = path.lstat()
-            content = b""
-            if stat.S_ISREG(seen.st_mode):
-                content = path.read_bytes()
-            elif stat.S_ISLNK(seen.st_mode):
-                content = os.fsencode(path.readlink())
-            found[str(path.relative_to(root))] = (seen.st_mode, content)
-    return found
 
 
 def run(session: Session, command: str, call_id: str | None = None) -> ToolResult:

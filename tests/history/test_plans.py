@@ -1,7 +1,5 @@
 """What a plan holds, keeps and is blocked by, and what happens between it and its carrying out."""
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from loom_audit.errors import Conflict
 from loom_audit.history.planner import Planner
 from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter, Command
-from tests.trees import tree_of
+from tests.trees import everything, tree_of
 
 Call = Callable[..., ToolResult]
 
@@ -73,21 +71,6 @@ def overlap(workspace: AuditedWorkspace, root: Path) -> int:
             inner.run(runner, Command(("sh", "-c", "echo new > made; echo x > a.txt")), final=True)
             inner.finish("ok", {"success": True})
         return outer.finish("ok", {"success": True}).seq
-
-
-def everything(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every path below the root with its mode and content."""
-    found = {}
-    for folder, folders, files in os.walk(root):
-        for path in (Path(folder, name) for name in folders + files):
-            seen = path.lstat()
-            content = b""
-            if stat.S_ISREG(seen.st_mode):
-                content = path.read_bytes()
-            elif stat.S_ISLNK(seen.st_mode):
-                content = os.fsencode(path.readlink())
-            found[str(path.relative_to(root))] = (seen.st_mode, content)
-    return found
 
 
 def run(session: Session, command: str, call_id: str | None = None) -> ToolResult:
