@@ -1,6 +1,7 @@
 """A store's open database: its logs, contents and projections over shared connections."""
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,24 +11,23 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from weakref import finalize
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
-
 from loom_audit.errors import AuditUnavailable, InvalidArguments, NotFound, StorageFailed
 from loom_audit.ports import Clock, Lock
 from loom_audit.sql import schema
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import SystemClock, from_micros, new_id
+from loom_audit.sql.connection import Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
 from loom_audit.sql.projections.queries import SqlProjections
-from loom_audit.sql.statements import Row, prepare
-from loom_audit.sql.upgrade import upgrade_locked
+from loom_audit.sql.statements import prepare
 
 _COPY_TRIES = 5
+_URL = re.compile(r"(\w+)(?:\+\w+)?://[^/?]*(?:/([^?]*))?(?:\?.*)?", re.DOTALL)
+"""A database URL as SQLAlchemy writes them: which database it is, and its file or name."""
 
 _NEW_LOG = prepare("INSERT INTO log (id) VALUES (:id)")
 _LOG = prepare("SELECT number FROM log WHERE id = :id")
@@ -136,22 +136,16 @@ def database_path(url: str) -> str:
     """The file of a store's URL (`sqlite:///…`), or a plain path, made absolute."""
     if "://" not in url:
         return os.path.abspath(Path(url).expanduser())
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise InvalidArguments(
-            f"{url!r} is not a database URL", hint="Write sqlite:///PATH."
-        ) from error
-    if (
-        parsed.get_backend_name() != "sqlite"
-        or not parsed.database
-        or parsed.database == ":memory:"
-    ):
+    parsed = _URL.fullmatch(url)
+    if parsed is None:
+        raise InvalidArguments(f"{url!r} is not a database URL", hint="Write sqlite:///PATH.")
+    kind, file = parsed.groups()
+    if kind != "sqlite" or file in (None, "", ":memory:"):
         raise InvalidArguments(
             f"The store {url!r} is not a SQLite file",
             hint="Give a URL like sqlite:////home/me/audit.db, or a path.",
         )
-    return os.path.abspath(Path(parsed.database).expanduser())
+    return os.path.abspath(Path(file).expanduser())
 
 
 def open_database(url: str, *, lock: Lock, clock: Clock | None = None) -> Database:
@@ -211,6 +205,8 @@ def _bring_up_to_date(connections: Connections) -> None:
                 schema.create_all(connection)
             found = schema.revision(connection)
     if not schema.check_revision(found, connections.path):
+        from loom_audit.sql.upgrade import upgrade_locked
+
         upgrade_locked(connections)
 
 

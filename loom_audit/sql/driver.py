@@ -13,8 +13,6 @@ from types import ModuleType
 from typing import Any, Literal
 from urllib.parse import quote
 
-from sqlalchemy.exc import DBAPIError
-
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFailed
 
 SAFE_SQLITE = (3, 51, 3)
@@ -141,21 +139,20 @@ def connect_writer(path: str) -> Any:
     return connection
 
 
-def write_error(error: DBAPIError | Exception) -> AuditUnavailable:
+def write_error(error: Exception) -> AuditUnavailable:
     """What a driver's error means to a caller; `details["cause"]` is a Cause."""
-    original: Any = getattr(error, "orig", error)
-    code = getattr(original, "sqlite_errorcode", None) or 0
+    code = getattr(error, "sqlite_errorcode", None) or 0
     cause: Cause = _CAUSES.get(code & 0xFF, "other")
-    if "decode to UTF-8" in str(original):
+    if "decode to UTF-8" in str(error):
         cause = "damaged"  # bytes where we wrote text, or text where we wrote bytes
     return AuditUnavailable(
-        f"The audit store cannot be used: {original}",
+        f"The audit store cannot be used: {error}",
         hint=HINTS[cause],
-        details={"cause": cause, "error": str(getattr(original, "sqlite_errorname", ""))},
+        details={"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))},
     )
 
 
-def read_error(error: DBAPIError | Exception) -> AuditError:
+def read_error(error: Exception) -> AuditError:
     """The same for who reads: Corrupt, or StorageFailed when it may go well the next time."""
     problem = write_error(error)
     kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection
-
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.model.codec import encode, parse_time, read_envelope
 from loom_audit.model.events import (
@@ -24,6 +22,7 @@ from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blob_rows import BlobEntry
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import new_id, to_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD

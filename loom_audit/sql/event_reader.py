@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, select
-
 from loom_audit.model.events import Event
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
+from loom_audit.sql.conditions import Where, chunks
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.tables import EVENT
 
 READ_EVENTS = 200
 """Events read in one go, so that no reader holds an old state of the store for long."""
 
+_LEAVES = "SELECT seq, leaf, leaf_hash FROM event WHERE"
 _SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
 _SPAN_OF_CALL = prepare(
     "SELECT min(requested), max(finished), count(*) - count(finished) FROM call "
@@ -59,15 +59,16 @@ class EventReader:
         self, connection: Connection, window: EventFilter, count: int
     ) -> tuple[Sequence[int], Sequence[Event]]:
         """The seqs of the next `count` events in the window, and the events that match."""
-        wanted = select(EVENT.c.seq, EVENT.c.leaf, EVENT.c.leaf_hash).where(
-            EVENT.c.log == self._number, EVENT.c.seq > window.after
+        wanted = (
+            Where().also("log = :log", log=self._number).also("seq > :after", after=window.after)
         )
         if window.before is not None:
-            wanted = wanted.where(EVENT.c.seq < window.before)
+            wanted = wanted.also("seq < :before", before=window.before)
         if window.kinds:
-            wanted = wanted.where(EVENT.c.kind.in_(window.kinds))
-        order = EVENT.c.seq.desc() if window.newest_first else EVENT.c.seq
-        rows = connection.execute(wanted.order_by(order).limit(count)).all()
+            wanted = wanted.among("kind", "kind", window.kinds)
+        order = "seq DESC" if window.newest_first else "seq"
+        query = prepare(f"{_LEAVES} {wanted} ORDER BY {order} LIMIT :count")
+        rows = query.rows(connection, **wanted.values, count=count)
         kept = []
         for seq, packed, hashed in rows:
             leaf = event_rows.read_leaf(seq, packed, hashed)
@@ -77,12 +78,11 @@ class EventReader:
 
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
         """The events of these seqs."""
-        rows = connection.execute(
-            select(EVENT.c.seq, EVENT.c.leaf, EVENT.c.leaf_hash).where(
-                EVENT.c.log == self._number, EVENT.c.seq.in_(seqs)
-            )
-        )
-        leaves = [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
+        leaves = []
+        for some in chunks(seqs):
+            wanted = Where().also("log = :log", log=self._number).among("seq", "seq", some)
+            rows = prepare(f"{_LEAVES} {wanted}").rows(connection, **wanted.values)
+            leaves += [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
         return self._decode(connection, leaves)
 
     def _decode(

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
-
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.model.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
 from loom_audit.model.events import Event
@@ -12,9 +10,10 @@ from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload
 from loom_audit.ports import BlobStore
+from loom_audit.sql.conditions import chunks, in_list
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.packing import pack, pack_id, pack_raw, unpack
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.tables import BLOB, PAYLOAD
 
 INLINE_PAYLOAD = 800
 """Most packed bytes of a payload in its row: SQLite keeps such rows out of overflow pages."""
@@ -33,10 +32,9 @@ _INSERT_PAYLOAD = prepare(
     "INSERT INTO payload (log, seq, role, n, salt, content, blob) VALUES (:log, :seq, :role, "
     ":n, :salt, :content, (SELECT number FROM blob WHERE sha256 = :blob))"
 )
-_SELECT_PAYLOADS = (
-    select(PAYLOAD.c.seq, PAYLOAD.c.role, PAYLOAD.c.n, PAYLOAD.c.content, BLOB.c.sha256)
-    .select_from(PAYLOAD.outerjoin(BLOB, BLOB.c.number == PAYLOAD.c.blob))
-    .where(PAYLOAD.c.log == bindparam("log"), PAYLOAD.c.seq.in_(bindparam("seqs", expanding=True)))
+_PAYLOADS = (
+    "SELECT p.seq, p.role, p.n, p.content, b.sha256 FROM payload p "
+    "LEFT JOIN blob b ON b.number = p.blob WHERE p.log = :log AND p.seq IN ({seqs})"
 )
 
 
@@ -100,13 +98,15 @@ def damage_error(seq: int, why: str) -> Corrupt:
 
 
 def load_payloads(
-    connection: Connection, log: int, seqs: Iterable[int]
+    connection: Connection, log: int, seqs: Sequence[int]
 ) -> dict[int, list[tuple[str, int, bytes | None, bytes | None]]]:
     """By seq: role, n, packed content or None, SHA-256 of the blob or None."""
     found: dict[int, list[tuple[str, int, bytes | None, bytes | None]]] = {}
-    for seq, *rest in connection.execute(_SELECT_PAYLOADS, {"log": log, "seqs": list(seqs)}):
-        role, n, content, digest = rest
-        found.setdefault(seq, []).append((role, n, content, digest))
+    for some in chunks(seqs):
+        listed, values = in_list("seq", some)
+        rows = prepare(_PAYLOADS.format(seqs=listed)).rows(connection, log=log, **values)
+        for seq, role, n, content, digest in rows:
+            found.setdefault(seq, []).append((role, n, content, digest))
     return found
 
 

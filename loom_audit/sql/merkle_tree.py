@@ -8,10 +8,9 @@ reads a few hundred rows at any size, and of 256 appends 255 write no node at al
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sqlalchemy import Connection
-
 from loom_audit.errors import Corrupt
 from loom_audit.model.merkle import Frontier, Node, NodeAt, frontier_at, node_hash
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.statements import prepare
 
 TILE = 8

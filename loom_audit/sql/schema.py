@@ -10,10 +10,11 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from loom_audit.errors import AuditUnavailable, Corrupt
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import APPEND_ONLY, connect, driver
 from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.tables import TABLES
@@ -101,47 +102,47 @@ def search_table() -> str:
 def create_all(connection: Connection) -> None:
     """Make the whole schema in an empty database, at the newest revision."""
     create_tables(connection)
-    connection.exec_driver_sql(_VERSION_TABLE)
-    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (REVISION,))
+    connection.execute(_VERSION_TABLE)
+    connection.execute("INSERT INTO alembic_version VALUES (?)", (REVISION,))
 
 
 def create_tables(connection: Connection) -> None:
     """Tables, indexes, triggers and the full-text index of revision 0001."""
     for table in TABLES:
-        connection.execute(CreateTable(table))
+        connection.execute(str(CreateTable(table).compile(dialect=dialect())))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            connection.execute(CreateIndex(index))
+            connection.execute(str(CreateIndex(index).compile(dialect=dialect())))
     for sql in triggers().values():
-        connection.exec_driver_sql(sql)
-    connection.exec_driver_sql(search_table())
+        connection.execute(sql)
+    connection.execute(search_table())
     _state_statistics(connection)
 
 
 def _state_statistics(connection: Connection) -> None:
     tables = {str(index.name): table.name for table in TABLES for index in table.indexes}
-    connection.exec_driver_sql("ANALYZE sqlite_schema")
+    connection.execute("ANALYZE sqlite_schema")
     for index, rows in _STATISTICS.items():
         table = index.removeprefix("sqlite_autoindex_").removesuffix("_1")
-        connection.exec_driver_sql(
+        connection.execute(
             "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)",
             (tables.get(index, table), index, rows),
         )
     # once more, or this connection goes on without them
-    connection.exec_driver_sql("ANALYZE sqlite_schema")
+    connection.execute("ANALYZE sqlite_schema")
 
 
 def revision(connection: Connection) -> str | None:
     """The revision the store is at; None for an empty database or one that is not a store."""
     has = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
-    if connection.exec_driver_sql(has).scalar() is None:
+    if connection.execute(has).fetchone() is None:
         return None
-    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return None if found is None else str(found)
+    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if found is None or found[0] is None else str(found[0])
 
 
 def is_empty(connection: Connection) -> bool:
     """Whether nothing was ever created in the database."""
-    return connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar() == 0
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
 def check_revision(found: str | None, path: str) -> bool:
@@ -165,7 +166,7 @@ def check_revision(found: str | None, path: str) -> bool:
 
 def check_triggers(connection: Connection) -> None:
     """Corrupt when an append-only trigger is missing or is not ours."""
-    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     there = {str(name): str(sql) for name, sql in rows}
     wrong = [name for name, sql in triggers().items() if there.get(name) != sql]
     if wrong:

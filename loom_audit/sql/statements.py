@@ -1,31 +1,61 @@
-"""SQL written once and kept as compiled text, for the paths that must be quick.
+"""SQL written once, with `:name` parameters, and kept as the text that a driver takes.
 
-Statements go to the driver as they are, within the transaction of the connection they are
-given: SQLAlchemy's own way costs more than most of them do. So only columns of integers, text
-and bytes fit, and errors are the driver's (`Connections` translates both kinds).
+Columns hold integers, text and bytes only, so rows are what the driver gives.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, text
-
 from loom_audit.errors import AuditUnavailable
+from loom_audit.sql.connection import Connection, Dialect, Row
 
 Values = Mapping[str, Any]
-Row = tuple[Any, ...]
 _Binder = Callable[[Values], Any]
+
+_KEPT = 512
+"""Statements that `prepare` remembers; those with lists of parameters come in many lengths."""
+
+_PARTS = re.compile(
+    r"""
+    '(?:[^']|'')*' | "(?:[^"]|"")*"     # a literal, a quoted name
+    | --[^\n]* | /\*.*?\*/              # comments
+    | ::                                # a cast of PostgreSQL
+    | :(?P<name>[A-Za-z_]\w*)
+    | %
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def translate(sql: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
+    """SQL with `:name` parameters as a driver takes it, and the names in order of use.
+
+    SQLite: `?` for each use, so the values go by position. PostgreSQL: `%(name)s` (pyformat), and
+    every other `%` twice.
+    """
+    names: list[str] = []
+
+    def replaced(part: re.Match[str]) -> str:
+        name = part["name"]
+        if name is None:
+            return part[0] if dialect == "sqlite" else part[0].replace("%", "%%")
+        names.append(name)
+        return "?" if dialect == "sqlite" else f"%({name})s"
+
+    return _PARTS.sub(replaced, sql), tuple(names)
 
 
 class Prepared:
-    """A statement with named parameters, compiled once for each dialect it runs on."""
+    """A statement with named parameters, translated once for each dialect it runs on."""
 
-    __slots__ = ("_compiled", "_sql")
+    __slots__ = ("_sql", "_translated")
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
-        self._compiled: dict[str, tuple[str, _Binder]] = {}
+        self._translated: dict[Dialect, tuple[str, _Binder]] = {}
 
     def run(self, connection: Connection, /, **values: Any) -> None:
         """Execute it."""
@@ -35,10 +65,8 @@ class Prepared:
         """Execute it for each of the rows (no rows, no statement); how many rows it changed."""
         if not rows:
             return 0
-        sql, bind = self._compiled.get(connection.dialect.name) or self.on(connection.dialect)
-        raw: Any = connection.connection.dbapi_connection
-        changed: int = raw.executemany(sql, [bind(row) for row in rows]).rowcount
-        return changed
+        sql, bind = self.on(connection.dialect)
+        return connection.execute_many(sql, [bind(row) for row in rows])
 
     def insert(self, connection: Connection, rows: Sequence[Values]) -> None:
         """As `run_many`; AuditUnavailable when fewer rows are kept than were given.
@@ -68,29 +96,31 @@ class Prepared:
         return found[0][0] if found else None
 
     def _execute(self, connection: Connection, values: Values) -> Any:
-        sql, bind = self._compiled.get(connection.dialect.name) or self.on(connection.dialect)
-        raw: Any = connection.connection.dbapi_connection
-        return raw.execute(sql, bind(values))
+        sql, bind = self.on(connection.dialect)
+        return connection.raw.execute(sql, bind(values))
 
     def on(self, dialect: Dialect) -> tuple[str, _Binder]:
         """Its text for a driver, and what makes a driver's parameters of values by name."""
-        found = self._compiled.get(dialect.name)
+        found = self._translated.get(dialect)
         if found is None:
-            compiled: Any = text(self._sql).compile(dialect=dialect)
-            found = str(compiled), _binder(compiled.positiontup)
-            self._compiled[dialect.name] = found
+            sql, names = translate(self._sql, dialect)
+            found = self._translated[dialect] = sql, _binder(names, dialect)
         return found
 
 
-def _binder(names: Sequence[str] | None) -> _Binder:
-    """How a driver wants its parameters: by position where it has names for them, else by name."""
-    if names is None:
-        return dict
+def _binder(names: Sequence[str], dialect: Dialect) -> _Binder:
+    """How a driver wants its parameters: by position, or by name."""
+    if dialect != "sqlite":
+        return lambda values: {name: values[name] for name in names}
     if len(names) < 2:
-        return lambda row: tuple([row[name] for name in names])
+        return lambda values: tuple([values[name] for name in names])
     return itemgetter(*names)
 
 
+@lru_cache(maxsize=_KEPT)
 def prepare(sql: str) -> Prepared:
-    """SQL text with `:name` parameters, in words that SQLite and PostgreSQL share."""
+    """SQL text with `:name` parameters, in words that SQLite and PostgreSQL share.
+
+    The same text is the same statement, also when a query puts it together anew each time.
+    """
     return Prepared(sql)

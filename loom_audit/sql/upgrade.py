@@ -1,14 +1,20 @@
-"""Bringing an older store up to date: back up, migrate, then check that no event changed."""
+"""Bringing an older store up to date: back up, migrate, then check that no event changed.
+
+Imported when there is something to upgrade only: Alembic and SQLAlchemy are slow to start.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, create_engine
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.model.merkle import root_at
 from loom_audit.sql import schema
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections, store_lock
 from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.merkle_tree import stored_nodes
@@ -29,16 +35,17 @@ def upgrade_locked(connections: Connections) -> str:
                 return ""
         backup = schema.back_up(connections.path)
         raw = connect(connections.path, "rw")
+        ours = Connection(raw)
         engine = create_engine(
             "sqlite://", creator=lambda: raw, poolclass=StaticPool, module=driver()
         )
         try:
             with engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-                before = _roots(connection)
+                before = _roots(ours)
                 _migrate(connection)
-                schema.check_triggers(connection)
-                if _roots(connection) != before:
+                schema.check_triggers(ours)
+                if _roots(ours) != before:
                     raise Corrupt("A migration changed events", hint=f"Restore {backup}.")
                 connection.commit()
         except Exception as error:
@@ -53,10 +60,7 @@ def upgrade_locked(connections: Connections) -> str:
     return backup
 
 
-def _migrate(connection: Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-
+def _migrate(connection: Any) -> None:
     config = Config()
     config.set_main_option("script_location", MIGRATIONS)
     config.attributes["connection"] = connection
@@ -66,12 +70,10 @@ def _migrate(connection: Connection) -> None:
 def _roots(connection: Connection) -> Mapping[str, Any]:
     """Size and Merkle root of each log; nothing for a database without logs yet."""
     has = "SELECT count(*) FROM sqlite_master WHERE name IN ('log', 'event', 'tree_node')"
-    if connection.exec_driver_sql(has).scalar() != 3:
+    if connection.execute(has).fetchone() != (3,):
         return {}
     roots: dict[str, Any] = {}
-    for number, id in connection.exec_driver_sql("SELECT number, id FROM log").all():
-        size = connection.exec_driver_sql(
-            "SELECT max(seq) FROM event WHERE log = ?", (number,)
-        ).scalar()
+    for number, id in connection.execute("SELECT number, id FROM log").fetchall():
+        [(size,)] = connection.execute("SELECT max(seq) FROM event WHERE log = ?", (number,))
         roots[id] = size and (size, root_at(size, stored_nodes(connection, number)))
     return roots

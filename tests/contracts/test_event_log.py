@@ -416,7 +416,7 @@ def test_our_own_connection_refuses_to_drop_the_guards(stored: Opened) -> None:
             pytest.raises(AuditUnavailable, match="not authorized"),
             stored.database.connections.writing() as connection,
         ):
-            connection.exec_driver_sql(statement)
+            connection.execute(statement)
 
 
 def forge(opened: Opened, statement: str, *values: Any) -> None:
@@ -504,8 +504,8 @@ def limit_size(opened: Opened, more: int) -> None:
     """Let the database grow by so many pages only, as a full disk would."""
     assert opened.database
     with opened.database.connections.writing() as connection:
-        now = connection.exec_driver_sql("PRAGMA page_count").scalar()
-        connection.exec_driver_sql(f"PRAGMA max_page_count = {int(now or 0) + more}")
+        [(now,)] = connection.execute("PRAGMA page_count")
+        connection.execute(f"PRAGMA max_page_count = {int(now or 0) + more}")
 
 
 def test_a_full_disk_refuses_new_calls_but_not_a_running_ones_outcome(stored: Opened) -> None:

@@ -332,11 +332,11 @@ def naive_root(leaves: Sequence[bytes]) -> bytes:
 def check_log(workspace: AuditedWorkspace, acks: Sequence[Mapping[str, Any]]) -> None:
     """Gapless, every acknowledged event there and byte-equal, everything verified."""
     with workspace.adapters.database.connections.reading() as connection:
-        rows = connection.exec_driver_sql(
+        rows = connection.execute(
             "SELECT e.seq, e.leaf_hash FROM event e JOIN log l ON l.number = e.log "
             "WHERE l.id = ? ORDER BY e.seq",
             (workspace.id,),
-        ).all()
+        ).fetchall()
     assert [seq for seq, _ in rows] == list(range(1, len(rows) + 1))
     leaves = [leaf for _, leaf in rows]
     for ack in acks:

@@ -65,7 +65,7 @@ def violation(state: dict[str, bytes], acks: list[bytes], home: Path, *, whole: 
                 return "the workspace is lost" if acked else ""
             entry = entries[0]
             with store.adapters.database.connections.reading() as connection:
-                rows = connection.exec_driver_sql("SELECT seq, leaf_hash FROM event").all()
+                rows = connection.execute("SELECT seq, leaf_hash FROM event").fetchall()
             leaves = [leaf for _, leaf in sorted(rows)]
             if [seq for seq, _ in sorted(rows)] != list(range(1, len(rows) + 1)):
                 return "the order has gaps"

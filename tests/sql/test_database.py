@@ -52,9 +52,7 @@ def test_connections_have_the_settings_that_keep_what_was_acknowledged(
             "journal_mode synchronous foreign_keys recursive_triggers trusted_schema "
             "cell_size_check mmap_size query_only"
         )
-        return {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names.split()
-        }
+        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names.split()}
 
     with database.connections.writing() as connection:
         found = settings(connection)
@@ -71,7 +69,7 @@ def test_connections_have_the_settings_that_keep_what_was_acknowledged(
     with database.connections.reading() as connection:
         assert settings(connection)["query_only"] == 1
         with pytest.raises(Exception, match="readonly"):
-            connection.exec_driver_sql("INSERT INTO searched VALUES (1, 1)")
+            connection.execute("INSERT INTO searched VALUES (1, 1)")
 
 
 def test_the_driver_is_one_without_the_known_corruption() -> None:

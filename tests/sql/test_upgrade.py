@@ -39,12 +39,10 @@ def test_the_newest_revision_is_the_one_in_the_code() -> None:
 
 def described(connections: Connections) -> dict[str, Any]:
     with connections.reading() as connection:
-        rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master").all()
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
         found = {f"{row[0]} {row[1]}": re.sub(r"\s", "", row[2] or "") for row in rows}
         for table in ("sqlite_stat1", "alembic_version"):
-            found[table] = repr(
-                sorted(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {table}")))
-            )
+            found[table] = repr(sorted(map(tuple, connection.execute(f"SELECT * FROM {table}"))))
     return found
 
 

@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, func, or_, select, text
+from sqlalchemy import Select, func, or_, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from loom_audit.model.events import FULL, Call, Coverage, Effect, Level
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, unpack_id
 from loom_audit.sql.statements import prepare
 from loom_audit.sql.tables import CALL, CALL_CHANGE, FILE_CHANGE, PATH, SESSION

@@ -10,13 +10,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Table, create_engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Table
 
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import Event
 from loom_audit.ports import Progress, ReferencedBlob, Report
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.schema import create_tables, structure, structure_differences
@@ -65,15 +64,14 @@ class RebuiltProjections:
         """Remember contents by SHA-256 as (seq, size); the first of each counts."""
         new = [(digest, *contents[digest]) for digest in contents.keys() - self._recent]
         if new:
-            store = _raw(self._connection())
-            store.executemany("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
+            self._connection().execute_many("INSERT OR IGNORE INTO noted VALUES (?, ?, ?)", new)
         if len(self._recent) > _REMEMBERED:
             self._recent.clear()
         self._recent |= contents.keys()
 
     def references(self) -> Iterator[ReferencedBlob]:
         """Each content referred to, in the order of the store's numbers, the unknown ones first."""
-        for digest, seq, size, here, kept in _raw(self._connection()).execute(_NOTED):
+        for digest, seq, size, here, kept in self._connection().execute(_NOTED):
             yield ReferencedBlob(digest, seq, size, bool(here), bool(kept))
 
     def differences(
@@ -84,7 +82,7 @@ class RebuiltProjections:
         StorageFailed when events do not fit together well enough to be folded.
         """
         scratch = self._connection()
-        _raw(scratch).executemany(
+        scratch.raw.executemany(
             "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
             self._store.execute(_PATHS, (self._log,)),
         )
@@ -92,9 +90,9 @@ class RebuiltProjections:
         for batch in events:
             try:
                 fold(scratch, self._log, batch)
-            except DBAPIError as error:
+            except driver().Error as error:
                 raise StorageFailed(
-                    f"Events {done + 1} to {done + len(batch)} do not fit together: {error.orig}",
+                    f"Events {done + 1} to {done + len(batch)} do not fit together: {error}",
                     hint="What verification finds in these events explains it.",
                 ) from error
             done += len(batch)
@@ -102,31 +100,29 @@ class RebuiltProjections:
                 report(Progress("projections", done, unit="events"))
         for table in PROJECTIONS:
             sql, keys, seq_at = _listing_query(table)
-            ours = _raw(scratch).execute(sql, (self._log,))
+            ours = scratch.execute(sql, (self._log,))
             theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
 
     def alterations(self) -> Iterator[str]:
         """Where the store's tables, indexes and triggers are not as we make them."""
-        return structure_differences(structure(self._store), structure(_raw(self._connection())))
+        return structure_differences(structure(self._store), structure(self._connection().raw))
 
     def _connection(self) -> Connection:
         if self._open is None:
-            engine = create_engine(
-                "sqlite://", creator=_connect, module=driver(), poolclass=NullPool
-            )
-            self._open = self._resources.enter_context(engine.connect())
+            raw = _connect()
+            self._resources.callback(raw.close)
+            self._open = Connection(raw)
             self._fill(self._open)
         return self._open
 
     def _fill(self, scratch: Connection) -> None:
         create_tables(scratch)
-        raw = _raw(scratch)
-        raw.execute(
+        scratch.execute(
             "CREATE TEMP TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID"
         )
-        raw.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
-        raw.executemany(
+        scratch.execute("INSERT INTO log SELECT ?, 'log'", (self._log,))
+        scratch.raw.executemany(
             "INSERT INTO blob (number, sha256, size, stored, encoding, version, large) "
             "VALUES (?, ?, 0, 0, ?, 0, 0)",
             self._store.execute(_BLOBS),
@@ -139,10 +135,6 @@ def _connect() -> Any:
     for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-32000"):
         connection.execute(f"PRAGMA {setting}")
     return connection
-
-
-def _raw(connection: Connection) -> Any:
-    return connection.connection.driver_connection
 
 
 def _listing_query(table: Table) -> tuple[str, int, int | None]:

@@ -8,8 +8,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection
-
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
@@ -25,6 +23,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileState
 from loom_audit.sql.blob_rows import insert_absent
 from loom_audit.sql.clock import to_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.packing import pack_id
 from loom_audit.sql.projections import fold_statements
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize

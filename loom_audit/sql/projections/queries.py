@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, or_, select, tuple_
+from sqlalchemy import delete, or_, select, tuple_
 
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Call, Checkpoint, Event, RecordedChange, Session
@@ -11,6 +11,7 @@ from loom_audit.model.files import FileState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.clock import from_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.event_rows import HEAD

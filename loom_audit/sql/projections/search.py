@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection
-
 from loom_audit.model.events import CallFinished, CallRequested, FilesChanged
 from loom_audit.ports import EventFilter
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.sql.projections.summaries import plain_text

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from backports.zstd import ZstdError, compress, decompress
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Select, func, select
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Origin, RecordedChange
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.sql.clock import from_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch, unpack_id
 from loom_audit.sql.statements import Prepared, prepare

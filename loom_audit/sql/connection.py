@@ -1,0 +1,33 @@
+"""What statements run on: a driver's connection, within a transaction that somebody else ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+Dialect = Literal["sqlite", "postgresql"]
+Row = tuple[Any, ...]
+
+
+class Connection:
+    """A driver's connection (PEP 249); its errors are the driver's (`Connections` translates them).
+
+    `dialect` says in which words its statements are.
+    """
+
+    __slots__ = ("dialect", "raw")
+
+    def __init__(self, raw: Any, dialect: Dialect = "sqlite") -> None:
+        self.raw = raw
+        self.dialect = dialect
+
+    def execute(self, sql: Any, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+        """Run a text as the driver takes it; the driver's cursor."""
+        if not isinstance(sql, str):
+            from loom_audit.sql.expressions import Rows
+
+            return Rows(self.raw, sql)
+        return self.raw.execute(sql, values)
+
+    def execute_many(self, sql: str, rows: Sequence[Any]) -> int:
+        """Run it for each row of values; how many rows it changed."""
+        changed: int = self.raw.cursor().executemany(sql, rows).rowcount
+        return changed
