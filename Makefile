@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) tests/web -m browser
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run quick test explore test-deep check bench lock fmt clean
+.PHONY: run quick test explore test-deep check bench schema lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
@@ -47,6 +47,10 @@ check: $(TESTING)
 # what things cost, beside what they are compared with; ARGS=--quick, ARGS="--only write"
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# the SQL that makes a new store, from loom_audit/sql/tables.py
+schema: $(VENV)/installed
+	$(BIN)/python -m loom_audit.sql.definition loom_audit/sql/schema.sql
 
 fmt: $(VENV)/test-tools
 	$(BIN)/ruff check --fix .

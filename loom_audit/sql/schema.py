@@ -1,23 +1,21 @@
 """The schema of a store: made at once for a new one, migrated by Alembic for an older one.
 
-A new store gets the same tables, indexes and triggers as the migrations make (a test compares
-the two); Alembic is imported only when there is something to upgrade.
+A new store gets what `schema.sql` says, which is generated from `tables` (`definition`), and is the
+same as what the migrations make; a test holds them together.
 """
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
-
-from sqlalchemy.dialects.sqlite import dialect
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.sql.connection import Connection
-from loom_audit.sql.driver import APPEND_ONLY, connect, driver
+from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.large_objects import sync_folder
-from loom_audit.sql.tables import TABLES
 
 REVISION = "0001"
 """The newest revision in `loom_audit/migrations/versions`."""
@@ -25,110 +23,29 @@ REVISION = "0001"
 OLDER: frozenset[str] = frozenset()
 """Revisions that can be upgraded from."""
 
-_VERSION_TABLE = (
-    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-)
-_KEYS = {
-    "log": ("number = NEW.number", "id = NEW.id"),
-    "event": ("log = NEW.log AND seq = NEW.seq", "log = NEW.log AND id = NEW.id"),
-    "tree_node": ("log = NEW.log AND level = NEW.level AND position = NEW.position",),
-}
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")
 _KIND_OF_TABLE = "SELECT type, wr, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?"
 _KIND_OF_INDEX = 'SELECT "unique", partial FROM pragma_index_list(?) WHERE name = ?'
-_STATISTICS = {
-    "event": "1000000 100000 1",
-    "event_id": "1000000 100000 1",
-    "payload": "1500000 150000 2 1 1",
-    "tree_node": "4000 2000 1900 1",
-    "sqlite_autoindex_blob_1": "500000 1",
-    "session_id": "500 250 1",
-    "session_started": "500 250 1",
-    "call": "250000 100000 1",
-    "call_id": "250000 100000 1",
-    "call_session": "250000 100000 500 1",
-    "call_number": "250000 100000 1",
-    "call_open": "4 2 1",
-    "call_not_ok": "10000 5000 1 1",
-    "revert": "1000 500 10 1",
-    "path_name": "40000 20000 1",
-    "change_set": "250000 100000 1",
-    "call_change": "250000 100000 1 1",
-    "call_change_seq": "250000 100000 1",
-    "file_change": "500000 200000 2 1",
-    "file_change_path": "500000 200000 20 1",
-    "tree_entry": "20000 20000 1",
-    "sqlite_autoindex_keyframe_1": "100 50 1",
-    "sqlite_autoindex_checkpoint_1": "100 50 1",
-    "rollup": "5000 2500 10 3 1",
-}
-"""Rows of each index, then for each of its columns how many share it, in a store of some size.
 
-Without them SQLite takes a log for ten rows, and reads it whole to find one call in it.
-"""
+
+@lru_cache(maxsize=1)
+def _statements() -> tuple[str, ...]:
+    text = Path(__file__).with_name("schema.sql").read_text("utf-8")
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    return tuple(sql.strip() for sql in lines.split(";\n") if sql.strip())
 
 
 def triggers() -> dict[str, str]:
-    """SQLite triggers by name: append-only tables refuse UPDATE, DELETE and replacing INSERT."""
-    found = {}
-    for table in sorted(APPEND_ONLY):
-        message = f"RAISE(ABORT, '{table} is append-only')"
-        for verb in ("UPDATE", "DELETE"):
-            name = f"{table}_no_{verb.lower()}"
-            found[name] = (
-                f"CREATE TRIGGER {name} BEFORE {verb} ON {table} BEGIN SELECT {message}; END"
-            )
-        name = f"{table}_no_replace"
-        # one EXISTS for each key: with OR inside a single one SQLite reads the whole table
-        there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k})" for k in _KEYS[table])
-        found[name] = (
-            f"CREATE TRIGGER {name} BEFORE INSERT ON {table} WHEN {there} "
-            f"BEGIN SELECT {message}; END"
-        )
-    return found
-
-
-def search_table() -> str:
-    """The full-text index: words only, by rowid; what it indexes is not stored again."""
-    # before 3.43 rows of a contentless table could not be deleted
-    deletes = ", contentless_delete=1" if driver().sqlite_version_info >= (3, 43) else ""
-    return (
-        "CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none"
-        f"{deletes}, tokenize=\"unicode61 tokenchars '_'\")"
-    )
+    """The triggers by name, which refuse UPDATE, DELETE and replacing INSERT."""
+    return {sql.split()[2]: sql for sql in _statements() if sql.startswith("CREATE TRIGGER ")}
 
 
 def create_all(connection: Connection) -> None:
     """Make the whole schema in an empty database, at the newest revision."""
-    create_tables(connection)
-    connection.execute(_VERSION_TABLE)
-    connection.execute("INSERT INTO alembic_version VALUES (?)", (REVISION,))
-
-
-def create_tables(connection: Connection) -> None:
-    """Tables, indexes, triggers and the full-text index of revision 0001."""
-    for table in TABLES:
-        connection.execute(str(CreateTable(table).compile(dialect=dialect())))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            connection.execute(str(CreateIndex(index).compile(dialect=dialect())))
-    for sql in triggers().values():
-        connection.execute(sql)
-    connection.execute(search_table())
-    _state_statistics(connection)
-
-
-def _state_statistics(connection: Connection) -> None:
-    tables = {str(index.name): table.name for table in TABLES for index in table.indexes}
-    connection.execute("ANALYZE sqlite_schema")
-    for index, rows in _STATISTICS.items():
-        table = index.removeprefix("sqlite_autoindex_").removesuffix("_1")
-        connection.execute(
-            "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)",
-            (tables.get(index, table), index, rows),
-        )
-    # once more, or this connection goes on without them
-    connection.execute("ANALYZE sqlite_schema")
+    # before 3.43 rows of a contentless table could not be deleted
+    old = driver().sqlite_version_info < (3, 43)
+    for sql in _statements():
+        connection.execute(sql.replace(" contentless_delete=1,", "") if old else sql)
 
 
 def revision(connection: Connection) -> str | None:
@@ -201,7 +118,7 @@ def structure(raw: Any) -> dict[str, Any]:
 
 def structure_differences(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     """How the shape of a store differs from that of one just made."""
-    for name in sorted({*found, *made} - {"table alembic_version"}):
+    for name in sorted({*found, *made}):
         if name not in made:
             yield f"the {name} is not ours"
         elif name not in found:

@@ -11,7 +11,10 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
 
 import loom_audit
 from loom_audit.disk.locks import DiskLock
@@ -19,10 +22,10 @@ from loom_audit.errors import (
     AuditUnavailable,
 )
 from loom_audit.model.events import SessionStarted
-from loom_audit.sql import schema, upgrade
+from loom_audit.sql import definition, schema, tables, upgrade
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, open_database
-from loom_audit.sql.driver import connect
+from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.upgrade import upgrade_locked
 from tests.contracts.stores import draft
 from tests.sql.conftest import record
@@ -46,15 +49,29 @@ def described(connections: Connections) -> dict[str, Any]:
     return found
 
 
-def test_migrations_make_what_a_new_store_has(
+def test_the_tables_the_file_the_migrations_and_a_new_store_say_the_same(
     database: Database, tmp_path: Path, lock: DiskLock
 ) -> None:
+    written = Path(schema.__file__).with_name("schema.sql").read_text("utf-8")
+    assert written == definition.schema_sql(), "bring it up to date: make schema"
     empty = tmp_path / "empty.db"
     empty.touch(0o600)
     connections = Connections(str(empty), lock)
     upgrade_locked(connections)
-    assert described(connections) == described(database.connections)
+    made = described(database.connections)
+    assert described(connections) == made
     connections.close()
+    assert {name for name in made if name.startswith("trigger ")} == {
+        f"trigger {name}" for name in schema.triggers()
+    }
+    engine = create_engine("sqlite://", creator=lambda: connect(str(empty), "ro"), module=driver())
+    with engine.connect() as connection:
+        options = {
+            "include_name": lambda name, kind, _: kind != "table" or name in tables.metadata.tables
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
 
 
 NEWEST = schema.REVISION

@@ -18,7 +18,7 @@ from loom_audit.ports import Progress, ReferencedBlob, Report
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections.fold import fold
-from loom_audit.sql.schema import create_tables, structure, structure_differences
+from loom_audit.sql.schema import create_all, structure, structure_differences
 from loom_audit.sql.tables import PROJECTIONS
 
 _REMEMBERED = 50_000
@@ -117,7 +117,7 @@ class RebuiltProjections:
         return self._open
 
     def _fill(self, scratch: Connection) -> None:
-        create_tables(scratch)
+        create_all(scratch)
         scratch.execute(
             "CREATE TEMP TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID"
         )
