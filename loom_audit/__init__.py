@@ -1,9 +1,12 @@
 """Flight recorder and time machine for AI-agent workspaces.
 
-The names it gives are those of `loom_audit.public`, loaded when the first of them is used.
+The names it gives are those of `loom_audit.public`, each loaded when it is used.
 """
 
+import re
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,11 +15,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
+@cache
+def _modules() -> dict[str, str]:
+    """The module of each public name, by the lines of `public`: they are read, not run."""
+    lines = Path(__file__).with_name("public.py").read_text("utf-8")
+    found = re.findall(r"^from (\S+) import (\w+) as \2$", lines, re.MULTILINE)
+    return {name: module for module, name in found}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "__all__" or not name.startswith("_"):
-        public = import_module("loom_audit.public")
-        if name == "__all__":
-            return [one for one in vars(public) if not one.startswith("_")]
-        if hasattr(public, name):
-            return getattr(public, name)
+    if name == "__all__":
+        return [*_modules()]
+    if name in _modules():
+        return getattr(import_module(_modules()[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

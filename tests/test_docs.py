@@ -18,7 +18,7 @@ import typer.main
 
 import loom_audit
 from loom_audit import errors
-from loom_audit.api import builtin_registry
+from loom_audit.api.registry import builtin_registry
 from loom_audit.cli.application import app
 from loom_audit.tools.calls.settings import ToolSettings
 

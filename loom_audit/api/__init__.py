@@ -1,7 +1,5 @@
 """The Python face: open a store, attach a directory, record sessions, look and take back."""
 
-from loom_audit.api.connections import Connections
-from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.api.session import CommandRun, Session
 from loom_audit.api.store import AuditStore, check_root, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
@@ -21,18 +19,15 @@ __all__ = [
     "AuditedWorkspace",
     "CallDetail",
     "CommandRun",
-    "Connections",
     "Finding",
     "OpenCall",
     "RecoveredCall",
     "Session",
     "Status",
     "Timeline",
-    "ToolRegistry",
     "UndoResult",
     "Verification",
     "WorkspaceEntry",
-    "builtin_registry",
     "check_root",
     "head_line",
     "open_store",

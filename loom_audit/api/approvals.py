@@ -10,8 +10,6 @@ from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
 from loom_audit.history.questions import is_waiting as is_waiting_in
 from loom_audit.model.events import Call, Event
-from loom_audit.tools.approvals.asking_gate import AskingGate, denying_rule
-from loom_audit.tools.bundled.builtin import builtin_tools
 
 __all__ = [
     "Answer",
@@ -86,6 +84,9 @@ def check_arguments(
 
     What other tools take, and what is on disk by then, the process that asked alone can tell.
     """
+    from loom_audit.tools.approvals.asking_gate import AskingGate, denying_rule
+    from loom_audit.tools.bundled.builtin import builtin_tools
+
     tool = next((one for one in builtin_tools() if one.name == request.tool), None)
     if tool is None:
         return

@@ -1,16 +1,19 @@
 """Which gate stands before calls, and what holds for tools, when the program names neither."""
 
 import os
+from typing import TYPE_CHECKING
 
 from loom_audit.config import Settings, read_approvals, read_tool_settings
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.approvals.asking_gate import AskCallback, AskingGate
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 
+if TYPE_CHECKING:
+    from loom_audit.tools.approvals.asking_gate import AskCallback
+
 
 def default_gate(
-    settings: Settings, *, root: str | None = None, ask: AskCallback | None = None
+    settings: Settings, *, root: str | None = None, ask: "AskCallback | None" = None
 ) -> ApprovalGate:
     """The gate of `approvals.toml`; where there is none, every call is allowed.
 
@@ -22,6 +25,8 @@ def default_gate(
         return AllowAll()
     if root is not None:
         _check_outside(settings, root)
+    from loom_audit.tools.approvals.asking_gate import AskingGate
+
     return AskingGate(policy, ask=ask)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from loom_audit.api.gates import default_settings
-from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import (
     AuditError,
@@ -22,16 +21,15 @@ from loom_audit.errors import (
 from loom_audit.history.recorder import OpenCall
 from loom_audit.model.events import Coverage, Event
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
-from loom_audit.tools.bundled.git.commit_hook import AutoCommit
-from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
-from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
-from loom_audit.tools.calls.messages import ToolCall, tool_calls_of, with_unique_ids
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import as_json, nearest_json
 
 if TYPE_CHECKING:
+    from loom_audit.api.registry import ToolRegistry
     from loom_audit.api.workspace import AuditedWorkspace
+    from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
+    from loom_audit.tools.calls.messages import ToolCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +57,7 @@ class Session:
         agent: str,
         actor: str,
         title: str,
-        registry: ToolRegistry | None,
+        registry: "ToolRegistry | None",
         gate: ApprovalGate | None,
         *,
         cwd: str = "",
@@ -81,8 +79,10 @@ class Session:
         self._call_ids: dict[str, int] = {}
 
     @functools.cached_property
-    def registry(self) -> ToolRegistry:
+    def registry(self) -> "ToolRegistry":
         """The tools that can be called, by default every bundled one."""
+        from loom_audit.api.registry import builtin_registry
+
         return self._registry or builtin_registry()
 
     def __enter__(self) -> "Session":
@@ -118,6 +118,8 @@ class Session:
 
         CONFLICT, and nothing ran or is on record, when the session is not open.
         """
+        from loom_audit.tools.calls.call import call_tool
+
         try:
             self._check_open()
         except Conflict as error:
@@ -137,7 +139,7 @@ class Session:
             settings=self.settings,
         )
 
-    def batch(self, answer: Any, *, hooks: Sequence[PostToolsHook] = ()) -> ToolBatch:
+    def batch(self, answer: Any, *, hooks: Sequence["PostToolsHook"] = ()) -> "ToolBatch":
         """The calls in a model's answer, to be `run` together, each recorded under its own id.
 
         An id that the session has used before gets a number on record, as `call_0#2`; the
@@ -145,11 +147,15 @@ class Session:
         With `auto_commit` in the settings, what they changed is committed first of all hooks.
         InvalidArguments for what is not such an answer; Conflict when the session is not open.
         """
+        from loom_audit.tools.bundled.git.commit_hook import AutoCommit
+        from loom_audit.tools.calls.batch import ToolBatch
+        from loom_audit.tools.calls.messages import tool_calls_of, with_unique_ids
+
         self._check_open()
         if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
             hooks = [AutoCommit(self.workspace.head, self.workspace.root), *hooks]
 
-        async def execute(call: ToolCall) -> ToolResult:
+        async def execute(call: "ToolCall") -> ToolResult:
             return await self.call(call.name, call.arguments, call_id=call.id)
 
         calls = [*with_unique_ids(tool_calls_of(answer), self._call_ids)]

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 from loom_audit.api.gates import default_gate
-from loom_audit.api.registry import ToolRegistry
 from loom_audit.api.session import Session
 from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import InvalidArguments
@@ -37,9 +36,12 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
-from loom_audit.tools.approvals.asking_gate import AskCallback
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.wiring import Adapters, WorkspaceEntry
+
+if TYPE_CHECKING:
+    from loom_audit.api.registry import ToolRegistry
+    from loom_audit.tools.approvals.asking_gate import AskCallback
 
 MAX_NAME = 256
 """Bytes of a checkpoint's name."""
@@ -89,7 +91,7 @@ class AuditedWorkspace:
         *,
         actor: str | None = None,
         title: str = "",
-        registry: ToolRegistry | None = None,
+        registry: "ToolRegistry | None" = None,
         gate: ApprovalGate | None = None,
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
@@ -114,7 +116,7 @@ class AuditedWorkspace:
             environment=environment,
         )
 
-    def default_gate(self, *, ask: AskCallback | None = None) -> ApprovalGate:
+    def default_gate(self, *, ask: "AskCallback | None" = None) -> ApprovalGate:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
 

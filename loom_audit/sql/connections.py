@@ -80,7 +80,7 @@ class Connections:
             try:
                 yield Connection(raw)
             finally:
-                raw.rollback()
+                raw.commit()
 
     def rows(self, statement: Prepared, /, **values: Any) -> list[Row]:
         """All rows that one statement finds now, with nothing else that must fit to them.

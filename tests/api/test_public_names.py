@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import loom_audit
-from loom_audit import AuditError, errors
+from loom_audit import AuditError, errors, public
 
 
 def output_of(program: str) -> str:
@@ -24,6 +24,12 @@ def test_importing_the_package_loads_none_of_its_modules() -> None:
 def test_a_star_import_gives_every_public_name() -> None:
     program = "from loom_audit import *; print(sorted(n for n in dir() if n[0] != '_'))"
     assert output_of(program) == str(sorted(loom_audit.__all__))
+
+
+def test_every_line_of_the_list_is_a_name() -> None:
+    found = {name for name in vars(public) if not name.startswith("_")}
+    assert found and found == set(loom_audit.__all__)
+    assert all(getattr(loom_audit, name) is getattr(public, name) for name in found)
 
 
 def test_every_error_is_public() -> None:

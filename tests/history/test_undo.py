@@ -17,7 +17,7 @@ from loom_audit import (
     ToolResult,
     tool,
 )
-from loom_audit.api import builtin_registry
+from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import (
     Conflict,
     PermissionDenied,

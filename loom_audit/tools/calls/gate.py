@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from loom_audit.errors import AuditError
 from loom_audit.model.files import FileState
-from loom_audit.tools.calls.tool import Tool
 
 if TYPE_CHECKING:
     from loom_audit.tools.calls.context import ToolContext
+    from loom_audit.tools.calls.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ApprovalGate(Protocol):
     """Says whether a call may run. May wait for a person; denies when it cannot ask."""
 
     async def decide(
-        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+        self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
         """Decide on valid arguments; `asked` is why the tool itself wants somebody asked.
 
@@ -47,7 +47,7 @@ class AllowAll:
     """Lets every call run: there is no gate. Nobody is asked, and no decision is recorded."""
 
     async def decide(
-        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+        self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
         return Decision("allowed", "gate:allow-all")
 
@@ -60,7 +60,7 @@ class DenyAll:
         self._reason = reason
 
     async def decide(
-        self, tool: Tool, args: Any, ctx: "ToolContext", *, asked: str = ""
+        self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
         if self._effects and tool.effect not in self._effects:
             return Decision("allowed", "gate:deny-all")

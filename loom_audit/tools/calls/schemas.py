@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from jsonschema.exceptions import ValidationError
 from pydantic import BaseModel
 from pydantic import ValidationError as ModelError
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 
 def parameters_of(
@@ -63,7 +65,7 @@ def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool
     return all(name in arguments for name in schema.get("required", ()))
 
 
-def schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
+def schema_flaws(errors: Iterator["ValidationError"]) -> Iterator[str]:
     """Each flaw a JSON Schema finds, with its place."""
     for error in map(_closest_error, sorted(errors, key=lambda e: [*map(str, e.absolute_path)])):
         place = ".".join(str(part) for part in error.absolute_path)
@@ -71,7 +73,7 @@ def schema_flaws(errors: Iterator[ValidationError]) -> Iterator[str]:
         yield f"{place}: {text}" if place else text
 
 
-def _closest_error(error: ValidationError) -> ValidationError:
+def _closest_error(error: "ValidationError") -> "ValidationError":
     """Of a value that no alternative takes: its flaw in the one of its own type, else the first."""
     while error.context:
         meant = [one for one in error.context if one.validator != "type" or one.path]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
@@ -27,6 +25,8 @@ from loom_audit.tools.calls.schemas import (
 )
 
 if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
     from loom_audit.tools.calls.context import ToolContext
 
 Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
@@ -109,11 +109,16 @@ class Tool(ABC):
         return self.timeout_seconds
 
     @cached_property
-    def _checker(self) -> Draft202012Validator:
+    def _checker(self) -> "Draft202012Validator":
+        from jsonschema import Draft202012Validator
+
         return Draft202012Validator(dict(self.parameters))
 
     def check_schemas(self) -> None:
         """InvalidArguments when one of both schemas is not the JSON Schema of an object."""
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+
         for what, schema in (("parameters", self.parameters), ("output", self.output_schema)):
             if schema is None:
                 continue
@@ -158,6 +163,8 @@ class Tool(ABC):
             except ModelError as error:
                 flaws = [*model_flaws(error)]
         elif self.output_schema is not None:
+            from jsonschema import Draft202012Validator
+
             checker = Draft202012Validator(dict(self.output_schema))
             flaws = [*schema_flaws(checker.iter_errors(data))]
         if flaws:

@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit.api import AuditedWorkspace, builtin_registry, open_store
+from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.api.gates import default_gate
+from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.tools.calls.gate import AllowAll
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit.api import Connections, builtin_registry, open_store
+from loom_audit.api import open_store
+from loom_audit.api.connections import Connections
+from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner

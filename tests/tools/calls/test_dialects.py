@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from loom_audit.api import builtin_registry
+from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import InvalidPath
 from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.calls.result import ToolResult

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_audit.api import Session, builtin_registry
-from loom_audit.api.registry import ToolRegistry
+from loom_audit.api import Session
+from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.tools.calls.tool import Dialect
 from tests.tools.conftest import Bench
 
