@@ -23,8 +23,9 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId
+from loom_audit.model.format_1 import salt_bytes_of
 from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
-from loom_audit.model.payloads import StoredPayload, check_payloads, commit, from_json
+from loom_audit.model.payloads import SALT_BYTES, StoredPayload, check_payloads, from_json, opens
 from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
 
@@ -34,6 +35,9 @@ _T = TypeVar("_T")
 
 _EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
 """An event's row, its envelope and its payloads."""
+
+_CallKey = tuple[str, str]
+"""A call by its session and id."""
 
 _HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
 """Kinds whose payloads are not read by other checks: only their hashes are compared."""
@@ -56,8 +60,12 @@ class ContentChecker:
     contents_read: int = 0
     hash_only: int = 0
     max_file_bytes: int | None = None
-    _open_calls: set[tuple[str, str]] = field(default_factory=set)
+    _open_calls: set[_CallKey] = field(default_factory=set)
     _closed_calls: set[int] = field(default_factory=set)
+    _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
+    """What calls intended, by seq, until it is on record that exactly that happened."""
+
+    _reads_all: bool = True
     _next_part: PayloadRow | None = None
     _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
@@ -70,6 +78,7 @@ class ContentChecker:
 
         Each step is done for all events before the next, which is quicker than event by event.
         """
+        self._reads_all = calls
         whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
         read = self._apply_step(
             self._check_envelope, [item for item in whole if item[0].leaf is not None]
@@ -140,7 +149,7 @@ class ContentChecker:
         seq, kind = row.seq, envelope["kind"]
         if kind not in (CallRequested.kind, CallFinished.kind):
             return
-        key = envelope.get("session", ""), envelope["call_id"]
+        key = _call_of(envelope)
         closed = hash(key) in self._closed_calls
         if kind == CallRequested.kind:
             if closed or key in self._open_calls:
@@ -171,7 +180,7 @@ class ContentChecker:
                 good = (
                     good
                     and item is not None
-                    and commit(salt, role, digest).hex() == item["commit"]
+                    and opens(salt, role, digest, item["commit"])
                     and size == item["size"]
                 )
         self.payloads_checked += len(parts)
@@ -209,21 +218,53 @@ class ContentChecker:
         manifest = None
         stored = payloads.get(("manifest", 0))
         if stored is not None:
-            manifest = self._check_manifest(seq, stored, payloads.get(_KEYS))
+            manifest = self._check_manifest(seq, envelope, stored, payloads.get(_KEYS))
             if manifest is None:
                 return None
         elif kind == WorkspaceAttached.kind:
             limit = from_json(payloads["fact", 0], lambda n: None)["max_file_bytes"]
             self.max_file_bytes = min(limit, self.max_file_bytes or limit)
         if kind == ChangeIntended.kind:
+            if manifest is not None and salt_bytes_of(envelope) == SALT_BYTES:
+                self._intended[seq] = _call_of(envelope), manifest
             return seq, envelope, None
+        if "intention" in envelope:
+            manifest = self._manifest_of_intention(seq, envelope)
+            if manifest is None:
+                return None
         return seq, envelope, decode_fact(envelope, payloads, manifest)
 
-    def _check_manifest(self, seq: int, stored: bytes, keys: bytes | None) -> Manifest | None:
+    def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
+        """The manifest of what the call intended, where exactly that happened."""
+        intention = envelope["intention"]
+        if not self._reads_all and intention not in self._intended:
+            self._read_intention(intention)
+        call, manifest = self._intended.pop(intention, (None, None))
+        if manifest is None or call != _call_of(envelope):
+            self.findings.add(
+                seq,
+                "event.intention",
+                f"event {seq} says that what event {intention!a} intended happened, and that is"
+                " not an intention of its call, or cannot be read",
+            )
+            return None
+        return manifest
+
+    def _read_intention(self, seq: int) -> None:
+        """Check an event that lies before those that are checked."""
+        parts = self.evidence.payloads(seq - 1, seq)
+        for rows in self.evidence.events(seq - 1, seq):
+            items = [(row, [*parts]) for row in rows if row.seq == seq and row.leaf is not None]
+            read = self._apply_step(self._check_envelope, items)
+            self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
+
+    def _check_manifest(
+        self, seq: int, envelope: Mapping[str, Any], stored: bytes, keys: bytes | None
+    ) -> Manifest | None:
         """The manifest, its contents checked; None when it cannot be read."""
         references = self._references
         try:
-            manifest = decode_manifest(stored, keys)
+            manifest = decode_manifest(stored, keys, salt_bytes=salt_bytes_of(envelope))
             for path, side, size, digest, proven in contents_of(manifest, keys):
                 self.files_checked += 1
                 if proven and digest is not None:
@@ -291,3 +332,7 @@ class ContentChecker:
                 digest.update(part)
                 count += len(part)
         return digest.digest(), count
+
+
+def _call_of(envelope: Mapping[str, Any]) -> _CallKey:
+    return envelope.get("session", ""), envelope["call_id"]

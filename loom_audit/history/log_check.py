@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Literal
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import read_envelope
+from loom_audit.model.codec import PREV_DIGITS, read_envelope
 from loom_audit.model.events import TreeHead
 from loom_audit.model.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import EventRow
@@ -111,15 +111,16 @@ class LogChecker:
                     self._findings.add(
                         seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
                     )
-                # in a canonical leaf these three stand together, so a quote in one would not match
-                columns = f',"id":"{id}","kind":"{kind}",{log},'.encode("utf-8", "replace")
-                if columns not in leaf:
+                # in a canonical leaf these stand together, so a quote in one would not match
+                given = f'"id":"{id}",' if id else ""
+                columns = f',{given}"kind":"{kind}",{log},'.encode("utf-8", "replace")
+                if columns not in leaf or (not id and b',"id":"' in leaf):
                     self._compare_columns(seq, id, kind, leaf)
                 if b',"seq":%d,' % seq not in leaf or name not in leaf:
                     self._findings.add(
                         seq, "event.place", f"event {seq} was recorded at another place"
                     )
-                if prev is not None and b'"prev":"%b"' % prev.hex().encode() not in leaf:
+                if prev is not None and b'"prev":"' + prev.hex()[:PREV_DIGITS].encode() not in leaf:
                     self._findings.add(
                         seq - 1,
                         "event.prev",
@@ -139,7 +140,7 @@ class LogChecker:
         except Corrupt:
             return  # reported where payloads are checked; here its hash is
         for name, found in (("id", id), ("kind", kind)):
-            if envelope.get(name) != found:
+            if envelope.get(name, "") != found:
                 message = f"event {seq} is filed under the {name} {found!a}, not its own"
                 self._findings.add(seq, "event.column", message)
 

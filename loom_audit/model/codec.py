@@ -12,22 +12,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
+from loom_audit.model.envelope import fit_envelope
 from loom_audit.model.events import Draft, Event, Fact
 from loom_audit.model.facts import (
     PayloadBytes,
     Record,
     fact_payload_of,
-    fit_envelope,
     join_fact,
     payloads_of,
     split_fact,
 )
+from loom_audit.model.format_1 import upcast_from_1_0
 from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
-from loom_audit.model.payloads import Payload, Salts, parse_json
+from loom_audit.model.payloads import Payload, Salts, commitment_text, parse_json
 
-FORMAT = "1.0"
+FORMAT = "2.0"
 """Major and minor version of envelope and payloads, as in every leaf's `v`."""
+
+PREV_DIGITS = 16
+"""How much of the hash of the leaf before stands in a leaf: for people, and to locate damage."""
 
 MAX_LEAF = 64 * 1024
 
@@ -38,8 +42,8 @@ _CANONICAL = json.JSONEncoder(
 
 Upcaster = Callable[[Record], Record]
 
-UPCASTERS: Mapping[tuple[str, str], Upcaster] = {}
-"""By (kind, version): pure functions to a later version; empty so far."""
+UPCASTERS: Mapping[str, Upcaster] = {"1.0": upcast_from_1_0}
+"""By version: pure functions to a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,11 @@ class EncodedEvent:
 
 
 def encode(
-    draft: Draft, *, log: str, seq: int, id: str, at: datetime, prev: bytes | None, salts: Salts
+    draft: Draft, *, log: str, seq: int, at: datetime, prev: bytes | None, salts: Salts
 ) -> EncodedEvent:
     """The draft with its place, as it is stored. `prev` is the previous leaf's hash.
+
+    An id that was not given is not stored: it follows from the leaf (`id_of`).
 
     Deterministic in its arguments. NotSerializable for a value that JSON cannot hold, an id
     over 256 bytes, a time without a zone, or a fact of an unknown kind.
@@ -69,12 +75,13 @@ def encode(
         "v": FORMAT,
         "log": log,
         "seq": seq,
-        "id": id,
         "at": format_time(at),
         "actor": draft.actor,
         "kind": draft.fact.kind,
         **parts.envelope,
     }
+    if draft.id is not None:
+        envelope["id"] = draft.id
     if draft.occurred_at is not None:
         envelope["occurred_at"] = format_time(draft.occurred_at)
     if draft.source:
@@ -84,11 +91,11 @@ def encode(
     if draft.parent is not None:
         envelope["parent"] = draft.parent
     if prev is not None:
-        envelope["prev"] = prev.hex()
+        envelope["prev"] = prev.hex()[:PREV_DIGITS]
     fit_envelope(envelope, parts.fact_fields)
     payloads = payloads_of(parts, salts)
     listed = [
-        {"role": p.role, "n": p.n, "size": len(p.content), "commit": p.commitment.hex()}
+        {"role": p.role, "n": p.n, "size": len(p.content), "commit": commitment_text(p.commitment)}
         for p in payloads
         if p.role != "keys"
     ]
@@ -101,6 +108,33 @@ def encode(
             hint=f"An envelope holds fewer than {MAX_LEAF} bytes; shorten its names.",
         )
     return EncodedEvent(leaf, draft.fact.kind, payloads)
+
+
+def intention_of(leaf: bytes) -> int | None:
+    """The seq of the event in whose manifest an event's changes stand, None for its own."""
+    if b'"intention":' not in leaf:
+        return None
+    found = read_envelope(leaf).get("intention")
+    return found if isinstance(found, int) else None
+
+
+def id_of(seq: int, leaf_hash: bytes) -> str:
+    """The id of an event that was given none: a UUID of version 8 (RFC 9562 §5.8), in hex.
+
+    It is made of the first 60 bits of the leaf's hash and, in the last 62 bits, the seq.
+    """
+    start = leaf_hash[:8].hex()
+    return f"{start[:12]}8{start[12:15]}{0b10 << 62 | seq:016x}"
+
+
+def seq_of(id: str) -> int | None:
+    """The seq in an id that `id_of` makes; None for another one."""
+    if len(id) != 32 or id[12] != "8" or id[16] not in "89ab":
+        return None
+    try:
+        return int(id[16:], 16) & ((1 << 62) - 1)
+    except ValueError:
+        return None
 
 
 def read_envelope(leaf: bytes) -> dict[str, Any]:
@@ -122,10 +156,11 @@ def decode(
     leaf: bytes,
     payloads: PayloadBytes,
     *,
-    upcasters: Mapping[tuple[str, str], Upcaster] = UPCASTERS,
+    upcasters: Mapping[str, Upcaster] = UPCASTERS,
 ) -> Event:
     """The event with its whole fact; `payloads` are the stored bytes by (role, n), keys included.
 
+    Where `intention_of` the leaf names another event, its manifest and keys are among the payloads.
     What is missing from `payloads` was erased: arguments and results become
     `{"$erased": true}`, contents in them too, a file's blob its commitment (see
     `model.manifest`), and a fact that needs what is missing becomes an UnknownFact.
@@ -135,6 +170,7 @@ def decode(
     record = _upcast(Record(read_envelope(leaf), payloads), upcasters)
     envelope = record.envelope
     kind = str(envelope.get("kind"))
+    hashed = leaf_hash(leaf)
     try:
         fact_fields = fact_payload_of(record)
         uncut = fact_fields or {}
@@ -142,12 +178,12 @@ def decode(
         return Event(
             log=envelope["log"],
             seq=envelope["seq"],
-            id=envelope["id"],
+            id=envelope.get("id") or id_of(envelope["seq"], hashed),
             at=parse_time(envelope["at"]),
             session=envelope.get("session", ""),
             actor=uncut.get("actor", envelope["actor"]),
             fact=join_fact(kind, record, fact_fields),
-            leaf_hash=leaf_hash(leaf),
+            leaf_hash=hashed,
             occurred_at=None if occurred_at is None else parse_time(occurred_at),
             source=uncut.get("source", envelope.get("source", "")),
             parent=envelope.get("parent"),
@@ -172,11 +208,11 @@ def decode_fact(
         raise Corrupt(f"Event {envelope.get('seq')} ({kind}) cannot be read: {error!r}") from error
 
 
-def _upcast(record: Record, upcasters: Mapping[tuple[str, str], Upcaster]) -> Record:
+def _upcast(record: Record, upcasters: Mapping[str, Upcaster]) -> Record:
     """The record in the present version. StorageFailed when it is of a newer major one."""
     version = record.envelope["v"]
     while version != FORMAT:
-        upcast = upcasters.get((str(record.envelope.get("kind")), str(version)))
+        upcast = upcasters.get(str(version))
         if upcast is None:
             break
         record = upcast(record)

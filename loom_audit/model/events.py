@@ -9,33 +9,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from loom_audit.model.files import FileChange, Move
-
-Effect = Literal["read", "write", "execute", "network"]
-Status = Literal["ok", "error", "denied", "timeout", "cancelled", "interrupted"]
-Level = Literal["full", "partial", "none"]
-Origin = Literal["baseline", "tool", "command", "undo", "outside"]
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How completely a call's effects were captured within the scope, and why not fully.
-
-    Reasons are short stable texts, such as `shared: 12, 15` or `too large: big.bin`.
-    """
-
-    level: Level = "full"
-    reasons: tuple[str, ...] = ()
-
-    def lowered(self, *reasons: str, level: Level = "partial") -> "Coverage":
-        """This coverage lowered to the level for these reasons; unchanged without any."""
-        if not reasons:
-            return self
-        worst: Level = "none" if "none" in (self.level, level) else "partial"
-        return Coverage(worst, (*self.reasons, *(r for r in reasons if r not in self.reasons)))
-
-
-FULL = Coverage()
+from loom_audit.model.conversation import (
+    MessageReceived,
+    PromptSubmitted,
+    SessionHeld,
+    SessionReleased,
+)
+from loom_audit.model.coverage import FULL as FULL
+from loom_audit.model.coverage import Coverage as Coverage
+from loom_audit.model.coverage import Effect as Effect
+from loom_audit.model.coverage import Level as Level
+from loom_audit.model.coverage import Origin as Origin
+from loom_audit.model.coverage import Status as Status
+from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.records import Call as Call
+from loom_audit.model.records import Checkpoint as Checkpoint
+from loom_audit.model.records import RecordedChange as RecordedChange
+from loom_audit.model.records import Session as Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +34,36 @@ class Untracked:
 
     path: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A folder whose files are not recorded: why, and how many files and bytes it has."""
+
+    path: str
+    reason: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """By which process a foreign session lives, and for how long where it cannot be seen.
+
+    `started` is when process `pid` started, in clock ticks since boot; `boot` and `namespace` name
+    the boot of the machine and the process namespace in which both count. `seconds` are counted
+    from the session's latest event.
+    """
+
+    pid: int | None
+    started: int | None
+    boot: str
+    namespace: str
+    seconds: int
+
+
+Rules = tuple[tuple[str, str], ...]
+"""The rules in force: name and SHA-256 of each, as `("scope", "9f86…")`, in order of name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +81,7 @@ class BaselineFinished:
     kind: ClassVar[str] = "baseline.finished"
     files: int
     size: int
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,15 @@ class ScopeAccepted:
 
     kind: ClassVar[str] = "scope.accepted"
     ignore: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RulesChanged:
+    """The rules in force in a session from here on."""
+
+    kind: ClassVar[str] = "rules.changed"
+    rules: Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +111,20 @@ class PathsUntracked:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted:
+    """An agent's run begins, or goes on in another process.
+
+    `parent` is the session it is a part of, `version` that of this program. A session with a
+    `lease` is a foreign one: another program reports its calls.
+    """
+
     kind: ClassVar[str] = "session.started"
     agent: str
     title: str = ""
     parent: str | None = None
+    cwd: str = ""
+    version: str = ""
+    rules: Rules = ()
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +135,20 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class CallRequested:
+    """A tool is called.
+
+    `cwd` is the directory of a foreign call; `paths` are the only ones it changes, None when it
+    does not say; `within` is the seq of the request of the call that contains it.
+    """
+
     kind: ClassVar[str] = "call.requested"
     call_id: str
     tool: str
     arguments: Any
     effect: Effect
+    cwd: str = ""
+    paths: tuple[str, ...] | None = None
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +189,15 @@ class CallDecided:
 
 
 @dataclass(frozen=True, slots=True)
+class Temporary:
+    """A file that exists beside `path` while it is replaced: its name, and which file it is."""
+
+    path: str
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeIntended:
     """The changes that will be made next; contents before and after are durable with this event."""
 
@@ -148,6 +206,7 @@ class ChangeIntended:
     changes: tuple[FileChange, ...]
     moves: tuple[Move, ...] = ()
     reverts: tuple[int, ...] = ()
+    temporaries: tuple[Temporary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +215,9 @@ class FilesChanged:
 
     `call_id` is None for the baseline and for changes from outside. `causes` are the call ids
     that may have done it, when more than one was open; `reverts` the seqs this takes back.
+    `intention` is the seq of the call's change.intended where exactly that happened: then the
+    changes and moves are stored there only. `arrived` are created paths whose content existed
+    before at a place that is not recorded; no plan deletes them.
     """
 
     kind: ClassVar[str] = "files.changed"
@@ -165,6 +227,19 @@ class FilesChanged:
     moves: tuple[Move, ...] = ()
     reverts: tuple[int, ...] = ()
     causes: tuple[str, ...] = ()
+    intention: int | None = None
+    arrived: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFound:
+    """A content that a late writer left and that is not in the tree; trees do not fold it."""
+
+    kind: ClassVar[str] = "content.found"
+    path: str
+    state: FileState
+    reason: str
+    call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +259,35 @@ class CallFinished:
     sandbox: str = ""
     duration: int = 0
     reverts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallReported:
+    """What was reported about a call after its finish; it changes no status."""
+
+    kind: ClassVar[str] = "call.reported"
+    call_id: str
+    tool: str
+    status: Status
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageLowered:
+    """What was found later lowers the coverage of finished calls, by their numbers."""
+
+    kind: ClassVar[str] = "coverage.lowered"
+    calls: tuple[int, ...]
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class TreeListed:
+    """SHA-256, in hex, of the listing of the whole tree after event `point`."""
+
+    kind: ClassVar[str] = "tree.listed"
+    point: int
+    listing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +311,24 @@ Fact = (
     WorkspaceAttached
     | BaselineFinished
     | ScopeAccepted
+    | RulesChanged
     | PathsUntracked
     | SessionStarted
     | SessionEnded
+    | SessionHeld
+    | SessionReleased
+    | PromptSubmitted
+    | MessageReceived
     | CallRequested
     | ApprovalRequested
     | CallDecided
     | ChangeIntended
     | FilesChanged
+    | ContentFound
     | CallFinished
+    | CallReported
+    | CoverageLowered
+    | TreeListed
     | CheckpointMarked
     | UnknownFact
 )
@@ -266,73 +379,3 @@ class TreeHead:
     log: str
     size: int
     root: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A session as lists show it; `ended` is None while it is open."""
-
-    id: str
-    agent: str
-    actor: str
-    title: str
-    started: int
-    started_at: datetime
-    ended: int | None
-    ended_at: datetime | None
-    status: str
-    calls: int
-    errors: int
-    files: int
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call as lists show it; `seq` is its number, None while it is open.
-
-    `paths` are the first 20 it changed and `changed` how many there are; `undone_by` is the
-    number of the call that took it back, when that one has not been taken back itself.
-    """
-
-    call_id: str
-    seq: int | None
-    requested: int
-    at: datetime
-    session: str
-    actor: str
-    tool: str
-    effect: Effect
-    status: str
-    coverage: Coverage
-    summary: str
-    error: str
-    paths: tuple[str, ...]
-    changed: int
-    reverts: tuple[int, ...]
-    duration: int
-    sandbox: str = ""
-    undone_by: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedChange:
-    """One path's change with the event that holds it; `number` is its call's, when finished."""
-
-    seq: int
-    at: datetime
-    session: str
-    actor: str
-    origin: Origin
-    call_id: str | None
-    causes: tuple[str, ...]
-    change: FileChange
-    number: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    name: str
-    point: int
-    seq: int
-    at: datetime
-    note: str

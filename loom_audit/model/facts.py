@@ -1,43 +1,40 @@
 """Which part of a fact stands in the envelope and which in payloads, and back.
 
-    call.requested   envelope: tool call_id effect          `args`
-    approval.requested  envelope: tool call_id              `args`, `fact`
-    call.decided     envelope: tool call_id status          `fact`, and `args` when modified
-    change.intended  envelope: call_id reverts              `manifest` + `keys`
-    files.changed    envelope: call_id reverts causes       `manifest` (with origin) + `keys`
-    call.finished    envelope: tool call_id effect status coverage sandbox reverts
-                                                            `result` (with duration)
-    session.ended    envelope: status
-    all others                                              `fact`
-
-Names over 256 bytes (or not UTF-8) are cut in the envelope, lists over 100 items or 8 KiB are
-left out of it; then they are stored whole in `fact`. Ids over 256 bytes are refused.
+`LAYOUTS` says it for every kind: fields of the envelope, the field that is the payload `args`,
+and whether there is a `result` or a `manifest` (with `keys`). All other fields are in the payload
+`fact`, by name; those that have their default are left out of it. A value that is a dataclass is
+stored as the array of its fields.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
+from typing import Any, get_args
 
 from loom_audit.errors import NotSerializable
+from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
     CallDecided,
     CallFinished,
+    CallReported,
     CallRequested,
     ChangeIntended,
-    CheckpointMarked,
-    Coverage,
+    ContentFound,
+    CoverageLowered,
     Fact,
     FilesChanged,
+    Lease,
+    LeftOut,
     PathsUntracked,
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
+    Temporary,
     UnknownFact,
     Untracked,
-    WorkspaceAttached,
 )
+from loom_audit.model.files import FileChange
 from loom_audit.model.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.payloads import (
     ERASED,
@@ -50,16 +47,78 @@ from loom_audit.model.payloads import (
     to_json,
 )
 
-MAX_NAME = 256
-MAX_LIST = 100
-_MAX_LIST_BYTES = 8 * 1024
-_MAX_INTEGER = 2**53
-_NAMES = ("actor", "source", "tool", "sandbox")
-_IDS = ("log", "id", "session", "parent", "call_id")
-_LISTS = ("reverts", "causes")
-_QUESTION_FIELDS = ("reason", "rule", "preview", "state", "number")
+_ERASED_TEXT = "[erased]"
 
 PayloadBytes = Mapping[tuple[str, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the fields of one kind are stored; those that are not named here are in `fact`.
+
+    `envelope` pairs a field with its name there. `manifest` fields are in the manifest, beside
+    its changes and moves. A fact with an `optional` argument has the payload when it is not None.
+    """
+
+    envelope: Mapping[str, str] = field(default_factory=dict)
+    args: str = ""
+    optional: bool = False
+    result: tuple[str, ...] = ()
+    manifest: tuple[str, ...] = ()
+    tolerant: bool = False
+    """Whether a fact whose payload `fact` was erased is still one of its kind."""
+
+
+def _same(*names: str) -> Mapping[str, str]:
+    return {name: name for name in names}
+
+
+_CALL = _same("tool", "call_id")
+_CHANGES = ("changes", "moves")
+
+LAYOUTS: Mapping[type[Any], Layout] = {
+    CallRequested: Layout({**_CALL, **_same("effect", "within")}, args="arguments", tolerant=True),
+    ApprovalRequested: Layout(_CALL, args="arguments"),
+    CallDecided: Layout(
+        {**_CALL, "decision": "status"}, args="arguments", optional=True, tolerant=True
+    ),
+    ChangeIntended: Layout(
+        _same("call_id", "reverts"), manifest=(*_CHANGES, "temporaries"), tolerant=True
+    ),
+    FilesChanged: Layout(
+        _same("call_id", "reverts", "causes", "origin", "intention"),
+        manifest=(*_CHANGES, "arrived"),
+        tolerant=True,
+    ),
+    ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
+    CallFinished: Layout(
+        {**_CALL, **_same("effect", "status", "coverage", "sandbox", "reverts")},
+        result=("duration", "result"),
+        tolerant=True,
+    ),
+    CallReported: Layout({**_CALL, "status": "status"}, result=("result",), tolerant=True),
+    CoverageLowered: Layout(_same("coverage")),
+    SessionEnded: Layout(_same("status"), tolerant=True),
+}
+"""By fact; a kind that is not here is wholly in the payload `fact`."""
+
+_PLAIN = Layout()
+_ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
+    (PathsUntracked, "paths"): Untracked,
+    (BaselineFinished, "left_out"): LeftOut,
+    (ScopeAccepted, "left_out"): LeftOut,
+    (SessionStarted, "lease"): Lease,
+    (ChangeIntended, "temporaries"): Temporary,
+}
+"""Fields that hold dataclasses, or lists of them."""
+
+_KINDS: Mapping[str, type[Any]] = {
+    fact.kind: fact for fact in get_args(Fact) if fact is not UnknownFact
+}
+_FIELDS: Mapping[str, Sequence[tuple[str, Any]]] = {
+    kind: [(item.name, item.default) for item in fields(fact)] for kind, fact in _KINDS.items()
+}
+"""The names of a fact's fields with their defaults, MISSING where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +138,15 @@ class Record:
 class Parts:
     """A fact divided into envelope fields and what goes into payloads.
 
-    `args` is a tuple of one value, or None for a fact without arguments.
+    `args` is a tuple of one value, or None for a fact without arguments; `manifest` the changes,
+    the moves and what else stands in the manifest.
     """
 
     envelope: dict[str, Any]
     fact_fields: dict[str, Any] = field(default_factory=dict)
     args: tuple[Any] | None = None
     result: dict[str, Any] | None = None
-    manifest: ChangeIntended | FilesChanged | None = None
+    manifest: tuple[Sequence[FileChange], Sequence[Any], Mapping[str, Any]] | None = None
 
 
 # --- writing ------------------------------------------------------------------------------
@@ -94,106 +154,49 @@ class Parts:
 
 def split_fact(fact: Fact) -> Parts:
     """The fact in its parts. NotSerializable for a fact of an unknown kind."""
-    match fact:
-        case CallRequested():
-            names = {"tool": fact.tool, "call_id": fact.call_id, "effect": fact.effect}
-            return Parts(names, args=(fact.arguments,))
-        case ApprovalRequested():
-            names = {"tool": fact.tool, "call_id": fact.call_id}
-            fact_fields = {name: getattr(fact, name) for name in _QUESTION_FIELDS}
-            return Parts(names, fact_fields, (fact.arguments,))
-        case CallDecided():
-            names = {"tool": fact.tool, "call_id": fact.call_id, "status": fact.decision}
-            fact_fields = {"by": fact.by, "reason": fact.reason}
-            if fact.lasting:
-                fact_fields["lasting"] = True
-            return Parts(names, fact_fields, None if fact.arguments is None else (fact.arguments,))
-        case ChangeIntended():
-            return Parts({"call_id": fact.call_id, "reverts": fact.reverts}, manifest=fact)
-        case FilesChanged():
-            lists = {"reverts": fact.reverts, "causes": fact.causes}
-            call = {} if fact.call_id is None else {"call_id": fact.call_id}
-            return Parts({**lists, **call}, manifest=fact)
-        case CallFinished():
-            return _split_finish(fact)
-        case SessionEnded():
-            return Parts({"status": fact.status})
-        case PathsUntracked():
-            return Parts({}, {"paths": [[item.path, item.reason] for item in fact.paths]})
-        case UnknownFact():
-            raise NotSerializable(
-                f"A fact of the unknown kind {fact.kind!r} cannot be recorded",
-                hint="Upgrade loom-audit: a newer version knows it.",
-            )
-    return Parts({}, {item.name: getattr(fact, item.name) for item in fields(fact)})
+    if isinstance(fact, UnknownFact):
+        raise NotSerializable(
+            f"A fact of the unknown kind {fact.kind!r} cannot be recorded",
+            hint="Upgrade loom-audit: a newer version knows it.",
+        )
+    layout = LAYOUTS.get(type(fact), _PLAIN)
+    parts = Parts({})
+    for name, default in _FIELDS[fact.kind]:
+        value = getattr(fact, name)
+        if name in layout.envelope:
+            if isinstance(value, Coverage):
+                value = {"level": value.level, "reasons": value.reasons}
+            if value is not None and value != "":
+                parts.envelope[layout.envelope[name]] = value
+        elif name == layout.args:
+            parts.args = None if layout.optional and value is None else (value,)
+        elif name not in layout.result and name not in layout.manifest and value != default:
+            parts.fact_fields[name] = _plain(value)
+    if layout.result:
+        parts.result = {name: getattr(fact, name) for name in layout.result}
+    if layout.manifest:
+        parts.manifest = _manifest_of(fact)
+    return parts
 
 
-def _split_finish(fact: CallFinished) -> Parts:
-    envelope = {
-        "tool": fact.tool,
-        "call_id": fact.call_id,
-        "effect": fact.effect,
-        "status": fact.status,
-        "coverage": {"level": fact.coverage.level, "reasons": fact.coverage.reasons},
-        "sandbox": fact.sandbox,
-        "reverts": fact.reverts,
-    }
-    return Parts(envelope, result={"duration": fact.duration, "result": fact.result})
+def _manifest_of(
+    fact: Fact,
+) -> tuple[Sequence[FileChange], Sequence[Any], Mapping[str, Any]] | None:
+    if isinstance(fact, ContentFound):
+        return (FileChange(fact.path, None, fact.state),), (), {}
+    if isinstance(fact, ChangeIntended):
+        more = {"temporaries": _plain(fact.temporaries)} if fact.temporaries else {}
+        return fact.changes, fact.moves, more
+    if isinstance(fact, FilesChanged) and fact.intention is None:
+        return fact.changes, fact.moves, {"arrived": fact.arrived} if fact.arrived else {}
+    return None
 
 
-def fit_envelope(envelope: dict[str, Any], fact_fields: dict[str, Any]) -> None:
-    """Keep the envelope small: what does not fit is moved to `fact_fields`, empty lists dropped."""
-    for name in _IDS:
-        value = envelope.get(name)
-        if value is not None and _cut(value) != value:
-            raise NotSerializable(
-                f"The {name} {value[:80]!r} is over {MAX_NAME} bytes, or not UTF-8",
-                hint=f"Use at most {MAX_NAME} bytes of UTF-8.",
-                details={"field": name},
-            )
-    for name in _NAMES:
-        value = envelope.get(name)
-        if value is not None and (shown := _cut(value)) != value:
-            fact_fields[name], envelope[name] = value, shown
-    for name in _LISTS:
-        if name in envelope:
-            _place(name, envelope.pop(name), envelope, fact_fields)
-    if "coverage" in envelope:
-        coverage = envelope["coverage"]
-        _place("reasons", coverage.pop("reasons"), coverage, fact_fields)
-    if envelope.get("sandbox") == "":
-        del envelope["sandbox"]
-
-
-def _place(
-    name: str, values: Sequence[str | int], near: dict[str, Any], far: dict[str, Any]
-) -> None:
-    if values:
-        (near if _is_small(values) else far)[name] = list(values)
-
-
-def _cut(name: str) -> str:
-    if len(name) <= MAX_NAME and name.isascii():
-        return name
-    raw = name.encode("utf-8", "replace")
-    if len(raw) <= MAX_NAME:
-        return raw.decode()
-    return raw[: MAX_NAME - 3].decode("utf-8", "ignore") + "…"
-
-
-def _is_small(values: Sequence[str | int]) -> bool:
-    """Whether a list may stand in the envelope; RFC 8785 excludes integers from 2**53 on."""
-    if len(values) > MAX_LIST:
-        return False
-    size = 0
-    for value in values:
-        if isinstance(value, str):
-            if _cut(value) != value:
-                return False
-            size += len(value) * 6
-        elif abs(value) >= _MAX_INTEGER:
-            return False
-    return size <= _MAX_LIST_BYTES
+def _plain(value: Any) -> Any:
+    """A value as it is stored: dataclasses as arrays of their fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return list(astuple(value))
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
@@ -205,9 +208,7 @@ def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
     if parts.result is not None:
         found.append(("result", to_json(parts.result, where="call", texts=texts)))
     if parts.manifest is not None:
-        fact = parts.manifest
-        more = {"origin": fact.origin} if isinstance(fact, FilesChanged) else {}
-        manifest, keys = encode_manifest(fact.changes, fact.moves, more, salts)
+        manifest, keys = encode_manifest(*parts.manifest, salts)
         found.append(("manifest", manifest))
         if keys:
             found.append(("keys", keys))
@@ -220,17 +221,6 @@ def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
 
 
 # --- reading ------------------------------------------------------------------------------
-
-_PLAIN_FACTS: Mapping[str, type[Any]] = {
-    cls.kind: cls
-    for cls in (
-        WorkspaceAttached,
-        BaselineFinished,
-        ScopeAccepted,
-        SessionStarted,
-        CheckpointMarked,
-    )
-}
 
 
 def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
@@ -246,85 +236,85 @@ def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
 
 def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) -> Fact:
     """The fact of a record. KeyError, TypeError, ValueError when it is malformed."""
-    envelope = record.envelope
-    uncut = fact_fields or {}
-    tool = uncut.get("tool", envelope.get("tool", ""))
-    if kind == CallRequested.kind:
-        return CallRequested(envelope["call_id"], tool, _value(record, "args"), envelope["effect"])
-    if kind == CallDecided.kind:
-        modified = any(item["role"] == "args" for item in envelope.get("payloads", ()))
-        return CallDecided(
-            call_id=envelope["call_id"],
-            tool=tool,
-            decision=envelope["status"],
-            by=uncut.get("by", "[erased]"),
-            reason=uncut.get("reason", "[erased]"),
-            arguments=_value(record, "args") if modified else None,
-            lasting=bool(uncut.get("lasting", False)),
-        )
-    if kind == CallFinished.kind:
-        return _join_finish(record, uncut, tool)
-    if kind in (ChangeIntended.kind, FilesChanged.kind):
-        return _join_changes(kind, record, uncut)
-    if kind == SessionEnded.kind:
-        return SessionEnded(envelope["status"])
-    if fact_fields is None:
+    cls = _KINDS.get(kind)
+    if cls is None:
         return _unknown(kind, record)
-    if kind == ApprovalRequested.kind:
-        asked = {name: fact_fields[name] for name in _QUESTION_FIELDS}
-        return ApprovalRequested(envelope["call_id"], tool, _value(record, "args"), **asked)
-    if kind == PathsUntracked.kind:
-        return PathsUntracked(
-            tuple(Untracked(path, reason) for path, reason in fact_fields["paths"])
-        )
-    if kind in _PLAIN_FACTS:
-        known = {item.name for item in fields(_PLAIN_FACTS[kind])}
-        fact: Fact = _PLAIN_FACTS[kind](
-            **{key: fact_fields[key] for key in known & fact_fields.keys()}
-        )
-        return fact
-    return _unknown(kind, record)
+    layout = LAYOUTS.get(cls, _PLAIN)
+    listed = {item["role"] for item in record.envelope.get("payloads", ())}
+    erased = fact_fields is None and "fact" in listed
+    if erased and not layout.tolerant:
+        return _unknown(kind, record)
+    values = _stored_elsewhere(cls, layout, record, listed)
+    if values is None:
+        return _unknown(kind, record)
+    for name, default in _FIELDS[kind]:
+        far = (fact_fields or {}).get(name, MISSING)
+        if far is not MISSING:
+            values[name] = _typed(cls, name, far)
+        elif name in layout.envelope:
+            near = record.envelope.get(layout.envelope[name], MISSING)
+            if near is not MISSING:
+                values[name] = _typed(cls, name, near)
+            elif name == "tool":
+                values[name] = ""
+        elif name not in values and erased and default in (MISSING, ""):
+            values[name] = _ERASED_TEXT
+    if "coverage" in values:
+        values["coverage"] = _coverage(values["coverage"], fact_fields or {})
+    fact: Fact = cls(**values)
+    return fact
 
 
-def _join_finish(record: Record, uncut: Mapping[str, Any], tool: str) -> CallFinished:
-    envelope = record.envelope
-    coverage = envelope["coverage"]
-    stored = _value(record, "result")
-    erased = stored == ERASED
-    return CallFinished(
-        call_id=envelope["call_id"],
-        tool=tool,
-        effect=envelope["effect"],
-        status=envelope["status"],
-        result=stored if erased else stored["result"],
-        coverage=Coverage(
-            coverage["level"], tuple(uncut.get("reasons", coverage.get("reasons", ())))
-        ),
-        sandbox=uncut.get("sandbox", envelope.get("sandbox", "")),
-        duration=0 if erased else stored["duration"],
-        reverts=tuple(uncut.get("reverts", envelope.get("reverts", ()))),
-    )
-
-
-def _join_changes(kind: str, record: Record, uncut: Mapping[str, Any]) -> Fact:
-    envelope = record.envelope
-    manifest = record.manifest
+def _stored_elsewhere(
+    cls: type[Any], layout: Layout, record: Record, listed: set[str]
+) -> dict[str, Any] | None:
+    """The fields in `args`, `result` and the manifest; None when a manifest is not there."""
+    values: dict[str, Any] = {}
+    if layout.args and not (layout.optional and "args" not in listed):
+        values[layout.args] = _value(record, "args")
+    if layout.result:
+        stored = _value(record, "result")
+        gone = stored == ERASED
+        values["result"] = stored if gone else stored["result"]
+        if "duration" in layout.result:
+            values["duration"] = 0 if gone else stored["duration"]
+    if not layout.manifest:
+        return values
+    manifest = record.manifest or _decoded_manifest(record)
     if manifest is None:
-        stored = record.payloads.get(("manifest", 0))
-        if stored is None:
-            return _unknown(kind, record)
-        manifest = decode_manifest(stored, record.payloads.get(("keys", 0)))
-    reverts = tuple(uncut.get("reverts", envelope.get("reverts", ())))
-    if kind == ChangeIntended.kind:
-        return ChangeIntended(envelope["call_id"], manifest.changes, manifest.moves, reverts)
-    return FilesChanged(
-        changes=manifest.changes,
-        origin=manifest.fields["origin"],
-        call_id=envelope.get("call_id"),
-        moves=manifest.moves,
-        reverts=reverts,
-        causes=tuple(uncut.get("causes", envelope.get("causes", ()))),
-    )
+        return None
+    if cls is ContentFound:
+        [change] = manifest.changes
+        return {**values, "path": change.path, "state": change.after}
+    values.update(changes=manifest.changes, moves=manifest.moves)
+    for name in layout.manifest[len(_CHANGES) :]:
+        if name in manifest.fields:
+            values[name] = _typed(cls, name, manifest.fields[name])
+    return values
+
+
+def _decoded_manifest(record: Record) -> Manifest | None:
+    stored = record.payloads.get(("manifest", 0))
+    return None if stored is None else decode_manifest(stored, record.payloads.get(("keys", 0)))
+
+
+def _typed(cls: type[Any], name: str, value: Any) -> Any:
+    """A stored value of a field as the fact has it."""
+    made = _ITEMS.get((cls, name))
+    if made is None or value is None:
+        return _frozen(value)
+    if made is Lease:
+        return Lease(*value)
+    return tuple(made(*item) for item in value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _coverage(stored: Mapping[str, Any], fact_fields: Mapping[str, Any]) -> Coverage:
+    reasons = fact_fields.get("reasons", stored.get("reasons", ()))
+    return Coverage(stored["level"], tuple(reasons))
 
 
 def _value(record: Record, role: str) -> Any:

@@ -6,13 +6,14 @@ bytes on disk. Every directory has an entry, except the root.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NewType
 
 BlobId = NewType("BlobId", str)
 """SHA-256 of the content, 64 lower-case hex digits."""
 
-Kind = Literal["file", "symlink", "directory"]
+Kind = Literal["file", "symlink", "directory", "opaque"]
+"""`opaque`: a folder of which only name and identity are recorded, not what is inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,19 @@ class FileState:
     """What a path is at one moment.
 
     `mode` holds the permission bits only (0o7777); a symlink's blob is its target's bytes and
-    its mode 0o777; a directory's blob is None and its size 0.
+    its mode 0o777; a directory's blob is None and its size 0; of an opaque one mode is 0 too.
+    All names of one inode have the same `group`, None where there is one name. `acl`: an access
+    control list was there. `identity` says which file it is on its machine, "" where that was not
+    asked; states that differ in it alone are equal.
     """
 
     kind: Kind
     blob: BlobId | None
     mode: int
     size: int
+    group: int | None = None
+    acl: bool = False
+    identity: str = field(default="", compare=False)
 
 
 Tree = Mapping[str, FileState]

@@ -1,30 +1,39 @@
 """Manifests: which paths an event changed, as one payload however many they are.
 
 A manifest is JSON: `changes` as arrays of path, state before, state after; `moves` as pairs;
-and what else the fact says. A state is null (absent), `["d", mode]`, or kind (`f` file, `l`
-symlink), mode, size and commitment (base64url without padding) to its content.
+and what else the fact says. A state is null (absent), `["d", mode]` (directory), `["o"]` (opaque),
+or kind (`f` file, `l` symlink), mode, size and commitment (base64url without padding) to its
+content. One more item, an object, holds what few states have: `g` group, `a` access control list,
+`i` identity.
 
-Its keys are a payload of their own: for each content in the manifest's order a 32-byte salt and
-the content's 32-byte SHA-256. They are not in the envelope: each is checked against its
-commitment in the manifest, which is. So one content can be erased by zeroing its 64 bytes, and
-all proofs stay valid. The BlobId of an erased content is its commitment: it has the right shape,
-a blob store does not have it (NotFound), and it is never equal to that of a known content.
+Its keys are a payload of their own: for each content in the manifest's order a salt (16 bytes; in
+format 1 32) and the content's 32-byte SHA-256. They are not in the envelope: each is checked
+against its commitment in the manifest, which is. So one content can be erased by zeroing its
+key, and all proofs stay valid. The BlobId of an erased content is its commitment: it has the right
+shape, a blob store does not have it (NotFound), and it is never equal to that of a known content.
 """
 
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
-from loom_audit.model.payloads import Salts, parse_json, plain_json, unwrap_text, wrap_text
+from loom_audit.model.payloads import (
+    SALT_BYTES,
+    Salts,
+    parse_json,
+    plain_json,
+    unwrap,
+    unwrap_text,
+    wrap,
+)
 
 Side = Literal["before", "after"]
-KEY_BYTES = 64
-_ERASED_KEY = bytes(KEY_BYTES)
+_DIGEST_BYTES = 32
 _TAGS: Mapping[str, str] = {"file": "f", "symlink": "l"}
 _KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
 
@@ -33,13 +42,15 @@ _KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
 class Manifest:
     """What a manifest says; `fields` are the fact's own beside changes and moves.
 
-    `commitments` are those to the contents, in the order of their keys.
+    `commitments` are those to the contents, in the order of their keys; `salt_bytes` is how long
+    the salts in these are.
     """
 
     changes: tuple[FileChange, ...]
     moves: tuple[Move, ...]
     fields: Mapping[str, Any]
     commitments: Sequence[str]
+    salt_bytes: int = SALT_BYTES
 
 
 def encode_manifest(
@@ -55,36 +66,48 @@ def encode_manifest(
         ]
         for change in changes
     ]
-    body: dict[str, Any] = {**fields, "changes": rows}
+    body: dict[str, Any] = {**wrap(fields), "changes": rows}
     if moves:
-        body["moves"] = [[wrap_text(move.source), wrap_text(move.target)] for move in moves]
+        body["moves"] = [[wrap(move.source), wrap(move.target)] for move in moves]
     try:
         encoded = plain_json(body)
     except UnicodeEncodeError:
         for row in rows:
-            row[0] = wrap_text(str(row[0]))
+            row[0] = wrap(row[0])
         encoded = plain_json(body)
     return encoded, b"".join(keys)
 
 
-def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
+def decode_manifest(
+    manifest: bytes, keys: bytes | None, *, salt_bytes: int = SALT_BYTES
+) -> Manifest:
     """The manifest of these bytes; missing keys mean erased contents. ValueError if malformed."""
     body = parse_json(manifest)
     rest = keys or b""
     commitments: list[str] = []
+    key_bytes = salt_bytes + _DIGEST_BYTES
+    erased = bytes(key_bytes)
 
     def state(said: Sequence[Any] | None) -> FileState | None:
         if said is None:
             return None
-        if said[0] == "d":
-            return FileState("directory", None, said[1], 0)
-        tag, mode, size, commitment = said
-        start = KEY_BYTES * len(commitments)
+        tag = said[0]
+        if tag == "d":
+            plain = FileState("directory", None, said[1], 0)
+            return plain if len(said) == 2 else _with_more(plain, said[2])
+        if tag == "o":
+            plain = FileState("opaque", None, 0, 0)
+            return plain if len(said) == 1 else _with_more(plain, said[1])
+        _, mode, size, commitment, *more = said
+        start = key_bytes * len(commitments)
         commitments.append(commitment)
-        key = rest[start : start + KEY_BYTES]
-        if len(key) < KEY_BYTES or key == _ERASED_KEY:
-            return FileState(_KINDS[tag], BlobId(_bytes_of(commitment).hex()), mode, size)
-        return FileState(_KINDS[tag], BlobId(key[32:].hex()), mode, size)
+        key = rest[start : start + key_bytes]
+        if len(key) < key_bytes or key == erased:
+            blob = BlobId(_bytes_of(commitment).hex())
+        else:
+            blob = BlobId(key[salt_bytes:].hex())
+        plain = FileState(_KINDS[tag], blob, mode, size)
+        return _with_more(plain, more[0]) if more else plain
 
     changes = tuple(
         [
@@ -95,7 +118,11 @@ def decode_manifest(manifest: bytes, keys: bytes | None) -> Manifest:
         ]
     )
     moves = tuple(Move(unwrap_text(a), unwrap_text(b)) for a, b in body.pop("moves", ()))
-    return Manifest(changes, moves, body, commitments)
+    return Manifest(changes, moves, unwrap(body), commitments, salt_bytes)
+
+
+def _with_more(state: FileState, more: Mapping[str, Any]) -> FileState:
+    return replace(state, group=more.get("g"), acl=bool(more.get("a")), identity=more.get("i", ""))
 
 
 class Content(NamedTuple):
@@ -115,6 +142,9 @@ def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
     """
     rest = keys or b""
     position = 0
+    salt_bytes = manifest.salt_bytes
+    key_bytes = salt_bytes + _DIGEST_BYTES
+    erased = bytes(key_bytes)
     commitments = iter(manifest.commitments)
     for change in manifest.changes:
         sides: tuple[tuple[Side, FileState | None], ...] = (
@@ -125,25 +155,27 @@ def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
             if state is None or state.blob is None:
                 continue
             commitment = next(commitments)
-            key = rest[position : position + KEY_BYTES]
-            position += KEY_BYTES
-            if not key or key == _ERASED_KEY:
+            key = rest[position : position + key_bytes]
+            position += key_bytes
+            if not key or key == erased:
                 yield Content(change.path, side, state.size, None, False)
             else:
-                digest = key[32:]
-                proven = _commitment(key[:32], digest) == commitment
+                digest = key[salt_bytes:]
+                proven = _commitment(key[:salt_bytes], digest) == commitment
                 yield Content(change.path, side, state.size, digest, proven)
     if len(rest) not in (0, position):
         raise ValueError(f"{position} bytes of keys are due, {len(rest)} are stored")
 
 
-def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, str]]:
+def check_manifest(
+    manifest: bytes, keys: bytes | None, *, salt_bytes: int = SALT_BYTES
+) -> Iterator[tuple[str, str]]:
     """Each content whose key does not open its commitment, as (code, message).
 
     Codes: `keys.mismatch`, `keys.erased`, `keys.length`.
     """
     try:
-        for content in contents_of(decode_manifest(manifest, keys), keys):
+        for content in contents_of(decode_manifest(manifest, keys, salt_bytes=salt_bytes), keys):
             shown = f"the content of {content.path!a} {content.side} the change"
             if content.digest is None:
                 yield "keys.erased", f"{shown} was erased"
@@ -154,8 +186,14 @@ def check_manifest(manifest: bytes, keys: bytes | None) -> Iterator[tuple[str, s
 
 
 def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) -> list[Any]:
+    more: list[dict[str, Any]] = []
+    if state.group is not None or state.acl or state.identity:
+        said = {"g": state.group, "a": 1 if state.acl else None, "i": state.identity or None}
+        more = [{name: value for name, value in said.items() if value is not None}]
     if state.kind == "directory":
-        return ["d", state.mode]
+        return ["d", state.mode, *more]
+    if state.kind == "opaque":
+        return ["o", *more]
     if state.blob is None:
         raise NotSerializable(
             f"The {state.kind} {path!a} is without a content hash",
@@ -163,7 +201,7 @@ def _encode_state(path: str, state: FileState, salts: Salts, keys: list[bytes]) 
         )
     key = salts(), bytes.fromhex(state.blob)
     keys += key
-    return [_TAGS[state.kind], state.mode, state.size, _commitment(*key)]
+    return [_TAGS[state.kind], state.mode, state.size, _commitment(*key), *more]
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")

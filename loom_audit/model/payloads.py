@@ -16,7 +16,7 @@ What was erased reads as `{"$erased": true}`.
 
 import json
 import math
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,8 +26,11 @@ from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId
 
 Role = Literal["args", "result", "fact", "manifest", "keys", "content"]
+SALT_BYTES = 16
+"""As RFC 9901 §9.3 asks of salts for hashed disclosures: 128 bits cannot be guessed."""
+
 Salts = Callable[[], bytes]
-"""Gives a fresh random salt of 32 bytes at each call."""
+"""Gives a fresh random salt of `SALT_BYTES` at each call."""
 
 MAX_INLINE = 4096
 MAX_CONTENTS = 64
@@ -49,7 +52,7 @@ _READ = json.JSONDecoder().raw_decode
 class Payload:
     """One payload: its bytes, their blob id, and the commitment that the envelope holds.
 
-    `salt` and `commitment` are 32 bytes; role `keys` has neither (both are empty), because each
+    `commitment` is 32 bytes; role `keys` has neither (both are empty), because each
     of its entries is checked against the manifest instead.
     """
 
@@ -66,6 +69,17 @@ def commit(salt: bytes, role: str, digest: bytes) -> bytes:
     return sha256(salt + role.encode("ascii") + digest).digest()
 
 
+def commitment_text(commitment: bytes) -> str:
+    """A commitment as an envelope has it: base64url without padding."""
+    return urlsafe_b64encode(commitment).rstrip(b"=").decode("ascii")
+
+
+def opens(salt: bytes, role: str, digest: bytes, text: str) -> bool:
+    """Whether this content is the one an envelope has committed to; format 1 wrote hexadecimal."""
+    commitment = commit(salt, role, digest)
+    return text == (commitment.hex() if len(text) == 64 else commitment_text(commitment))
+
+
 def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
     """The content as a payload, with a salt of its own."""
     digest = sha256(content)
@@ -78,7 +92,7 @@ def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A payload as the store has it: `salt` and `digest` (the content's SHA-256) are 32 bytes.
+    """A payload as the store has it; `digest` is the content's SHA-256.
 
     Both are None when it was erased. `size` is that of the content, None when not known.
     """
@@ -107,7 +121,7 @@ def check_payloads(
             yield "payload.missing", f"payload {role} {n} is not stored"
         elif not item.salt or not item.digest:
             yield "payload.erased", f"payload {role} {n} was erased"
-        elif commit(item.salt, role, item.digest).hex() != entry["commit"] or (
+        elif not opens(item.salt, role, item.digest, entry["commit"]) or (
             item.size is not None and item.size != entry["size"]
         ):
             yield "payload.mismatch", f"payload {role} {n} is not the one on record"
@@ -171,14 +185,19 @@ def plain_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def wrap_text(text: str) -> Any:
-    """A text as it stands in stored JSON."""
-    return _wrap_text(text, None)
+def wrap(value: Any) -> Any:
+    """A value as it stands in stored JSON."""
+    return _wrap(value, None, 0)
+
+
+def unwrap(value: Any) -> Any:
+    """The value that `wrap` was given. ValueError when it was given none that makes this."""
+    return _unwrap(value, lambda n: None)
 
 
 def unwrap_text(value: Any) -> str:
-    """The text that `wrap_text` was given. ValueError when the value is not a text."""
-    text = value if isinstance(value, str) else _unwrap(value, lambda n: None)
+    """A text as `wrap` was given it. ValueError when the value is not a text."""
+    text = value if isinstance(value, str) else unwrap(value)
     if not isinstance(text, str):
         raise ValueError("not a text")
     return text
@@ -201,7 +220,8 @@ def _wrap(value: Any, texts: SeparateTexts | None, depth: int) -> Any:
         if any(_is_odd_key(key) for key in value):
             return {
                 "$dict": [
-                    [wrap_text(key), _wrap(item, texts, depth + 1)] for key, item in value.items()
+                    [_wrap_text(key, None), _wrap(item, texts, depth + 1)]
+                    for key, item in value.items()
                 ]
             }
         return {key: _wrap(item, texts, depth + 1) for key, item in value.items()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
-from loom_audit.model.codec import encode, parse_time, read_envelope
+from loom_audit.model.codec import encode, id_of, parse_time, read_envelope, seq_of
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -16,24 +16,26 @@ from loom_audit.model.events import (
     TreeHead,
 )
 from loom_audit.model.merkle import Frontier, Node, root_at
+from loom_audit.model.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter
 from loom_audit.sql import blob_rows, event_rows
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blob_rows import BlobEntry
 from loom_audit.sql.blobs import SqlBlobStore
-from loom_audit.sql.clock import new_id, to_micros
+from loom_audit.sql.clock import to_micros
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.packing import pack_id
+from loom_audit.sql.packing import pack_event_id, pack_id
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.projections.fold_statements import CALL_STATE
 from loom_audit.sql.statements import prepare
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id")
+_HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq")
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq > :after "
@@ -66,7 +68,7 @@ class SqlEventLog:
         number: int,
         clock: Clock,
         ballast: Ballast,
-        salts: Callable[[], bytes] = lambda: os.urandom(32),
+        salts: Callable[[], bytes] = lambda: os.urandom(SALT_BYTES),
     ) -> None:
         self._connections = connections
         self._blobs = blobs
@@ -119,18 +121,15 @@ class SqlEventLog:
         nodes: list[Node] = []
         for draft in drafts:
             seq = frontier.size + 1
-            id = draft.id or new_id(now)
-            encoded = encode(
-                draft, log=self._id, seq=seq, id=id, at=now, prev=prev, salts=self._salts
-            )
+            encoded = encode(draft, log=self._id, seq=seq, at=now, prev=prev, salts=self._salts)
             prev = encoded.leaf_hash
             nodes += frontier.append(prev)
-            rows.append((seq, id, encoded, prev))
+            rows.append((seq, draft.id, encoded, prev))
             parts += [
                 event_rows.payload_row(self._number, seq, payload, self._blobs)
                 for payload in encoded.payloads
             ]
-            events.append(_as_event(draft, self._id, seq, id, now, prev))
+            events.append(_as_event(draft, self._id, seq, now, prev))
         staged = self._blobs.staged_entries()
         blob_rows.insert(connection, staged)
         event_rows.insert_events(connection, self._number, rows)
@@ -177,11 +176,7 @@ class SqlEventLog:
             return []
         if len(set(given)) != len(given):
             raise Conflict("Two drafts of one append have the same id")
-        seqs = [
-            seq
-            for id in given
-            if (seq := _BY_ID.value(connection, log=self._number, id=pack_id(id)))
-        ]
+        seqs = [seq for id in given if (seq := self._find_id(connection, id))]
         if not seqs:
             return []
         if len(seqs) != len(drafts):
@@ -192,6 +187,15 @@ class SqlEventLog:
             )
         found = {event.seq: event for event in self._reader.load(connection, seqs)}
         return [found[seq] for seq in seqs]
+
+    def _find_id(self, connection: Connection, id: str) -> int | None:
+        """The seq of the event with this id, which may be one that was not given."""
+        found: int | None = _BY_ID.value(connection, log=self._number, id=pack_id(id))
+        if found is None and (seq := seq_of(id)) is not None:
+            hashed = _HASH.value(connection, log=self._number, seq=seq)
+            given = _BY_ID.value(connection, log=self._number, id=pack_event_id(None, seq)) is None
+            found = seq if hashed and not given and id_of(seq, hashed) == id else None
+        return found
 
     def _check_calls(self, connection: Connection, drafts: Sequence[Draft]) -> None:
         """Each call is requested once and finished at most once."""
@@ -281,11 +285,11 @@ class SqlEventLog:
         return int(after)
 
 
-def _as_event(draft: Draft, log: str, seq: int, id: str, at: datetime, hashed: bytes) -> Event:
+def _as_event(draft: Draft, log: str, seq: int, at: datetime, hashed: bytes) -> Event:
     return Event(
         log=log,
         seq=seq,
-        id=id,
+        id=draft.id or id_of(seq, hashed),
         at=at,
         session=draft.session,
         actor=draft.actor,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from loom_audit.model.codec import intention_of
 from loom_audit.model.events import Event
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
@@ -90,8 +91,16 @@ class EventReader:
     ) -> Sequence[Event]:
         if not leaves:
             return []
-        parts = event_rows.load_payloads(connection, self._number, [seq for seq, _ in leaves])
+        intended = {seq: intention_of(leaf) for seq, leaf in leaves}
+        wanted = {*intended, *(seq for seq in intended.values() if seq is not None)}
+        parts = event_rows.load_payloads(connection, self._number, sorted(wanted))
         return [
-            event_rows.read_event(self._log, seq, leaf, parts.get(seq, ()), self._blobs)
+            event_rows.read_event(
+                self._log,
+                seq,
+                leaf,
+                [*parts.get(seq, ()), *event_rows.manifest_of(parts.get(intended[seq] or 0, ()))],
+                self._blobs,
+            )
             for seq, leaf in leaves
         ]

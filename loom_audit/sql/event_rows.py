@@ -12,7 +12,7 @@ from loom_audit.model.payloads import Payload
 from loom_audit.ports import BlobStore
 from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import pack, pack_id, pack_raw, unpack
+from loom_audit.sql.packing import pack, pack_event_id, pack_raw, unpack
 from loom_audit.sql.statements import prepare
 
 INLINE_PAYLOAD = 800
@@ -39,16 +39,16 @@ _PAYLOADS = (
 
 
 def insert_events(
-    connection: Connection, log: int, rows: Sequence[tuple[int, str, EncodedEvent, bytes]]
+    connection: Connection, log: int, rows: Sequence[tuple[int, str | None, EncodedEvent, bytes]]
 ) -> None:
-    """Insert (seq, id, encoded event, leaf hash) rows."""
+    """Insert (seq, id if one was given, encoded event, leaf hash) rows."""
     _INSERT_EVENT.insert(
         connection,
         [
             {
                 "log": log,
                 "seq": seq,
-                "id": pack_id(id),
+                "id": pack_event_id(id, seq),
                 "kind": encoded.kind,
                 "leaf": pack(encoded.leaf),
                 "leaf_hash": hashed,
@@ -108,6 +108,13 @@ def load_payloads(
         for seq, role, n, content, digest in rows:
             found.setdefault(seq, []).append((role, n, content, digest))
     return found
+
+
+def manifest_of(
+    parts: Iterable[tuple[str, int, bytes | None, bytes | None]],
+) -> Sequence[tuple[str, int, bytes | None, bytes | None]]:
+    """The manifest among an event's payloads, with its keys."""
+    return [part for part in parts if part[0] in ("manifest", "keys")]
 
 
 def read_event(

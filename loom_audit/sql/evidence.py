@@ -8,8 +8,8 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode
-from loom_audit.model.events import Event, WorkspaceAttached
+from loom_audit.model.codec import MAX_LEAF, decode, intention_of
+from loom_audit.model.events import ChangeIntended, Event, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import EventRow, PayloadRow, ReferencedBlob, Report
@@ -21,7 +21,7 @@ from loom_audit.sql.driver import connect, driver, write_error
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.packing import unpack, unpack_event_id
 from loom_audit.sql.projections.comparison import RebuiltProjections
 from loom_audit.sql.projections.incremental_check import IncrementalCheck
 
@@ -109,7 +109,7 @@ class SqlEvidence:
         """The rows of these events, some at a time; from the first on also what lies before it."""
         for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
-                EventRow(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
+                EventRow(_seq(seq), _id(id, seq), kind, _leaf(leaf), _hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
             ]
 
@@ -183,6 +183,7 @@ class SqlEvidence:
     def _decode_events(self) -> Iterator[Sequence[Event]]:
         parts = self.payloads()
         part = next(parts, None)
+        intended: dict[int, dict[tuple[str, int], bytes]] = {}
         for rows in self.events():
             events = []
             for row in rows:
@@ -193,6 +194,10 @@ class SqlEvidence:
                     part = next(parts, None)
                 if row.leaf is None:
                     raise Corrupt(f"Event {row.seq} cannot be unpacked")
+                if row.kind == ChangeIntended.kind:
+                    intended[row.seq] = payloads
+                elif (intention := intention_of(row.leaf)) is not None:
+                    payloads |= intended.pop(intention, {})
                 events.append(decode(row.leaf, payloads))
             yield events
 
@@ -312,10 +317,10 @@ def _content(packed: Any) -> bytes:
         )
 
 
-def _id(packed: Any) -> str:
+def _id(packed: Any, seq: Any) -> str:
     try:
-        return unpack_id(packed)
-    except Corrupt:
+        return unpack_event_id(packed, seq)
+    except (Corrupt, TypeError):
         return repr(packed)
 
 

@@ -10,10 +10,11 @@ from secrets import token_bytes
 from typing import BinaryIO
 
 from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound
-from loom_audit.model.codec import decode, encode
+from loom_audit.model.codec import decode, encode, id_of, intention_of
 from loom_audit.model.events import CallFinished, CallRequested, Draft, Event, TreeHead
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import root
+from loom_audit.model.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter
 
 
@@ -82,7 +83,7 @@ class MemoryEventLog:
         blobs: MemoryBlobStore,
         clock: Clock,
         *,
-        salts: Callable[[], bytes] = lambda: token_bytes(32),
+        salts: Callable[[], bytes] = lambda: token_bytes(SALT_BYTES),
     ) -> None:
         self._id = id
         self._blobs = blobs
@@ -118,12 +119,9 @@ class MemoryEventLog:
         prev = self._hashes[-1] if self._hashes else None
         rows = []
         for seq, draft in enumerate(drafts, len(self._leaves) + 1):
-            id = draft.id or token_bytes(16).hex()
-            encoded = encode(
-                draft, log=self._id, seq=seq, id=id, at=now, prev=prev, salts=self._salts
-            )
+            encoded = encode(draft, log=self._id, seq=seq, at=now, prev=prev, salts=self._salts)
             prev = encoded.leaf_hash
-            rows.append((id, encoded))
+            rows.append((draft.id or id_of(seq, prev), encoded))
         for id, encoded in rows:
             self._leaves.append(encoded.leaf)
             self._hashes.append(encoded.leaf_hash)
@@ -153,7 +151,11 @@ class MemoryEventLog:
         return changed
 
     def _event(self, seq: int) -> Event:
-        return decode(self._leaves[seq - 1], self._payloads[seq - 1])
+        leaf, payloads = self._leaves[seq - 1], self._payloads[seq - 1]
+        intention = intention_of(leaf)
+        if intention is not None:
+            payloads = self._payloads[intention - 1] | payloads
+        return decode(leaf, payloads)
 
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
         seqs = range(1, len(self._leaves) + 1)

@@ -26,7 +26,7 @@ from loom_audit.model.merkle import Frontier, leaf_hash
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.driver import driver
 from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import pack, pack_id, unpack
+from loom_audit.sql.packing import pack, pack_event_id, unpack
 from loom_audit.sql.schema import triggers
 from tests.integrity.conftest import Recorded, record
 
@@ -94,7 +94,7 @@ def rewrite_from(raw: Any, first: int) -> None:
         if seq == first:
             envelope["source"] = "rewritten"
         if prev is not None:
-            envelope["prev"] = prev.hex()
+            envelope["prev"] = prev.hex()[:16]
         leaf = rfc8785.dumps(envelope)
         put_leaf(raw, seq, leaf)
         prev = leaf_hash(leaf)
@@ -123,12 +123,11 @@ def forge(raw: Any, store: Recorded, fact: Any, session: str) -> int:
         Draft(fact, session, "agent:forger"),
         log=store.log,
         seq=seq + 1,
-        id=f"{seq:032x}",
         at=SystemClock().now(),
         prev=leaf_hash(leaf_of(raw, seq)),
-        salts=lambda: bytes(32),
+        salts=lambda: bytes(16),
     )
-    row = (seq + 1, pack_id(f"{seq:032x}"), forged.kind, pack(forged.leaf), forged.leaf_hash)
+    row = (seq + 1, pack_event_id(None, seq + 1), forged.kind, pack(forged.leaf), forged.leaf_hash)
     raw.execute("INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) VALUES (1,?,?,?,?,?)", row)
     for item in forged.payloads:
         raw.execute(

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
+from uuid import RFC_4122, UUID
 
 import pytest
 import rfc8785
@@ -23,41 +24,60 @@ from loom_audit.model.codec import (
     decode,
     encode,
     format_time,
+    id_of,
     parse_time,
     read_envelope,
+    seq_of,
 )
+from loom_audit.model.conversation import (
+    MessageReceived,
+    PromptSubmitted,
+    SessionHeld,
+    SessionReleased,
+)
+from loom_audit.model.coverage import Coverage, Effect, Status
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
     CallDecided,
     CallFinished,
+    CallReported,
     CallRequested,
     ChangeIntended,
     CheckpointMarked,
-    Coverage,
+    ContentFound,
+    CoverageLowered,
     Draft,
     Event,
     Fact,
     FilesChanged,
+    Lease,
+    LeftOut,
     PathsUntracked,
+    RulesChanged,
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
+    Temporary,
+    TreeListed,
     UnknownFact,
     Untracked,
     WorkspaceAttached,
 )
 from loom_audit.model.facts import Record
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.manifest import KEY_BYTES, check_manifest
+from loom_audit.model.manifest import check_manifest
 from loom_audit.model.payloads import (
     ERASED,
     MAX_CONTENTS,
+    SALT_BYTES,
     StoredPayload,
     check_payloads,
     from_json,
     to_json,
 )
+
+KEY = SALT_BYTES + 32
 
 AT = datetime(2026, 11, 21, 22, 41, 0, 123456, UTC)
 
@@ -69,7 +89,7 @@ Contents = dict[tuple[str, int], bytes]
 def salts(seed: int = 0) -> Callable[[], bytes]:
     """Salts that are the same in every run."""
     stream = random.Random(seed)
-    return lambda: stream.randbytes(32)
+    return lambda: stream.randbytes(SALT_BYTES)
 
 
 def put(fact: Fact, seq: int = 7, **draft: Any) -> EncodedEvent:
@@ -78,7 +98,6 @@ def put(fact: Fact, seq: int = 7, **draft: Any) -> EncodedEvent:
         Draft(fact, **whole),
         log="log-1",
         seq=seq,
-        id="id-1",
         at=AT,
         prev=b"\x07" * 32,
         salts=salts(),
@@ -137,17 +156,26 @@ paths = (
     .map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 )
 blobs = st.binary(min_size=32, max_size=32).map(bytes.hex)
-states = st.one_of(
-    st.none(),
-    st.builds(FileState, st.just("directory"), st.none(), st.integers(0, 0o7777), st.just(0)),
+more = {
+    "group": st.none() | st.integers(0, 2**50),
+    "acl": st.booleans(),
+    "identity": st.just("") | st.text(st.characters(codec="utf-8"), max_size=30),
+}
+known_states = st.one_of(
+    st.builds(
+        FileState, st.just("directory"), st.none(), st.integers(0, 0o7777), st.just(0), **more
+    ),
+    st.builds(FileState, st.just("opaque"), st.none(), st.just(0), st.just(0), **more),
     st.builds(
         FileState,
         st.sampled_from(["file", "symlink"]),
         blobs,
         st.integers(0, 0o7777),
         st.integers(0, 2**50),
+        **more,
     ),
 )
+states = st.none() | known_states
 changes = st.lists(st.builds(FileChange, paths, states, states), max_size=6).map(tuple)
 moves = st.lists(st.builds(Move, paths, paths), max_size=3).map(tuple)
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
@@ -157,16 +185,49 @@ seqs = st.one_of(
 ).map(tuple)
 reasons = st.lists(st.one_of(any_text, names), max_size=110).map(tuple)
 coverages = st.builds(Coverage, st.sampled_from(["full", "partial", "none"]), reasons)
-statuses = st.sampled_from(["ok", "error", "denied", "timeout", "cancelled", "interrupted"])
-effects = st.sampled_from(["read", "write", "execute", "network"])
+statuses = st.sampled_from(get_args(Status))
+effects = st.sampled_from(get_args(Effect))
+left_out = st.lists(
+    st.builds(LeftOut, paths, any_text, st.integers(0), st.integers(0)), max_size=3
+).map(tuple)
+rules = st.lists(st.tuples(any_text, blobs), max_size=3).map(tuple)
+some = st.none() | st.integers(0, 2**40)
+leases = st.builds(Lease, some, some, any_text, any_text, st.integers(0))
 facts = st.one_of(
     st.builds(WorkspaceAttached, paths, any_text, st.integers(0, 2**60)),
-    st.builds(BaselineFinished, st.integers(0), st.integers(0)),
-    st.builds(ScopeAccepted, any_text),
+    st.builds(BaselineFinished, st.integers(0), st.integers(0), left_out),
+    st.builds(ScopeAccepted, any_text, left_out),
+    st.builds(RulesChanged, rules),
+    st.builds(SessionHeld, any_text, any_text),
+    st.builds(SessionReleased, any_text, any_text),
+    st.builds(PromptSubmitted, odd_text, any_text),
+    st.builds(MessageReceived, st.sampled_from(["assistant", "tool"]), odd_text, any_text),
+    st.builds(ContentFound, paths, known_states, any_text, st.none() | ids),
+    st.builds(CallReported, ids, names, statuses, any_json),
+    st.builds(CoverageLowered, seqs, coverages),
+    st.builds(TreeListed, st.integers(0), blobs),
     st.builds(PathsUntracked, st.lists(st.builds(Untracked, paths, any_text)).map(tuple)),
-    st.builds(SessionStarted, any_text, any_text, st.none() | ids),
+    st.builds(
+        SessionStarted,
+        any_text,
+        any_text,
+        st.none() | ids,
+        any_text,
+        any_text,
+        rules,
+        st.none() | leases,
+    ),
     st.builds(SessionEnded, st.sampled_from(["completed", "failed", "interrupted"])),
-    st.builds(CallRequested, ids, names, any_json, effects),
+    st.builds(
+        CallRequested,
+        ids,
+        names,
+        any_json,
+        effects,
+        any_text,
+        st.none() | st.lists(paths, max_size=3).map(tuple),
+        st.none() | st.integers(1, 2**52),
+    ),
     st.builds(
         CallDecided,
         ids,
@@ -188,7 +249,14 @@ facts = st.one_of(
         any_text,
         st.integers(1, 9),
     ),
-    st.builds(ChangeIntended, ids, changes, moves, seqs),
+    st.builds(
+        ChangeIntended,
+        ids,
+        changes,
+        moves,
+        seqs,
+        st.lists(st.builds(Temporary, paths, paths, any_text), max_size=3).map(tuple),
+    ),
     st.builds(
         FilesChanged,
         changes,
@@ -197,6 +265,8 @@ facts = st.one_of(
         moves,
         seqs,
         st.lists(ids, max_size=110).map(tuple),
+        st.none(),
+        st.lists(paths, max_size=3).map(tuple),
     ),
     st.builds(
         CallFinished,
@@ -219,7 +289,7 @@ drafts = st.builds(
     facts,
     st.just("") | ids,
     names,
-    st.none(),
+    st.none() | ids,
     st.none() | times,
     names,
     st.none() | ids,
@@ -237,18 +307,19 @@ def values_of(fact: Fact) -> list[object]:
 def test_every_event_reads_back_as_it_was_written(
     draft: Draft, seq: int, at: datetime, prev: bytes | None
 ) -> None:
-    encoded = encode(draft, log="l", seq=seq, id="i", at=at, prev=prev, salts=salts())
+    encoded = encode(draft, log="l", seq=seq, at=at, prev=prev, salts=salts())
     event = back(encoded)
     assert type(event.fact) is type(draft.fact)
     for found, given_ in zip(values_of(event.fact), values_of(draft.fact), strict=True):
         assert same(found, given_)
     for name in ("session", "actor", "occurred_at", "source", "parent"):
         assert getattr(event, name) == getattr(draft, name)
-    assert (event.log, event.seq, event.id, event.at) == ("l", seq, "i", at)
+    assert (event.log, event.seq, event.at) == ("l", seq, at)
+    assert event.id == (draft.id or id_of(seq, encoded.leaf_hash))
     assert event.leaf_hash == encoded.leaf_hash == sha256(b"\0" + encoded.leaf).digest()
     assert len(encoded.leaf) < MAX_LEAF
     assert rfc8785.dumps(json.loads(encoded.leaf)) == encoded.leaf
-    assert read_envelope(encoded.leaf).get("prev") == (prev and prev.hex())
+    assert read_envelope(encoded.leaf).get("prev") == (prev and prev.hex()[:16])
     assert problems(encoded) == []
 
 
@@ -278,6 +349,20 @@ def test_names_that_are_not_utf8_are_kept_byte_for_byte() -> None:
     fact = FilesChanged((change,), "tool", moves=(Move(path, "plain"),))
     assert back(put(fact)).fact == fact
     assert os.fsencode(back(put(fact)).fact.changes[0].path) == raw
+
+
+@given(st.integers(1, 2**53 - 1), st.binary(min_size=32, max_size=32))
+def test_an_id_that_was_not_given_is_a_uuid_of_version_8_and_leads_back_to_its_event(
+    seq: int, hashed: bytes
+) -> None:
+    made = UUID(hex=id_of(seq, hashed))
+    assert (made.version, made.variant) == (8, RFC_4122)
+    assert seq_of(made.hex) == seq
+
+
+@pytest.mark.parametrize("id", ["", "x" * 32, "0" * 32, UUID(int=2**100, version=4).hex, "8" * 31])
+def test_another_id_leads_to_no_event(id: str) -> None:
+    assert seq_of(id) is None
 
 
 def test_a_long_argument_is_the_same_blob_as_the_file_that_was_written_from_it() -> None:
@@ -320,8 +405,8 @@ def test_the_largest_envelope_stays_under_64_kib() -> None:
         sandbox=long,
         reverts=tuple(range(2**52, 2**52 + 100)),
     )
-    draft = Draft(fact, long, long, occurred_at=AT, source=long, parent=long)
-    encoded = encode(draft, log=long, seq=2**53 - 1, id=long, at=AT, prev=b"\0" * 32, salts=salts())
+    draft = Draft(fact, long, long, id=long, occurred_at=AT, source=long, parent=long)
+    encoded = encode(draft, log=long, seq=2**53 - 1, at=AT, prev=b"\0" * 32, salts=salts())
     assert len(encoded.leaf) < MAX_LEAF
     assert back(encoded).fact == fact
 
@@ -352,7 +437,6 @@ def test_encoding_is_deterministic_and_salts_alone_make_commitments_differ() -> 
         Draft(fact, "s-1", "agent:x"),
         log="log-1",
         seq=7,
-        id="id-1",
         at=AT,
         prev=b"\x07" * 32,
         salts=salts(1),
@@ -366,10 +450,9 @@ def test_an_envelope_has_the_fields_of_the_format_and_leaves_out_empty_ones() ->
     size = len(b'{"duration":0,"result":null}')
     assert envelope.pop("payloads")[0].items() >= {"role": "result", "n": 0, "size": size}.items()
     assert envelope == {
-        "v": "1.0",
+        "v": "2.0",
         "log": "log-1",
         "seq": 7,
-        "id": "id-1",
         "at": "2026-11-21T22:41:00.123456Z",
         "session": "s-1",
         "actor": "agent:x",
@@ -379,7 +462,7 @@ def test_an_envelope_has_the_fields_of_the_format_and_leaves_out_empty_ones() ->
         "effect": "read",
         "status": "ok",
         "coverage": {"level": "full"},
-        "prev": "07" * 32,
+        "prev": "07" * 8,
     }
 
 
@@ -426,7 +509,7 @@ def test_ids_that_do_not_fit_are_refused_and_other_names_are_kept_whole(name: st
         Draft(SessionEnded(), "s", "a", parent=name),
     ):
         with pytest.raises(NotSerializable, match="256 bytes"):
-            encode(draft, log="l", seq=1, id="i", at=AT, prev=None, salts=salts())
+            encode(draft, log="l", seq=1, at=AT, prev=None, salts=salts())
     encoded = put(CallRequested("c", name, None, "read"), actor=name, source=name)
     event = back(encoded)
     assert (event.fact.tool, event.actor, event.source) == (name, name, name)
@@ -457,7 +540,7 @@ def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded() -> None:
 
 def leaf(**fields: Any) -> bytes:
     base: dict[str, Any] = {
-        "v": "1.0",
+        "v": "2.0",
         "log": "l",
         "seq": 3,
         "id": "i",
@@ -479,9 +562,9 @@ def test_a_kind_that_is_not_known_is_kept_whole() -> None:
 
 
 def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_refused() -> None:
-    assert decode(leaf(v="1.9", new_field=1), {}).seq == 3
-    with pytest.raises(StorageFailed, match=r"2\.0, newer than 1\.0") as caught:
-        decode(leaf(v="2.0", kind="session.ended"), {})
+    assert decode(leaf(v="2.9", new_field=1), {}).seq == 3
+    with pytest.raises(StorageFailed, match=r"3\.0, newer than 2\.0") as caught:
+        decode(leaf(v="3.0", kind="session.ended"), {})
     assert "Upgrade" in caught.value.hint
 
 
@@ -490,10 +573,10 @@ def test_upcasters_lead_step_by_step_to_the_present_version() -> None:
         return Record({**record.envelope, "v": "0.2", "kind": "session.closed"}, record.payloads)
 
     def second(record: Record) -> Record:
-        renamed = {**record.envelope, "v": "1.0", "kind": "session.ended", "status": "failed"}
+        renamed = {**record.envelope, "v": "2.0", "kind": "session.ended", "status": "failed"}
         return Record(renamed, record.payloads)
 
-    steps = {("session.stopped", "0.1"): first, ("session.closed", "0.2"): second}
+    steps = {"0.1": first, "0.2": second}
     old = leaf(v="0.1", kind="session.stopped")
     event = decode(old, {}, upcasters=steps)
     assert event.fact == SessionEnded("failed")
@@ -510,7 +593,7 @@ def test_upcasters_lead_step_by_step_to_the_present_version() -> None:
         b'{"v":"x"}',
         b"\xff",
         b"[" * 100_000,
-        b'{"v":"1.0"}',
+        b'{"v":"2.0"}',
         b'{"v":1,"v":[]}',
     ],
 )
@@ -551,7 +634,7 @@ def test_one_erased_content_of_a_manifest_reads_as_its_commitment() -> None:
     two = FileChange("b", STATE, FileState("directory", None, 0o755, 0))
     encoded = put(ChangeIntended("c", (one, two)))
     keys = stored(encoded)["keys", 0]
-    erased = keys[:KEY_BYTES] + bytes(KEY_BYTES) + keys[2 * KEY_BYTES :]
+    erased = keys[:KEY] + bytes(KEY) + keys[2 * KEY :]
     manifest = stored(encoded)["manifest", 0]
     event = decode(encoded.leaf, {("manifest", 0): manifest, ("keys", 0): erased})
     assert event.fact.changes[1] == two
@@ -634,7 +717,7 @@ def test_a_payload_that_is_gone_added_or_exchanged_is_detected(fact: Fact) -> No
         gone = problems(encoded, {k: v for k, v in contents.items() if k != key})
         assert set(gone) == ({"keys.erased"} if key[0] == "keys" else {"payload.missing"})
     assert "payload.extra" in problems(encoded, {**contents, ("content", 99): b"x"})
-    for size in (1, KEY_BYTES):
+    for size in (1, KEY):
         if ("keys", 0) in contents:
             longer = contents["keys", 0] + b"x" * size
             assert problems(encoded, {**contents, ("keys", 0): longer}) == ["keys.length"]

@@ -23,16 +23,17 @@ from shutil import copyfile, rmtree
 from typing import Any, BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
-from loom_audit.model.events import FilesChanged
+from loom_audit.model.codec import MAX_LEAF, decode, intention_of, read_envelope
+from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileState
+from loom_audit.model.format_1 import salt_bytes_of
 from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
 from loom_audit.sql.driver import driver
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
-from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.packing import unpack, unpack_event_id
 from loom_audit.sql.salvage.rescue import Contents, open_source
 
 _EVENTS = (
@@ -108,6 +109,7 @@ class _Run:
     contents: int = 0
     files: int = 0
     failures: list[str] = field(default_factory=list)
+    _intended: dict[int, dict[tuple[str, int], bytes]] = field(default_factory=dict)
 
     def read(self, raw: Any, blob_folder: str) -> None:
         """Everything: contents first, since trees are made of them."""
@@ -160,17 +162,18 @@ class _Run:
 
     def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
         tree: dict[str, FileState] = {}
+        self._intended.clear()
         with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
             last = 0
             for seq, id, kind, packed, hashed in raw.execute(_EVENTS, (log,)):
                 self._note_gap(f"log {name}: event", last, seq)
                 last = seq
                 try:
-                    found = self._event(raw, contents, log, name, (seq, packed, hashed))
+                    found = self._event(raw, contents, log, name, (seq, kind, packed, hashed))
                 except AuditError as error:
                     self.failures.append(f"log {name}: event {seq}: {error}")
                     continue
-                line = {"seq": seq, "id": _text_id(id), "kind": str(kind), **found.record}
+                line = {"seq": seq, "id": _text_id(id, seq), "kind": str(kind), **found.record}
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
                 if found.changes is not None:
@@ -186,9 +189,9 @@ class _Run:
         )
 
     def _event(
-        self, raw: Any, contents: Contents, log: int, name: str, row: tuple[int, Any, Any]
+        self, raw: Any, contents: Contents, log: int, name: str, row: tuple[int, Any, Any, Any]
     ) -> "_Event":
-        seq, packed, hashed = row
+        seq, kind, packed, hashed = row
         leaf = unpack(packed, MAX_LEAF)
         intact = leaf_hash(leaf) == hashed
         if not intact:
@@ -202,6 +205,10 @@ class _Run:
         payloads = self._payloads(raw, contents, (log, seq), record["payloads"])
         for message in _unproven(leaf, payloads, record["payloads"]):
             self.failures.append(f"log {name}: event {seq}: {message}")
+        with suppress(AuditError):
+            payloads |= self._intended.pop(intention_of(leaf) or 0, {})
+        if kind == ChangeIntended.kind:
+            self._intended[seq] = payloads
         return _Event(record, _changes(leaf, payloads) if intact else None)
 
     def _payloads(
@@ -258,7 +265,8 @@ def _unproven(
         payloads.clear()
     elif (manifest := payloads.get(("manifest", 0))) is not None:
         keys = payloads.pop(("keys", 0), None)
-        problems = [text for _, text in check_manifest(manifest, keys)]
+        salt_bytes = salt_bytes_of(read_envelope(leaf))
+        problems = [text for _, text in check_manifest(manifest, keys, salt_bytes=salt_bytes)]
         if keys is None and problems:
             problems = ["payload keys 0 is not stored"]
         elif keys is not None and not problems:
@@ -292,9 +300,9 @@ def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -
         return {**found, "base64": b64encode(data).decode()}
 
 
-def _text_id(packed: Any) -> str:
+def _text_id(packed: Any, seq: int) -> str:
     try:
-        return unpack_id(packed)
+        return unpack_event_id(packed, seq)
     except Corrupt:
         return repr(packed)
 

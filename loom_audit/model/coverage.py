@@ -1,0 +1,34 @@
+"""What a call may do, how it ended, and how completely its effects were captured."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Effect = Literal["read", "write", "execute", "network"]
+Status = Literal[
+    "ok", "error", "denied", "timeout", "cancelled", "interrupted", "unknown", "running"
+]
+"""`unknown`: nobody reported how it ended. `running`: it goes on in the background."""
+
+Level = Literal["full", "partial", "none"]
+Origin = Literal["baseline", "tool", "command", "undo", "outside"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How completely a call's effects were captured within the scope, and why not fully.
+
+    Reasons are short stable texts, such as `shared: 12, 15` or `too large: big.bin`.
+    """
+
+    level: Level = "full"
+    reasons: tuple[str, ...] = ()
+
+    def lowered(self, *reasons: str, level: Level = "partial") -> "Coverage":
+        """This coverage lowered to the level for these reasons; unchanged without any."""
+        if not reasons:
+            return self
+        worst: Level = "none" if "none" in (self.level, level) else "partial"
+        return Coverage(worst, (*self.reasons, *(r for r in reasons if r not in self.reasons)))
+
+
+FULL = Coverage()

@@ -1,0 +1,77 @@
+"""Sessions, calls, changes and checkpoints as they are listed."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from loom_audit.model.coverage import Coverage, Effect, Origin
+from loom_audit.model.files import FileChange
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as lists show it; `ended` is None while it is open."""
+
+    id: str
+    agent: str
+    actor: str
+    title: str
+    started: int
+    started_at: datetime
+    ended: int | None
+    ended_at: datetime | None
+    status: str
+    calls: int
+    errors: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as lists show it; `seq` is its number, None while it is open.
+
+    `paths` are the first 20 it changed and `changed` how many there are; `undone_by` is the
+    number of the call that took it back, when that one has not been taken back itself.
+    """
+
+    call_id: str
+    seq: int | None
+    requested: int
+    at: datetime
+    session: str
+    actor: str
+    tool: str
+    effect: Effect
+    status: str
+    coverage: Coverage
+    summary: str
+    error: str
+    paths: tuple[str, ...]
+    changed: int
+    reverts: tuple[int, ...]
+    duration: int
+    sandbox: str = ""
+    undone_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """One path's change with the event that holds it; `number` is its call's, when finished."""
+
+    seq: int
+    at: datetime
+    session: str
+    actor: str
+    origin: Origin
+    call_id: str | None
+    causes: tuple[str, ...]
+    change: FileChange
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    name: str
+    point: int
+    seq: int
+    at: datetime
+    note: str
