@@ -11,8 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
-# Chromium's driver keeps an event loop in its process, which other tests cannot share.
-ALL_TESTS = $(PYTEST) -n auto --dist loadfile -m "not deep and not browser" && $(PYTEST) tests/web -m browser
+ALL_TESTS := $(BIN)/python .ci/all.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run quick test explore test-deep check bench schema lock fmt clean

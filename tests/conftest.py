@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["pytester", "tests.examples"]
+pytest_plugins = ["pytester", "tests.examples", "tests.temporary"]
 
 ON_CI = bool(os.environ.get("CI"))
 

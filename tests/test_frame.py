@@ -3,10 +3,14 @@
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.ci_scripts import ci_script
+from tests.temporary import MEMORY, TEMPORARY_ROOT, has_room, room_in_memory
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = (ROOT / "tests" / "conftest.py").read_text().replace('"pytester", ', "")
@@ -229,3 +233,77 @@ def test_running_installs_no_test_tools(tmp_path: Path, target: str, locks: list
         ["make", "--dry-run", target], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert sorted(set(re.findall(r"-r \.ci/(\S+)", done.stdout))) == locks
+
+
+PLACES = """
+def test_place(tmp_path_factory, tmp_path):
+    (tmp_path / "file").touch()
+    print("place", tmp_path_factory.getbasetemp())
+"""
+
+
+def places(pytester: pytest.Pytester, *options: str) -> list[Path]:
+    """Where tests keep temporary files, and where those do that are about the disk."""
+    pytester.makeconftest(CONFTEST)
+    about_the_disk = "from tests.on_disk import tmp_path_factory"
+    for name, text in (("a", ""), ("b", about_the_disk)):
+        folder = pytester.mkdir(name)
+        (folder / f"test_{name}.py").write_text(PLACES)
+        (folder / "conftest.py").write_text(text)
+    pytester.makeini(
+        f"[pytest]\npythonpath = {ROOT}\ntmp_path_retention_policy = failed\n"
+        "addopts = -p no:playwright -p no:cacheprovider --import-mode=importlib"
+    )
+    done = pytester.run(sys.executable, "-m", "pytest", "-s", *options)
+    assert done.ret == 0
+    return [Path(place) for place in re.findall(r"\bplace (\S+)$", done.stdout.str(), re.M)]
+
+
+def test_tests_run_in_memory_but_for_those_of_the_disk_and_leave_nothing(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TEMPORARY_ROOT, raising=False)
+    if not has_room():
+        pytest.skip("this machine has no room in memory")
+    memory, disk = places(pytester)
+    assert MEMORY in memory.parents and MEMORY not in disk.parents
+    assert not memory.exists() and not disk.exists()
+
+
+def test_a_place_that_is_asked_for_holds_for_all_tests(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = pytester.path / "asked"
+    monkeypatch.delenv(TEMPORARY_ROOT, raising=False)
+    assert places(pytester, f"--basetemp={asked}") == [asked, asked]
+
+
+def test_memory_has_the_room_of_the_smaller_of_folder_and_machine(tmp_path: Path) -> None:
+    mount = f"tmpfs {tmp_path} tmpfs rw,nosuid 0 0\n"
+    memory = "MemFree: 1 kB\nMemAvailable:       3 kB\n"
+    assert room_in_memory(tmp_path, mount, memory) == 3072
+    free = shutil.disk_usage(tmp_path).free
+    assert 0 < room_in_memory(tmp_path, mount, memory.replace("3", "9" * 15)) <= free * 1.1
+    assert room_in_memory(tmp_path, mount.replace("tmpfs rw", "ext4 rw"), memory) == 0
+    assert room_in_memory(tmp_path, mount.replace(str(tmp_path), "/"), memory) == 0
+    assert room_in_memory(tmp_path, mount, "MemFree: 9 kB\n") == 0
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (3, 0), (0, 4), (3, 4)])
+def test_two_parts_run_side_by_side_and_both_count(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, first: int, second: int
+) -> None:
+    """Each waits for the other's file; what the second printed comes last."""
+    script = (
+        "import sys, time; from pathlib import Path; own, other = map(Path, sys.argv[1:3])\n"
+        "print(own.name, flush=True); own.touch(); end = time.monotonic() + 60\n"
+        "while not other.exists() and time.monotonic() < end: time.sleep(0.01)\n"
+        "sys.exit(int(sys.argv[3]) if other.exists() else 99)"
+    )
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    commands = [
+        [sys.executable, "-c", script, *arguments]
+        for arguments in ((a, b, str(first)), (b, a, str(second)))
+    ]
+    assert ci_script("all").side_by_side(*commands) == (first or second)
+    assert capfdbinary.readouterr().out == b"a\nb\n"

@@ -1,21 +1,18 @@
 """Which tests `make quick` runs."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.ci_scripts import ci_script
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def quick() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("quick", ROOT / ".ci" / "quick.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return ci_script("quick")
 
 
 @pytest.fixture

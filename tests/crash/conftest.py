@@ -8,6 +8,7 @@ import pytest
 pytest.register_assert_rewrite("tests.crash.faults")
 
 from tests.crash.faults import Arena, Stem, needs_strace  # noqa: E402 - after the line above
+from tests.on_disk import tmp_path_factory as tmp_path_factory  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.on_disk import tmp_path_factory as tmp_path_factory
+
 NOBODY = 65534
 
 

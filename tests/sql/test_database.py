@@ -32,6 +32,7 @@ from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.statements import prepare
 from tests.contracts.stores import draft, logs_of
 from tests.sql.conftest import record
+from tests.temporary import MEMORY
 
 # --- a new store --------------------------------------------------------------------------
 
@@ -206,8 +207,9 @@ def as_nobody(work: Any) -> None:
 
 def open_up(folder: Path, mode: int) -> None:
     """Let others read, and nobody write."""
+    temporary = {MEMORY, Path(tempfile.gettempdir())}
     for above in folder.parents:
-        if above.stat().st_uid == os.geteuid() and Path(tempfile.gettempdir()) in above.parents:
+        if above.stat().st_uid == os.geteuid() and temporary & {*above.parents}:
             above.chmod(above.stat().st_mode | 0o011)
     for file in folder.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o444)

@@ -1,6 +1,7 @@
 """Where approvals.toml is found, and that nothing starts with a bad one."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import anyio
 import pytest
 
 from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.api.connections import Connections
 from loom_audit.api.gates import default_gate
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import AuditError, InvalidArguments
@@ -44,8 +46,9 @@ def test_sessions_and_registries_follow_the_file_of_rules_when_there_is_one(
     with workspace.session("bound") as session:
         result = anyio.run(session.call, "write_file", arguments)
     assert result.error.details["by"] == "policy:approvals.toml#1"
-    registry = builtin_registry()
-    result = anyio.run(registry.execute, "write_file", arguments, workspace.root)
+    with closing(Connections()) as connections:
+        registry = builtin_registry(connections)
+        result = anyio.run(registry.execute, "write_file", arguments, workspace.root)
     assert result.error.code == "APPROVAL_DENIED" and "not here" in result.output
     with workspace.session("given", gate=AllowAll()) as session:
         assert anyio.run(session.call, "write_file", arguments).success

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -159,12 +160,10 @@ def test_a_registry_takes_the_settings_of_the_default_store(tmp_path: Path, home
     (home / "config" / "tools.toml").write_text('confinement = "off"\n')
     (tmp_path / "work").mkdir()
 
-    async def one() -> ToolResult:
-        return await builtin_registry(Connections()).execute(
-            "shell_execute", {"command": "true"}, tmp_path / "work"
-        )
-
-    assert anyio.run(one).data["sandbox"] == "plain"
+    with closing(Connections()) as connections:
+        registry = builtin_registry(connections)
+        done = anyio.run(registry.execute, "shell_execute", {"command": "true"}, tmp_path / "work")
+    assert done.data["sandbox"] == "plain"
 
 
 def test_a_confined_command_sees_neither_the_store_nor_what_names_it(
