@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-
-import httpx
+from typing import TYPE_CHECKING
 
 from loom_audit.errors import InvalidArguments, PermissionDenied
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_URL = 8 * 1024
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
@@ -22,7 +24,7 @@ _UNICAST = IPv6Network("2000::/3")
 class Target:
     """A URL that may be asked for: its host as it is resolved, and the port."""
 
-    url: httpx.URL
+    url: "httpx.URL"
     host: str
     port: int
 
@@ -33,6 +35,8 @@ def parse_target(text: str) -> Target:
     Refused are other schemes than http and https, user names and passwords, and hosts that are
     numbers in another form than an address is written in (WHATWG URL §3.5 "ends in a number").
     """
+    import httpx
+
     if len(text) > MAX_URL or not text.isprintable() or " " in text or "\\" in text:
         raise _url_error(
             text, "holds white space, control characters or a backslash, or is too long"

@@ -6,12 +6,15 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import anyio
-import httpx
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.bundled.web.addresses import Target, check_address
+
+if TYPE_CHECKING:
+    import httpx
 
 _CHUNK = 64 * 1024
 
@@ -37,8 +40,10 @@ class HttpAnswer:
 
 
 @asynccontextmanager
-async def client(tls: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]:
+async def client(tls: ssl.SSLContext) -> "AsyncIterator[httpx.AsyncClient]":
     """A client that asks no proxy of the environment and follows nothing by itself."""
+    import httpx
+
     async with httpx.AsyncClient(
         verify=tls,
         trust_env=False,
@@ -68,7 +73,7 @@ async def addresses_of(target: Target, *, private: bool) -> Sequence[str]:
 
 
 async def exchange(
-    opened: httpx.AsyncClient,
+    opened: "httpx.AsyncClient",
     target: Target,
     addresses: Sequence[str],
     sent: HttpRequest,
@@ -78,6 +83,8 @@ async def exchange(
 
     The certificate is checked against the host's name. ExecutionFailed names what went wrong.
     """
+    import httpx
+
     for number, address in enumerate(addresses, 1):
         try:
             return await _send(opened, target, address, sent, limit)
@@ -98,7 +105,7 @@ async def exchange(
 
 
 async def _send(
-    opened: httpx.AsyncClient, target: Target, address: str, sent: HttpRequest, limit: int
+    opened: "httpx.AsyncClient", target: Target, address: str, sent: HttpRequest, limit: int
 ) -> HttpAnswer:
     request = opened.build_request(
         sent.method,
@@ -123,7 +130,7 @@ async def _send(
     return HttpAnswer(response.status_code, headers, body, truncated, address)
 
 
-async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
+async def _body(response: "httpx.Response", limit: int) -> tuple[bytes, bool]:
     """The body and whether it was cut; compressed ones are unpacked within the limit."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     unpack = zlib.decompressobj(wbits=47) if coding in ("gzip", "x-gzip", "deflate") else None

@@ -1,12 +1,14 @@
 """Questions to the server proxy, asked again when the failure may pass."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_exponential_jitter
 
 from loom_audit.errors import AuditError, ExecutionFailed
+
+if TYPE_CHECKING:
+    import httpx
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.5
@@ -24,6 +26,8 @@ async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict
 
     ExecutionFailed when no proxy is set, when it refuses, and when every attempt failed.
     """
+    import httpx
+
     if not url:
         raise ExecutionFailed(
             "No proxy is configured for web search and the oracle",
@@ -42,7 +46,9 @@ async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict
     raise ExecutionFailed("The proxy was not asked")
 
 
-async def _post_once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
+async def _post_once(client: "httpx.AsyncClient", url: str, body: dict[str, Any]) -> dict[str, Any]:
+    import httpx
+
     try:
         response = await client.post(url, json=body)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

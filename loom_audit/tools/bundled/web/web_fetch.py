@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import anyio
-import httpx
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
@@ -85,6 +84,8 @@ class WebFetch(Tool):
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         """Made once: reading the authorities takes longer than many a fetch."""
+        import httpx
+
         return self._given or httpx.create_ssl_context()
 
     def requires_approval(self, args: FetchInput, ctx: ToolContext) -> bool | str:
