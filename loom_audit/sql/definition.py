@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from loom_audit.sql.driver import APPEND_ONLY
+from loom_audit.sql.packing import DICTIONARIES
 from loom_audit.sql.schema import REVISION
 from loom_audit.sql.tables import TABLES
 
@@ -23,9 +24,15 @@ _HEADING = """\
 
 _KEYS = {
     "log": ("number = NEW.number", "id = NEW.id"),
-    "event": ("log = NEW.log AND seq = NEW.seq", "log = NEW.log AND id = NEW.id"),
+    "event": ("log = NEW.log AND seq = NEW.seq", "log = NEW.log AND id = NEW.id AND id <> x''"),
+    "dictionary": ("number = NEW.number",),
     "tree_node": ("log = NEW.log AND level = NEW.level AND position = NEW.position",),
 }
+
+_LAST = (
+    "coalesce((SELECT max(seq) FROM event WHERE log = NEW.log AND seq <= 9223372036854775807), 0)"
+)
+"""The last seq of an event's log; what a damaged row has there instead sorts behind all numbers."""
 
 _SEARCH = (
     "CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, "
@@ -41,7 +48,7 @@ _VERSION = (
 
 _STATISTICS = {
     "event": "1000000 100000 1",
-    "event_id": "1000000 100000 1",
+    "event_id": "10000 5000 1",
     "payload": "1500000 150000 2 1 1",
     "tree_node": "4000 2000 1900 1",
     "sqlite_autoindex_blob_1": "500000 1",
@@ -83,6 +90,8 @@ def _statements() -> Iterator[str]:
             yield _text(CreateIndex(index))
     for name in sorted(APPEND_ONLY):
         yield from _triggers(name)
+    for number, words in DICTIONARIES.items():
+        yield f"INSERT INTO dictionary VALUES ({number}, x'{words.hex()}')"
     yield _SEARCH
     yield from _VERSION
     yield "ANALYZE sqlite_schema"  # makes the table of statistics
@@ -100,6 +109,8 @@ def _triggers(table: str) -> Iterator[str]:
     refuse = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
     # one EXISTS for each key: with OR inside a single one SQLite reads the whole table
     there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {key})" for key in _KEYS[table])
+    if table == "event":
+        there += f" OR NEW.seq <> 1 + {_LAST}"
     yield f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} {refuse}"
     yield f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} {refuse}"
     yield f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {there} {refuse}"

@@ -42,7 +42,7 @@ HINTS: dict[Cause, str] = {
 }
 
 _DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE, _DELETE, _UPDATE = 11, 16, 24, 26, 9, 23
-APPEND_ONLY = frozenset({"log", "event", "tree_node"})
+APPEND_ONLY = frozenset({"log", "event", "tree_node", "dictionary"})
 _SMALLEST = 512
 """Bytes of the smallest database that SQLite makes."""
 

@@ -28,14 +28,15 @@ from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.packing import pack_event_id, pack_id
+from loom_audit.sql.packing import pack_id
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.projections.fold_statements import CALL_STATE
 from loom_audit.sql.statements import prepare
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
-_BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id")
-_HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq")
+# the last condition word for word, or the index is not used
+_BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id AND id <> x''")
+_HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq AND id = x''")
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq > :after "
@@ -193,8 +194,7 @@ class SqlEventLog:
         found: int | None = _BY_ID.value(connection, log=self._number, id=pack_id(id))
         if found is None and (seq := seq_of(id)) is not None:
             hashed = _HASH.value(connection, log=self._number, seq=seq)
-            given = _BY_ID.value(connection, log=self._number, id=pack_event_id(None, seq)) is None
-            found = seq if hashed and not given and id_of(seq, hashed) == id else None
+            found = seq if hashed and id_of(seq, hashed) == id else None
         return found
 
     def _check_calls(self, connection: Connection, drafts: Sequence[Draft]) -> None:

@@ -12,7 +12,7 @@ from loom_audit.model.payloads import Payload
 from loom_audit.ports import BlobStore
 from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import pack, pack_event_id, pack_raw, unpack
+from loom_audit.sql.packing import pack, pack_id, pack_raw, unpack
 from loom_audit.sql.statements import prepare
 
 INLINE_PAYLOAD = 800
@@ -48,7 +48,7 @@ def insert_events(
             {
                 "log": log,
                 "seq": seq,
-                "id": pack_event_id(id, seq),
+                "id": pack_id(id or ""),
                 "kind": encoded.kind,
                 "leaf": pack(encoded.leaf),
                 "leaf_hash": hashed,

@@ -21,7 +21,7 @@ from loom_audit.sql.driver import connect, driver, write_error
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import unpack, unpack_event_id
+from loom_audit.sql.packing import DICTIONARIES, unpack, unpack_id
 from loom_audit.sql.projections.comparison import RebuiltProjections
 from loom_audit.sql.projections.incremental_check import IncrementalCheck
 
@@ -109,7 +109,7 @@ class SqlEvidence:
         """The rows of these events, some at a time; from the first on also what lies before it."""
         for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
-                EventRow(_seq(seq), _id(id, seq), kind, _leaf(leaf), _hash(hashed))
+                EventRow(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
             ]
 
@@ -217,6 +217,8 @@ class SqlEvidence:
             yield from self._rebuilt.alterations()
         except driver().Error as error:
             raise _storage_error(error) from error
+        if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
+            yield "the dictionaries are not those that rows are packed with"
         yield from self._find_misfiled_logs()
         odd = self._rows(_ODD_BLOBS)
         lines = (
@@ -317,10 +319,10 @@ def _content(packed: Any) -> bytes:
         )
 
 
-def _id(packed: Any, seq: Any) -> str:
+def _id(packed: Any) -> str:
     try:
-        return unpack_event_id(packed, seq)
-    except (Corrupt, TypeError):
+        return unpack_id(packed)
+    except Corrupt:
         return repr(packed)
 
 

@@ -1,18 +1,31 @@
 """How leaves, small payloads and ids are stored in a row, and whether a row read is sound.
 
-A packed text is one byte that says how, then the text: 0 as it is, n raw deflate (RFC 1951)
-with dictionary n before it. A dictionary is never changed once released: a better one gets the
-next number. What was packed comes back exactly, so hashes are over unpacked bytes.
+A packed text is one byte that says how, then the text:
+
+    0   as it is
+    1   raw deflate (RFC 1951) with dictionary 1 before it; what 0.1.0 wrote
+    2   raw deflate with dictionary 2 of the folded text, then what was folded out of it
+
+Deflate spends a byte on each digit of a hash, so a folded text has a marker for each quoted value
+that is one of `_FOLDS`; their bytes follow uncompressed, in order. A dictionary is never changed
+once released: a better one gets the next number. What was packed comes back exactly, so hashes are
+over unpacked bytes.
 """
 
+import re
 import zlib
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from loom_audit.errors import Corrupt
+from loom_audit.model.codec import format_time
+from loom_audit.sql.clock import from_micros, to_micros
 
-_RAW, _NEWEST = b"\x00", b"\x02"
+_RAW, _DEFLATED, _FOLDED = b"\x00", b"\x01", b"\x02"
 
 _WORDS_1 = (
     b'{"duration":1,"result":{"data":{"exit_code":0,"stderr":"","stdout":"","bytes":null,"error":'
@@ -31,20 +44,118 @@ _WORDS_1 = (
     b'write_file","tool":"shell_execute","tool":"edit_file","v":"1.0"}'
 )
 
-_WORDS_2 = b"@@2@@"
+_WORDS_2 = (
+    b'{"duration":,"result":{"success":true,"output":"","data":{"exit_code":0,"stdout"'
+    b':"","stderr":"","timed_out":false,"truncated":false},"files_changed":[],"error":'
+    b'null}}"error":{"code":"EXECUTION_ERROR","message":"","hint":"","details":{"excep'
+    b'tion":"Conflict","text":"{"agent":"","title":"","cwd":"","version":"0.1.0","leas'
+    b'e":[{"command":"python3 -c ","timeout":30,"cwd":"","argv":["{"path":"src/","old_'
+    b'string":"","new_string":"","old_str":"","new_str":"","replace_all":false,"edits"'
+    b':[{{"duration":1,"result":{"success":true,"output":"Wrote .py: 1 bytes","data":{'
+    b'"path":".py","size":1,"created":false},"files_changed":["{"path":"","content":"{'
+    b'"path":"src/test.py","content":{"$content":0,"size":1}}{"changes":[["tests/",nul'
+    b'l,["d",493]],["docs/.md",["f",420,1,"\x03"],null],["src/.py",["f",420,1,"\x03"],["f",4'
+    b'20,1,"\x03"]]]}{"actor":"outside","at":"\x04","kind":"files.changed","log":"\x01","origin'
+    b'":"outside","payloads":[{"commit":"\x03","n":0,"role":"manifest","size":1}],"prev":'
+    b'"\x02","seq":1,"v":"2.0"}{"actor":"person:","at":"\x04","kind":"checkpoint.marked","lo'
+    b'g":"\x01","payloads":[{"commit":"\x03","n":0,"role":"fact","size":"kind":"session.star'
+    b'ted""kind":"session.ended","log":"\x01","prev":"\x02","seq":1,"session":"\x02","status":"'
+    b'completed","v":"2.0"}"reasons":["shared with other commands","killed at the end:'
+    b' "]},"effect":"execute","level":"partial","causes":["reverts":[1],"sandbox":"lan'
+    b'dlock","sandbox":"plain","session":"\x02","source":"recovery","status":"error","too'
+    b'l":"run_code""effect":"network","kind":"call.decided","kind":"approval.requested'
+    b'","n":1,"role":"content","size":{"commit":"\x03","n":0,"role":"fact","size":{"actor'
+    b'":"agent:","at":"\x04","call_id":"\x02","kind":"files.changed","log":"\x01","origin":"com'
+    b'mand","payloads":[{"commit":"\x03","n":0,"role":"manifest","size":1}],"prev":"\x02","s'
+    b'eq":1,"session":"\x02","v":"2.0"}{"actor":"agent:","at":"\x04","call_id":"\x02","intentio'
+    b'n":1,"kind":"files.changed","log":"\x01","origin":"tool","prev":"\x02","seq":1,"sessio'
+    b'n":"\x02","v":"2.0"}{"actor":"agent:","at":"\x04","call_id":"\x02","kind":"change.intende'
+    b'd","log":"\x01","payloads":[{"commit":"\x03","n":0,"role":"manifest","size":1}],"prev"'
+    b':"\x02","seq":1,"session":"\x02","v":"2.0"}{"actor":"agent:","at":"\x04","call_id":"\x02","e'
+    b'ffect":"read","kind":"call.requested","log":"\x01","payloads":[{"commit":"\x03","n":0,'
+    b'"role":"args","size":1},{"commit":"\x03","n":0,"role":"content","size":1}],"prev":"'
+    b'\x02","seq":1,"session":"\x02","tool":"edit_file","tool":"shell_execute","tool":"read_'
+    b'file","tool":"write_file","v":"2.0"}{"actor":"agent:","at":"\x04","call_id":"\x02","co'
+    b'verage":{"level":"full"},"effect":"execute","effect":"read","effect":"write","ki'
+    b'nd":"call.finished","log":"\x01","payloads":[{"commit":"\x03","n":0,"role":"result","s'
+    b'ize":1}],"prev":"\x02","sandbox":"bubblewrap","seq":1,"session":"\x02","status":"ok","'
+    b'tool":"run","tool":"write_file","v":"2.0"}'
+)
 
 DICTIONARIES = {1: _WORDS_1, 2: _WORDS_2}
 
+_FOLDS = re.compile(
+    rb'(?<=")(?:([0-9a-f]{32})|([0-9a-f]{16})|([0-9A-Za-z_-]{43})'
+    rb'|([0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z))(?=")'
+)
+"""Marker 1: 32 hex digits, 2: 16 of them, 3: 32 bytes in base64url, 4: a time in microseconds."""
+
+_SIZES = {1: 16, 2: 8, 3: 32, 4: 8}
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_MARKERS = re.compile(rb"[\x01-\x04]")
 _UUID_BYTES = 16
 _SHORT_BYTES = 8
 
 
 def pack(data: bytes) -> bytes:
     """The bytes as they are stored, at most one longer than they were."""
+    aside: list[bytes] = []
+    folded = data if _CONTROL.search(data) else _FOLDS.sub(partial(_fold, aside), data)
     # memLevel 5 is the quickest to set up that still holds the whole dictionary
     packer = zlib.compressobj(6, zlib.DEFLATED, -15, 5, zlib.Z_DEFAULT_STRATEGY, _WORDS_2)
-    packed = packer.compress(data) + packer.flush()
-    return _NEWEST + packed if len(packed) < len(data) else _RAW + data
+    packed = b"".join((_FOLDED, packer.compress(folded), packer.flush(), *aside))
+    return packed if len(packed) <= len(data) else _RAW + data
+
+
+def _fold(aside: list[bytes], found: re.Match[bytes]) -> bytes:
+    """A value's marker, once its bytes are put aside; the value, where they do not give it back."""
+    value, marker = found[0], found.lastindex or 0
+    try:
+        raw = _folded(marker, value)
+        if _unfolded(marker, raw) != value:
+            return value
+    except (ValueError, OverflowError):
+        return value
+    aside.append(raw)
+    return bytes((marker,))
+
+
+def _folded(marker: int, value: bytes) -> bytes:
+    if marker < 3:
+        return bytes.fromhex(value.decode("ascii"))
+    if marker == 3:
+        return a2b_base64(value.translate(_FROM_URL) + b"=")
+    return to_micros(datetime.fromisoformat(value.decode("ascii"))).to_bytes(8, "big")
+
+
+def _unfolded(marker: int, raw: bytes) -> bytes:
+    if marker < 3:
+        return raw.hex().encode("ascii")
+    if marker == 3:
+        return b2a_base64(raw, newline=False)[:43].translate(_TO_URL)
+    return format_time(from_micros(int.from_bytes(raw, "big"))).encode("ascii")
+
+
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
+
+
+def _unfold(data: bytes, aside: bytes) -> bytes:
+    """The text whose markers stand for these bytes. ValueError when they do not fit."""
+    place = 0
+
+    def value(found: re.Match[bytes]) -> bytes:
+        nonlocal place
+        marker = found[0][0]
+        raw = aside[place : place + _SIZES[marker]]
+        place += len(raw)
+        if len(raw) < _SIZES[marker]:
+            raise ValueError("bytes are missing")
+        return _unfolded(marker, raw)
+
+    text = _MARKERS.sub(value, data) if aside else data
+    if place != len(aside):
+        raise ValueError("there are bytes too many")
+    return text
 
 
 def pack_raw(data: bytes) -> bytes:
@@ -59,14 +170,16 @@ def unpack(stored: bytes, limit: int) -> bytes:
     how = stored[:1]
     if how == _RAW:
         data = stored[1:]
-    elif how and how[0] in DICTIONARIES:
+    elif how in (_DEFLATED, _FOLDED):
         unpacker = zlib.decompressobj(-15, zdict=DICTIONARIES[how[0]])
         try:
             data = unpacker.decompress(stored[1:], limit + 1)
-        except zlib.error as error:
+            if not unpacker.eof and len(data) <= limit:
+                raise Corrupt("A packed row ends too early")
+            if how == _FOLDED:
+                data = _unfold(data, unpacker.unused_data)
+        except (zlib.error, ValueError, OverflowError) as error:
             raise Corrupt(f"A packed row cannot be unpacked: {error}") from error
-        if not unpacker.eof and len(data) <= limit:
-            raise Corrupt("A packed row ends too early")
     else:
         raise Corrupt(f"A row is packed in the unknown way {how!r}")
     if len(data) > limit:
@@ -75,7 +188,12 @@ def unpack(stored: bytes, limit: int) -> bytes:
 
 
 def pack_id(id: str) -> bytes:
-    """An id as a column holds it: 16 or 8 bytes for so many hex digits, else marked UTF-8."""
+    """An id as a column holds it: 16 or 8 bytes for so many hex digits, else marked UTF-8.
+
+    An empty one is empty.
+    """
+    if not id:
+        return b""
     if len(id) in (2 * _UUID_BYTES, 2 * _SHORT_BYTES):
         try:
             raw = bytes.fromhex(id)
@@ -91,25 +209,13 @@ def pack_id(id: str) -> bytes:
 def unpack_id(stored: bytes) -> str:
     """The id that `pack_id` was given. Corrupt when it was given none that makes this."""
     try:
+        if stored == b"":
+            return ""
         if len(stored) == _UUID_BYTES or (len(stored) == _SHORT_BYTES and stored[0] != 0xFF):
             return stored.hex()
         return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
     except (AttributeError, TypeError, ValueError) as error:
         raise Corrupt(f"An id cannot be read: {stored!a}") from error
-
-
-def pack_event_id(id: str | None, seq: int) -> bytes:
-    """The id of an event's row; where none was given the seq stands for it."""
-    return pack_id(id) if id else b"\x00%d" % seq
-
-
-def unpack_event_id(stored: bytes, seq: int) -> str:
-    """The id that was given, "" when none was. Corrupt when it was given none that makes this."""
-    if stored == b"\x00%d" % seq:
-        return ""
-    if not stored:
-        raise Corrupt("An event's row is without its id")
-    return unpack_id(stored)
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.large_objects import sync_folder
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest revision in `loom_audit/migrations/versions`."""
 
-OLDER: frozenset[str] = frozenset()
+OLDER: frozenset[str] = frozenset({"0001"})
 """Revisions that can be upgraded from."""
 
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")

@@ -1,6 +1,6 @@
 """The tables of a store, and the shapes of their rows.
 
-Never changed once written: `log`, `event`, `tree_node`. Erasable: `payload`, `blob`,
+Never changed once written: `log`, `event`, `tree_node`, `dictionary`. Erasable: `payload`, `blob`,
 `blob_content`. All other tables are projections and can be rebuilt from the log.
 
 Logs, paths, blobs and sessions are numbered, so that rows hold small integers where they mean
@@ -21,6 +21,9 @@ BYTES = LargeBinary()
 _CLUSTERED = {"sqlite_with_rowid": False}
 
 
+_GIVEN = text("id <> x''")
+
+
 class LogRow(SQLModel, table=True):
     """The name of a log by its number; ids are never used twice."""
 
@@ -31,16 +34,30 @@ class LogRow(SQLModel, table=True):
 
 
 class EventRow(SQLModel, table=True):
-    """An event; `leaf` is packed (see `packing`), `leaf_hash` is over its unpacked bytes."""
+    """An event; `leaf` is packed (see `packing`), `leaf_hash` is over its unpacked bytes.
+
+    `id` is empty where none was given.
+    """
 
     __tablename__ = "event"
-    __table_args__ = (Index("event_id", "log", "id", unique=True), _CLUSTERED)
+    __table_args__ = (
+        Index("event_id", "log", "id", unique=True, sqlite_where=_GIVEN, postgresql_where=_GIVEN),
+        _CLUSTERED,
+    )
     log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")
     seq: int = Field(primary_key=True, sa_type=BIG)
     id: bytes = Field(sa_type=BYTES)
     kind: str
     leaf: bytes = Field(sa_type=BYTES)
     leaf_hash: bytes = Field(sa_type=BYTES)
+
+
+class DictionaryRow(SQLModel, table=True):
+    """What the packed rows of a way n are compressed with (see `packing`)."""
+
+    __tablename__ = "dictionary"
+    number: int = Field(primary_key=True, sa_type=BIG)
+    words: bytes = Field(sa_type=BYTES)
 
 
 class TreeNodeRow(SQLModel, table=True):
@@ -325,6 +342,7 @@ def table_of(row: type[SQLModel]) -> Table:
 LOG = table_of(LogRow)
 EVENT = table_of(EventRow)
 TREE_NODE = table_of(TreeNodeRow)
+DICTIONARY = table_of(DictionaryRow)
 PAYLOAD = table_of(PayloadRow)
 BLOB = table_of(BlobRow)
 BLOB_CONTENT = table_of(BlobContentRow)
@@ -344,7 +362,7 @@ REACH = table_of(ReachRow)
 SEARCHED = table_of(SearchedRow)
 
 TABLES = (
-    LOG, EVENT, TREE_NODE, PAYLOAD, BLOB, BLOB_CONTENT,
+    LOG, EVENT, TREE_NODE, DICTIONARY, PAYLOAD, BLOB, BLOB_CONTENT,
     WORKSPACE, SESSION, CALL, REVERT, PATH, CHANGE_SET, CALL_CHANGE, FILE_CHANGE, TREE_ENTRY,
     KEYFRAME, CHECKPOINT, ROLLUP, REACH, SEARCHED,
 )  # fmt: skip

@@ -33,7 +33,7 @@ from loom_audit.model.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
 from loom_audit.sql.driver import driver
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
-from loom_audit.sql.packing import unpack, unpack_event_id
+from loom_audit.sql.packing import unpack, unpack_id
 from loom_audit.sql.salvage.rescue import Contents, open_source
 
 _EVENTS = (
@@ -173,7 +173,7 @@ class _Run:
                 except AuditError as error:
                     self.failures.append(f"log {name}: event {seq}: {error}")
                     continue
-                line = {"seq": seq, "id": _text_id(id, seq), "kind": str(kind), **found.record}
+                line = {"seq": seq, "id": _text_id(id), "kind": str(kind), **found.record}
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
                 if found.changes is not None:
@@ -300,9 +300,9 @@ def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -
         return {**found, "base64": b64encode(data).decode()}
 
 
-def _text_id(packed: Any, seq: int) -> str:
+def _text_id(packed: Any) -> str:
     try:
-        return unpack_event_id(packed, seq)
+        return unpack_id(packed)
     except Corrupt:
         return repr(packed)
 
