@@ -1,5 +1,6 @@
 """What docs/architecture.md and CONTRIBUTING.md say of the code is there."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -64,3 +65,25 @@ def test_ten_features_to_come_have_a_room() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 10
     assert all(re.search(r"`[\w./]+`|\*[\w./]+\*", row.split(" | ")[1]) for row in rows)
+
+
+def modules_that_make(name: str) -> set[str]:
+    """The modules with a call of this name; the model's are left out, where stored facts are read.
+
+    A class of another name that stands for it would not be found: none is imported so.
+    """
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.alias):
+                assert not (node.name == name and node.asname), path
+            called = node.func if isinstance(node, ast.Call) else None
+            if name in (getattr(called, "id", ""), getattr(called, "attr", "")):
+                found.add(path.relative_to(PACKAGE).as_posix())
+    return {path for path in found if not path.startswith("model/")}
+
+
+def test_calls_are_requested_and_finished_in_one_module() -> None:
+    assert modules_that_make("CallRequested") == {"history/call.py"}
+    assert modules_that_make("CallFinished") == {"history/call.py"}

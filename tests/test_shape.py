@@ -139,7 +139,7 @@ def test_a_way_in_reaches_through_nothing_that_it_is_given(name: str) -> None:
         for path in MODULES
         if room in path.parents or path == room.with_suffix(".py")
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Attribute) and node.attr in ("adapters", "attachment", "recorder")
+        if isinstance(node, ast.Attribute) and node.attr in ("adapters", "attachment", "writer")
     }
     assert reached == set()
 

@@ -10,7 +10,7 @@ from loom_audit.api.gates import default_gate, default_settings
 from loom_audit.api.session_record import SessionRecord
 from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.history.baseline import take_baseline
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.writer import Writer
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.wiring import Adapters, open_adapters
@@ -19,7 +19,7 @@ AGENT = "registry"
 
 
 class Connections:
-    """Recorders of the default store for registries that were given none.
+    """Writers of the default store for registries that were given none.
 
     One session per workspace and process, ended when the process ends.
     """
@@ -27,7 +27,7 @@ class Connections:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._adapters: Adapters | None = None
-        self._recorders: dict[str, Recorder] = {}
+        self._writers: dict[str, Writer] = {}
         self._opening = threading.Lock()
         atexit.register(self.close)
 
@@ -42,22 +42,22 @@ class Connections:
         return read_tool_settings(read_settings())
 
     @contextmanager
-    def __call__(self, path: Path) -> Iterator[Recorder]:
-        """The recorder of the workspace at the path, which is attached when it is not yet."""
+    def __call__(self, path: Path) -> Iterator[Writer]:
+        """The writer of the workspace at the path, which is attached when it is not yet."""
         key = str(path.absolute())
         with self._opening:
-            if key not in self._recorders:
+            if key not in self._writers:
                 if self._adapters is None:
                     self._adapters = open_adapters()
                     self._open.callback(self._adapters.close)
                 begun = _new_session(self._adapters, path)
-                self._recorders[key] = self._open.enter_context(begun)
-        yield self._recorders[key]
+                self._writers[key] = self._open.enter_context(begun)
+        yield self._writers[key]
 
     def close(self) -> None:
         """End the sessions and close the store; a later call opens them anew."""
         with self._opening:
-            self._recorders.clear()
+            self._writers.clear()
             self._adapters = None
             self._open.close()
 

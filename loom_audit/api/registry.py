@@ -12,8 +12,8 @@ from typing import Any
 
 from loom_audit.api.connections import Connections
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
-from loom_audit.history.attachment import UNDO_TOOLS
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.attachment import check_tool_name
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import Effect
 from loom_audit.ports import Runner
 from loom_audit.tools.bundled.builtin import builtin_tools
@@ -30,14 +30,14 @@ from loom_audit.tools.calls.tool import Dialect, Tool
 TOOLS_GROUP = "loom_audit.tools"
 """Entry point group of other packages' tools: a Tool, its class, or a function giving tools."""
 
-Connect = Callable[[Path], AbstractContextManager[Recorder]]
+Connect = Callable[[Path], AbstractContextManager[Writer]]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _log = logging.getLogger(__name__)
 
 
 class ToolRegistry:
-    """Tools by name. `connect` opens the recorder of a workspace, by default `Connections`.
+    """Tools by name. `connect` opens the writer of a workspace, by default `Connections`.
 
     Without a `gate` the one that `connect` has stands before calls, by default the one of
     `approvals.toml`. The `bundled` tools are there from the start, unchecked: tests check
@@ -71,10 +71,7 @@ class ToolRegistry:
                 f"{name!r:.100} is not a name for a tool",
                 hint="Use 1 to 64 letters, digits, underscores and hyphens.",
             )
-        if name in UNDO_TOOLS and tool.effect == "write":
-            raise InvalidArguments(
-                f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
-            )
+        check_tool_name(name, tool.effect)
         if name in self._tools:
             raise Conflict(
                 f"a tool named {name} is registered already", hint="Name the tool otherwise."
@@ -117,11 +114,11 @@ class ToolRegistry:
                 return await call_tool(
                     self, gate, None, name, arguments, call_id=call_id, settings=settings
                 )
-            async with _connected(self._connection, Path(workspace)) as recorder:
+            async with _connected(self._connection, Path(workspace)) as writer:
                 return await call_tool(
                     self,
                     gate,
-                    recorder,
+                    writer,
                     name,
                     arguments,
                     call_id=call_id,
@@ -165,15 +162,15 @@ class ToolRegistry:
 
 
 @asynccontextmanager
-async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIterator[Recorder]:
+async def _connected(connection: Callable[[], Connect], root: Path) -> AsyncIterator[Writer]:
     """The connection entered in a worker thread, and left however the block ends."""
-    held: list[AbstractContextManager[Recorder]] = []
+    held: list[AbstractContextManager[Writer]] = []
 
-    def enter() -> Recorder:
+    def enter() -> Writer:
         manager = connection()(root)
-        recorder = manager.__enter__()
+        writer = manager.__enter__()
         held.append(manager)
-        return recorder
+        return writer
 
     try:
         yield await in_thread(enter)

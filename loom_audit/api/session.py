@@ -1,25 +1,22 @@
 """One agent run, recorded: tool calls, blocks of code, decorated functions."""
 
 import functools
-import inspect
 import shlex
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
+from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
 from loom_audit.api.session_record import SessionRecord
-from loom_audit.errors import (
-    AuditError,
-    AuditUnavailable,
-    Conflict,
-    ExecutionFailed,
-)
-from loom_audit.history.recorder import OpenCall
-from loom_audit.model.events import Coverage, Event
+from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
+from loom_audit.history.attachment import FUNCTION, check_tool_name
+from loom_audit.history.call import OpenCall, check_unused
+from loom_audit.history.writer import Writer
+from loom_audit.model.events import Coverage, Effect, Event
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.result import ToolResult
@@ -64,7 +61,7 @@ class Session:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         record = SessionRecord(workspace.adapters, workspace.attachment, agent, actor, title)
-        self.id = record.recorder.session
+        self.id = record.writer.session
         self.agent = agent
         self.title = title
         self.workspace = workspace
@@ -73,10 +70,14 @@ class Session:
         self.cwd = cwd
         self.environment = dict(environment or {})
         self.settings = default_settings(workspace.adapters.settings, workspace.root)
-        self.recorder = record.recorder
         self._record = record
         self._state: Literal["new", "open", "ended"] = "new"
         self._call_ids: dict[str, int] = {}
+
+    @property
+    def writer(self) -> Writer:
+        """Who records: with the session's scratch directory, once it has begun."""
+        return self._record.writer
 
     @functools.cached_property
     def registry(self) -> "ToolRegistry":
@@ -129,7 +130,7 @@ class Session:
         return await call_tool(
             self.registry,
             self.gate,
-            self.recorder,
+            self.writer,
             tool,
             arguments,
             call_id=call_id,
@@ -177,7 +178,6 @@ class Session:
             raise AuditUnavailable("no commands can be run here")
         where = self.cwd if cwd is None else cwd
         arguments = {"command": shlex.join(argv), "argv": list(argv), "cwd": where}
-        call = self.recorder.begin("run", as_json(arguments), "execute", call_id=uuid4().hex)
         command = Command(
             tuple(argv),
             cwd=where,
@@ -189,89 +189,86 @@ class Session:
             readable=self.settings.readable,
             limits=Limits() if confinement == "off" else self.settings.limits,
         )
-        try:
+        with self._open_call("run", as_json(arguments), "execute") as call:
             completed = call.run(runner, command, final=True)
-        except AuditError as error:
-            call.finish("error", _run_result(call, error=error))
-            raise
-        except BaseException as error:
-            call.finish("cancelled", _run_result(call, error=ExecutionFailed(repr(error))))
-            raise
-        status: Literal["ok", "error"] = "error" if completed.exit_code else "ok"
-        event = call.finish(status, _run_result(call, completed))
+            event = call.finish(*_run_result(call, completed))
         return CommandRun(event, completed, tuple(call.files_changed), call.coverage)
 
     @contextmanager
-    def recording(self, name: str, arguments: Any = None) -> Iterator[OpenCall]:
+    def recording(
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        effect: Effect = "execute",
+        call_id: str | None = None,
+    ) -> Iterator[OpenCall]:
         """Record the block as one call, with every file change made during it.
 
-        Conflict when the session is not open: then the block is not entered.
+        With effect read or network the workspace is not compared before and after. Conflict
+        when the session is not open, or has a call of this `call_id`: then the block is not
+        entered.
         """
         self._check_open()
-        call = self.recorder.begin(
-            name, nearest_json(arguments or {}), "execute", call_id=uuid4().hex
-        )
-        try:
+        with self._open_call(name, nearest_json(arguments or {}), effect, call_id) as call:
+            if effect in ("read", "network"):
+                call.announce()
+                yield call
+                return
             with call.capture(final=True):
                 yield call
-        except BaseException as error:
-            message = f"{type(error).__name__}: {error}"
-            failure = {"code": "EXECUTION_ERROR", "message": message}
-            call.finish("error", {"success": False, "error": failure})
-            raise
-        call.finish("ok", {"success": True, "files_changed": list(call.files_changed)})
 
-    def tool(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Record every call of a Python function, with its arguments and file changes.
+    def _open_call(
+        self, name: str, arguments: Any, effect: Effect, call_id: str | None = None
+    ) -> OpenCall:
+        if call_id is not None:
+            check_unused(self.writer, call_id)
+        check_tool_name(name, effect)
+        writer = replace(self.writer, source=FUNCTION) if effect == "write" else self.writer
+        return OpenCall(writer, name, arguments, effect, call_id=call_id or uuid4().hex)
 
-        That of a coroutine function lasts until it is done, that of a generator from its first
-        step to its last.
+    @overload
+    def tool(
+        self, function: Callable[P, R], /, *, effect: Effect = ..., call_id: str | None = ...
+    ) -> Callable[P, R]: ...
+
+    @overload
+    def tool(
+        self, /, *, effect: Effect = ..., call_id: str | None = ...
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        effect: Effect = "execute",
+        call_id: str | None = None,
+    ) -> Callable[..., Any]:
+        """Record every call of a Python function: arguments, file changes and return value.
+
+        Used as `@session.tool`, as `@session.tool(effect="read")`, or for one call with a
+        model's id for it: `session.tool(function, call_id=…)(…)`. `recording` says what the
+        effects mean. A call of a coroutine function lasts until it is done, that of a generator
+        from its first step to its last. What is no JSON is kept as the JSON nearest to it.
         """
-        signature = inspect.signature(function)
-        name = getattr(function, "__name__", type(function).__name__)
-        run: Any = function
 
-        def recording(*args: Any, **kwargs: Any) -> AbstractContextManager[OpenCall]:
-            return self.recording(name, dict(signature.bind(*args, **kwargs).arguments))
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            recording = functools.partial(self.recording, effect=effect, call_id=call_id)
+            return recorded_function(function, recording)
 
-        def plain(*args: Any, **kwargs: Any) -> Any:
-            with recording(*args, **kwargs):
-                return run(*args, **kwargs)
-
-        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with recording(*args, **kwargs):
-                return (yield from run(*args, **kwargs))
-
-        async def later(*args: Any, **kwargs: Any) -> Any:
-            with recording(*args, **kwargs):
-                return await run(*args, **kwargs)
-
-        async def later_steps(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with recording(*args, **kwargs):
-                async with aclosing(run(*args, **kwargs)) as given:
-                    async for item in given:
-                        yield item
-
-        recorded: Any = plain
-        if inspect.iscoroutinefunction(function):
-            recorded = later
-        elif inspect.isgeneratorfunction(function):
-            recorded = steps
-        elif inspect.isasyncgenfunction(function):
-            recorded = later_steps
-        return cast("Callable[P, R]", functools.wraps(function)(recorded))
+        return decorate if function is None else decorate(function)
 
 
 def _run_result(
-    call: OpenCall, completed: CommandResult | None = None, *, error: AuditError | None = None
-) -> dict[str, Any]:
-    code = completed.exit_code if completed else None
-    if error is None and code != 0:
-        error = ExecutionFailed(f"exit code {code}")
-    return {
+    call: OpenCall, completed: CommandResult
+) -> tuple[Literal["ok", "error"], dict[str, Any]]:
+    code = completed.exit_code
+    failure = ExecutionFailed(f"exit code {code}").to_dict() if code else None
+    return "error" if code else "ok", {
         "success": code == 0,
         "output": "",
-        "data": {"exit_code": code, "survivors": list(completed.survivors) if completed else []},
+        "data": {"exit_code": code, "survivors": list(completed.survivors)},
         "files_changed": list(call.files_changed),
-        "error": error.to_dict() if error else None,
+        "error": failure,
     }

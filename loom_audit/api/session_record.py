@@ -1,19 +1,21 @@
 """The start and the end of a session, on record."""
 
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from types import TracebackType
 from uuid import uuid4
 
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.call import close_unfinished
 from loom_audit.history.recovery import decision_needed, recover
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import SessionEnded, SessionStarted
 from loom_audit.wiring import Adapters
 
 
 class SessionRecord:
-    """A context manager, entered once, that gives the recorder of a new session.
+    """A context manager, entered once, that gives the writer of a new session.
 
     While it is open its process holds an OS lock that says so, and there is a scratch directory.
     CONFLICT when an interrupted undo or rollback waits for a decision.
@@ -24,30 +26,31 @@ class SessionRecord:
     ) -> None:
         self.agent = agent
         self.title = title
-        self.recorder = Recorder(attachment, session=uuid4().hex, actor=actor)
+        self.writer = Writer(attachment, session=uuid4().hex, actor=actor)
         self._adapters = adapters
         self._attachment = attachment
         self._closing = ExitStack()
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> Writer:
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
             for one in recover(self._attachment):
                 if one.waiting:
                     raise decision_needed(one.call)
-        self._closing.callback(self._attachment.lock.acquire(session_lock(self.recorder.session)))
+        self._closing.callback(self._attachment.lock.acquire(session_lock(self.writer.session)))
         try:
-            self.recorder.scratch = self._closing.enter_context(self._adapters.scratch())
-            self.recorder.record(SessionStarted(self.agent, self.title))
+            scratch = self._closing.enter_context(self._adapters.scratch())
+            self.writer = replace(self.writer, scratch=scratch)
+            self.writer.record(SessionStarted(self.agent, self.title))
         except BaseException:
             self._closing.close()
             raise
-        return self.recorder
+        return self.writer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._closing:
-            self.recorder.close_unfinished()
-            self.recorder.record(SessionEnded("failed" if error else "completed"))
+            close_unfinished(self._attachment)
+            self.writer.record(SessionEnded("failed" if error else "completed"))
             self._adapters.keep_head(self._attachment.log.tree_head())

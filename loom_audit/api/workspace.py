@@ -17,12 +17,12 @@ from loom_audit.history.baseline import accept_scope
 from loom_audit.history.capture import scan
 from loom_audit.history.log_check import Finding
 from loom_audit.history.planner import Planner
-from loom_audit.history.recorder import Recorder
 from loom_audit.history.recovery import RecoveredCall, interrupted_calls, recover
 from loom_audit.history.replay import replay
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
 from loom_audit.history.verification import Verification, verify
+from loom_audit.history.writer import Writer
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
     Call,
@@ -130,7 +130,7 @@ class AuditedWorkspace:
                 hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
             )
         fact = CheckpointMarked(name, self.timeline.point(point), note)
-        event = Recorder(self.attachment, session="", actor=actor or self.actor).record(fact)[0]
+        event = Writer(self.attachment, session="", actor=actor or self.actor).record(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
     def accept_scope(self, *, actor: str | None = None) -> str:
@@ -257,12 +257,12 @@ class AuditedWorkspace:
         with ExitStack() as stack:
             if plan.verb in ("undo", "redo") and plan.calls:
                 session = self.timeline.call(plan.calls[0]).call.session
-                recorder = Recorder(self.attachment, session=session, actor=by)
+                writer = Writer(self.attachment, session=session, actor=by)
             else:
                 title = f"{plan.verb} {plan.target}"
                 own = SessionRecord(self.adapters, self.attachment, by, by, title)
-                recorder = stack.enter_context(own)
-            result = self._undo.carry_out(plan, recorder, call_id=uuid4().hex)
+                writer = stack.enter_context(own)
+            result = self._undo.carry_out(plan, writer, call_id=uuid4().hex)
         self.adapters.keep_head(self.head())
         return result
 

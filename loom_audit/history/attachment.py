@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from loom_audit.errors import AuditUnavailable
+from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import Call
+from loom_audit.model.events import Call, Effect
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
     BlobStore,
     ChangeIndex,
     Clock,
     CodeIndex,
+    EventFilter,
     EventLog,
     Lock,
     Projections,
@@ -23,6 +24,9 @@ from loom_audit.ports import (
 )
 
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
+FUNCTION = "function"
+"""The source of what a recorded Python function does that changes files by itself."""
+
 STALE = Stamp(0, 0, 0, 0, 0)
 """A stamp that never equals a real one, so that the path is read again."""
 UNTRACKED = Stamp(0, 0, 0, 0, 1)
@@ -48,7 +52,8 @@ class Attachment:
 
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
-    tools cannot run commands or search.
+    tools cannot run commands or search. `unfinished` are the calls of this process, by session and
+    id, whose end could not be recorded.
     """
 
     log: EventLog
@@ -62,6 +67,7 @@ class Attachment:
     last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
+    unfinished: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def scope(self) -> Scope:
@@ -106,23 +112,42 @@ class Attachment:
         return f"undo-{self.log.id}"
 
     def running_commands(self, *, excluding: tuple[str, str] | None = None) -> list[Call]:
-        """Open calls of effect execute whose process is running, without one by (session, id).
+        """Open calls that may change files by themselves, without one by (session, id).
 
         A call that waits for an answer has not started its command and is not included.
         """
         return [
             call
             for call in self.projections.open_calls()
-            if call.effect == "execute"
-            and (call.session, call.call_id) != excluding
+            if (call.session, call.call_id) != excluding
+            and self.changes_by_itself(call)
             and self.is_alive(call)
             and not is_waiting(self.log, call)
         ]
+
+    def changes_by_itself(self, call: Call) -> bool:
+        """Whether a call changes files that only a look at the workspace finds.
+
+        One of effect write does not when it is ours: it is recorded step by step, and its
+        request names no source.
+        """
+        if call.effect != "write":
+            return call.effect == "execute"
+        wanted = EventFilter(after=call.requested - 1, before=call.requested + 1)
+        return any(event.source for event in self.log.read(wanted))
 
 
 def is_undo(call: Call) -> bool:
     """Whether a call is our undo, redo, revert or rollback, not an agent's tool of that name."""
     return call.tool in UNDO_TOOLS and call.effect == "write"
+
+
+def check_tool_name(name: str, effect: Effect) -> None:
+    """InvalidArguments for a tool that would be taken for our undo, redo, revert or rollback."""
+    if name in UNDO_TOOLS and effect == "write":
+        raise InvalidArguments(
+            f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
+        )
 
 
 def session_lock(session: str) -> str:

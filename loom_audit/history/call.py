@@ -1,72 +1,105 @@
-"""One tool invocation while it is open: its request, its effects and its one finish."""
+"""One call, from its request to its one finish. No other module finishes calls."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import Any, Literal
 
-from loom_audit.errors import AuditError, Conflict, PermissionDenied
+from loom_audit.errors import (
+    ApprovalDenied,
+    AuditError,
+    AuditUnavailable,
+    Conflict,
+    ExecutionFailed,
+    NotFound,
+    PermissionDenied,
+    ToolTimeout,
+)
+from loom_audit.history.attachment import Attachment
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.capture import ScanResult, scan
+from loom_audit.history.changes import check_planned, make_changes
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
-from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
+from loom_audit.history.interrupted import (
+    Comparison,
+    add_outcome,
+    compare_with_disk,
+    record_command_changes,
+    writer_of,
+)
+from loom_audit.history.looks import look_after, look_before
+from loom_audit.history.steps import Preconditions
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import (
-    FULL,
     ApprovalRequested,
+    Call,
     CallDecided,
     CallFinished,
     CallRequested,
-    ChangeIntended,
     Coverage,
     Effect,
     Event,
-    FilesChanged,
-    Origin,
     Status,
 )
-from loom_audit.model.files import FileChange, FileState, Move, find_moves
-from loom_audit.model.left_out import LeftOutFolders, left_out_changes
+from loom_audit.model.files import FileChange, Move
 from loom_audit.ports import Command, CommandResult, Runner
-
-if TYPE_CHECKING:
-    from loom_audit.history.recorder import Recorder
 
 
 class OpenCall:
-    """One tool invocation from its request to its one finish.
+    """One call from its request to its one finish, to be used as a context manager.
+
+    Nothing is stored until it has an effect or ends. The block may `finish` it; one that is
+    left without that is finished then: `ok` with `result`, or by what was raised.
 
     Every method that changes something is one whole step under the workspace lock. With
     `final` the caller says that this is the last effect: the lock is then kept until `finish`,
-    which stores what changed together with the finish in one commit. `approved` are the states
-    an approval is bound to, by path: other paths, or paths in other states, are not changed.
+    which stores what changed together with the finish in one commit.
     """
 
     def __init__(
         self,
-        recorder: "Recorder",
+        writer: Writer,
         tool: str,
         arguments: Any,
         effect: Effect,
-        call_id: str,
         *,
+        call_id: str,
         requested: bool = False,
     ) -> None:
-        self.recorder = recorder
+        self.writer = writer
         self.call_id = call_id
         self.tool = tool
         self.effect = effect
-        self.coverage: Coverage = FULL
-        self.files_changed: list[str] = []
         self.sandbox = ""
-        self.finished = False
-        self.approved: dict[str, FileState | None] | None = None
-        self._attachment = recorder.attachment
-        self._key = (recorder.session, call_id)
-        self._began: datetime = recorder.attachment.clock.now()
-        request = CallRequested(call_id, tool, arguments, effect)
-        self._record = CallRecord(recorder, call_id, None if requested else request)
+        self.result: dict[str, Any] = {"success": True}
+        self.finish_event: Event | None = None
+        self._ended = False
+        self._attachment = writer.attachment
+        self._began: datetime | None = None
+        facts: list[CallRequested] = []
+        if not requested:
+            self._began = writer.attachment.clock.now()
+            facts.append(CallRequested(call_id, tool, arguments, effect))
+        self.record = CallRecord(writer, call_id, *facts)
         self._workspace_lock = ExitStack()
         self._reverts: tuple[int, ...] = ()
+
+    @classmethod
+    def resumed(cls, writer: Writer, call: Call) -> "OpenCall":
+        """A call that is on record as requested and not finished; its duration is not known."""
+        resumed = cls(writer, call.tool, None, call.effect, call_id=call.call_id, requested=True)
+        resumed.sandbox = call.sandbox
+        return resumed
+
+    @property
+    def coverage(self) -> Coverage:
+        """How completely its effects were captured until now."""
+        return self.record.coverage
+
+    @property
+    def files_changed(self) -> Sequence[str]:
+        """The paths it changed until now, in the order of the changes."""
+        return self.record.files_changed
 
     # --- facts ----------------------------------------------------------------------------
 
@@ -75,16 +108,16 @@ class OpenCall:
     ) -> None:
         """Put a gate's answer on record, with the next commit."""
         answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
-        self._record.add(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
+        self.record.add(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
 
     def ask(self, question: ApprovalRequested) -> Sequence[Event]:
         """Put a question about this call on record, durably, after its request."""
-        return self._record.commit(question)
+        return self.record.commit(question)
 
     def announce(self) -> None:
         """Put the request on record now, before an effect that is not captured."""
-        if self._record.has_facts:
-            self._record.commit()
+        if self.record.has_facts:
+            self.record.commit()
 
     # --- file changes ---------------------------------------------------------------------
 
@@ -116,16 +149,15 @@ class OpenCall:
         """
         with self._step(final) as preconditions:
             *above, change = plan_edit(preconditions, path, new, mode=mode, create=parents)
-            self._carry_out(
-                preconditions, [*above, change] if change.before != change.after else []
-            )
+            changes = [*above, change] if change.before != change.after else []
+            make_changes(self.record, preconditions, changes)
             return change
 
     def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
         """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
         with self._step(final) as preconditions:
             changes = plan_delete(preconditions, path, recursive=recursive)
-            self._carry_out(preconditions, changes)
+            make_changes(self.record, preconditions, changes)
             return tuple(sorted(change.path for change in changes))
 
     def move(
@@ -134,7 +166,7 @@ class OpenCall:
         """Rename a file, symlink or directory; the target's parents are created."""
         with self._step(final) as preconditions:
             changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
-            self._carry_out(preconditions, changes, moves=moves)
+            make_changes(self.record, preconditions, changes, moves=moves)
             return tuple(changes)
 
     def apply(
@@ -148,15 +180,10 @@ class OpenCall:
         """Carry out planned changes. Conflict, with nothing changed, when disk differs."""
         self._reverts = reverts
         with self._step(final) as preconditions:
-            preconditions.expect_paths(len(changes))
-            for change in changes:
-                if preconditions.look(change.path) != change.before:
-                    raise Conflict(
-                        f"{change.path} changed since the plan was made",
-                        hint="Make the plan again.",
-                        details={"path": change.path},
-                    )
-            self._carry_out(preconditions, changes, moves=moves, reverts=reverts, origin="undo")
+            check_planned(preconditions, changes)
+            make_changes(
+                self.record, preconditions, changes, moves=moves, reverts=reverts, origin="undo"
+            )
 
     def check_writable(self) -> None:
         """PermissionDenied for a tool of effect read."""
@@ -176,65 +203,12 @@ class OpenCall:
     def _exclusive(self, final: bool) -> Iterator[None]:
         """Hold the workspace lock for the block, and after it until `finish` when final."""
         with ExitStack() as stack:
-            stack.enter_context(self.recorder.exclusive())
+            stack.enter_context(exclusive(self._attachment))
             yield
-            if self._record.has_changes and not final:
-                self._record.commit_and_index()
+            if self.record.has_changes and not final:
+                self.record.commit_and_index()
             elif final:
                 self._workspace_lock = stack.pop_all()
-
-    def _carry_out(
-        self,
-        preconditions: Preconditions,
-        changes: Sequence[FileChange],
-        *,
-        moves: tuple[Move, ...] = (),
-        reverts: tuple[int, ...] = (),
-        origin: Origin = "tool",
-    ) -> None:
-        """Record drift and intention, change the disk, collect the outcome for the next commit."""
-        if changes:
-            self._check_approved(changes)
-            check_recoverable(self._attachment, changes)
-        self._record.entries.update(preconditions.entries)
-        self._record.add_foreign(preconditions.drift)
-        if not changes:
-            return
-        intended = ChangeIntended(self.call_id, tuple(changes), moves, reverts)
-        self._record.commit_and_index(intended)
-        outcome = carry_out(preconditions, changes)
-        self._record.entries.update(preconditions.entries)
-        self._record.add_foreign(outcome.foreign)
-        if outcome.changes:
-            moves = moves or find_moves(outcome.changes)
-            fact = FilesChanged(tuple(outcome.changes), origin, self.call_id, moves, reverts)
-            self._record.add_changes(fact)
-            self._add_changed_paths(change.path for change in outcome.changes)
-        self._record.add_foreign(outcome.later)
-        if self.approved is not None:
-            self.approved.update((change.path, change.after) for change in outcome.changes)
-        self.coverage = self.coverage.lowered(*outcome.reasons)
-        if outcome.error is not None:
-            self._record.commit_and_index()
-            outcome.discard_displaced()
-            raise outcome.error
-
-    def _check_approved(self, changes: Sequence[FileChange]) -> None:
-        """Conflict when a path to be changed is not in the state that was approved."""
-        if self.approved is None:
-            return
-        for change in changes:
-            shown = change.path in self.approved
-            if not shown or change.before != self.approved[change.path]:
-                raise Conflict(
-                    f"{change.path} is not as it was when this call was approved",
-                    hint="Look at it and make the call again.",
-                    details={"path": change.path},
-                )
-
-    def _add_changed_paths(self, paths: Iterable[str]) -> None:
-        listed = set(self.files_changed)
-        self.files_changed += [path for path in paths if path not in listed]
 
     # --- commands -------------------------------------------------------------------------
 
@@ -257,7 +231,7 @@ class OpenCall:
             self.sandbox = completed.sandbox
             if completed.survivors:
                 named = ", ".join(completed.survivors[:5])
-                self.coverage = self.coverage.lowered(f"killed at the end: {named}")
+                self.record.lower_coverage(f"killed at the end: {named}")
         return completed
 
     @contextmanager
@@ -268,12 +242,8 @@ class OpenCall:
         shared with the commands that ran at the same time, and coverage says so.
         """
         self.check_writable()
-        with self.recorder.exclusive():
-            found = scan(self._attachment, self._record.commit_foreign)
-            self._record.add_foreign(found.changes)
-            self._record.add_untracked(found)
-            self._record.entries.update(found.entries)
-            self._record.commit_and_index()
+        with exclusive(self._attachment):
+            left_out = look_before(self.record)
             mode = self._attachment.workspace.stamp("")
             others = self._other_commands()
         try:
@@ -281,61 +251,25 @@ class OpenCall:
         finally:
             try:
                 with self._exclusive(final):
-                    others |= self._other_commands()
-                    self._record_command_changes(tuple(sorted(others)), found.left_out)
+                    look_after(self.record, others | self._other_commands(), left_out)
                     if self._attachment.workspace.stamp("") != mode:
-                        self.coverage = self.coverage.lowered("the workspace's own mode changed")
+                        self.record.lower_coverage("the workspace's own mode changed")
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
-                self.coverage = self.coverage.lowered(f"not seen: {why}", level="none")
+                self.record.lower_coverage(f"not seen: {why}", level="none")
                 raise
-
-    def _record_command_changes(self, others: tuple[str, ...], before: LeftOutFolders) -> None:
-        """Scan, and collect what changed as this call's, shared with `others`."""
-        causes = (self.call_id, *others) if others else ()
-
-        def add(found: ScanResult) -> None:
-            self._record.entries.update(found.entries)
-            if changes := tuple(found.changes):
-                self._add_changed_paths(change.path for change in changes)
-                moves = find_moves(changes)
-                fact = FilesChanged(changes, "command", self.call_id, moves, causes=causes)
-                self._record.add_changes(fact)
-
-        def flush(found: ScanResult) -> None:
-            add(found)
-            self._record.commit_and_index()
-
-        found = scan(self._attachment, flush, after_the_fact=True)
-        add(found)
-        self._record.add_untracked(found)
-        gaps = left_out_changes(before, found.left_out)
-        self.coverage = self.coverage.lowered(*found.reasons, *gaps)
-        self._add_changes_recorded_by_others(causes)
-
-    def _add_changes_recorded_by_others(self, causes: tuple[str, ...]) -> None:
-        """Count what the scans of other calls recorded as this command's changes."""
-        shared = bool(causes) and self._record.has_changes
-        for recorded in self._attachment.projections.changes(call_ids=(self.call_id,)):
-            if recorded.session != self.recorder.session and not recorded.causes:
-                continue  # another session has a call of this id
-            self._add_changed_paths([recorded.change.path])
-            shared = shared or bool(recorded.causes)
-        if shared:
-            self.coverage = self.coverage.lowered("shared with other commands")
 
     def _other_commands(self) -> set[str]:
         """The ids of the calls whose commands run now beside this one."""
-        running = self._attachment.running_commands(excluding=self._key)
+        running = self._attachment.running_commands(excluding=self.record.key)
         return {call.call_id for call in running}
 
     # --- the end --------------------------------------------------------------------------
 
     def finish(self, status: Status, result: Any) -> Event:
         """Put the outcome on record, durably, and release the workspace lock. Once per call."""
-        if self.finished:
+        if self._ended:
             raise Conflict(f"call {self.call_id} is finished already")
-        duration = self._attachment.clock.now() - self._began
         fact = CallFinished(
             self.call_id,
             self.tool,
@@ -344,17 +278,119 @@ class OpenCall:
             result,
             self.coverage,
             self.sandbox,
-            max(0, round(duration.total_seconds() * 1_000_000)),
+            self._duration(),
             self._reverts,
         )
         with self._workspace_lock:
             try:
-                events = self._record.commit(fact)
-            except AuditError:
-                if not self._record.has_facts:
-                    self.recorder.unfinished.add(self.call_id)
+                events = self.record.commit(fact)
+            except AuditError as error:
+                self._ended = isinstance(error, (AuditUnavailable, Conflict))  # no use in again
+                if not self.record.has_facts:
+                    self._attachment.unfinished.add(self.record.key)
                 raise
-            self.finished = True
-            if self._record.entries:
-                self._record.update_index(events)
-        return events[-1]
+            self._ended = True
+            self._attachment.unfinished.discard(self.record.key)
+            self.finish_event = events[-1]
+            if self.record.entries:
+                self.record.update_index(events)
+        return self.finish_event
+
+    def _duration(self) -> int:
+        if self._began is None:
+            return 0
+        passed = self._attachment.clock.now() - self._began
+        return max(0, round(passed.total_seconds() * 1_000_000))
+
+    def __enter__(self) -> "OpenCall":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            self.finish("ok", {**self.result, "files_changed": [*self.files_changed]})
+        else:
+            failure = error if isinstance(error, AuditError) else self._failure(error)
+            body = {"success": False, "files_changed": [*self.files_changed]}
+            self.finish(status_of(error), {**body, "error": failure.to_dict()})
+
+    def _failure(self, error: BaseException) -> ExecutionFailed:
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, Exception):
+            return ExecutionFailed(text)
+        return ExecutionFailed(f"{self.tool} was cancelled", details={"exception": text})
+
+
+def status_of(error: BaseException) -> Status:
+    """How a call ended that raised this; what is no `Exception` cancels."""
+    if isinstance(error, ApprovalDenied):
+        return "denied"
+    if isinstance(error, ToolTimeout):
+        return "timeout"
+    return "error" if isinstance(error, Exception) else "cancelled"
+
+
+def check_unused(writer: Writer, call_id: str) -> None:
+    """Conflict when the session has a call of this id, which then stays as it is."""
+    try:
+        writer.attachment.projections.call(writer.session, call_id)
+    except NotFound:
+        return
+    raise Conflict(
+        f"this session has a call {call_id} already",
+        hint="Give every call an id of its own, or none.",
+    )
+
+
+@contextmanager
+def exclusive(attachment: Attachment) -> Iterator[None]:
+    """Hold the workspace lock, once calls whose end could not be recorded are closed.
+
+    Otherwise the next scan would find what they changed and attribute it to another call.
+    """
+    with attachment.exclusive():
+        _close_unfinished(attachment)
+        yield
+
+
+def close_unfinished(attachment: Attachment) -> None:
+    """Close calls of this process whose end could not be recorded, if there are any."""
+    if attachment.unfinished:
+        with attachment.exclusive():
+            _close_unfinished(attachment)
+
+
+def _close_unfinished(attachment: Attachment) -> None:
+    if not attachment.unfinished:
+        return
+    for call in attachment.projections.open_calls():
+        if (call.session, call.call_id) in attachment.unfinished:
+            if attachment.changes_by_itself(call):
+                record_command_changes(attachment, [call])
+            close_interrupted(attachment, call, "the log could not be written when this call ended")
+    attachment.unfinished.clear()
+
+
+def close_interrupted(
+    attachment: Attachment, call: Call, why: str, *, ran: bool = True
+) -> Comparison:
+    """Finish an open call as interrupted, with what is on disk now; the lock is held.
+
+    Call it for one that has not `ran` when it was still waiting for an answer.
+    """
+    found = compare_with_disk(attachment, call)
+    with OpenCall.resumed(writer_of(attachment, call), call) as closing:
+        if ran and attachment.changes_by_itself(call):
+            closing.record.lower_coverage("interrupted")
+        closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
+        add_outcome(closing.record, call, found)
+        result = {
+            "success": False,
+            "error": {"code": "EXECUTION_ERROR", "message": why},
+            "data": {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]},
+        }
+        closing.finish("interrupted", result)
+    return found

@@ -1,31 +1,47 @@
-"""What one open call puts on record: the drafts and index entries that wait for its next commit."""
+"""What one call did, and what of it waits for the next commit."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from loom_audit.history.capture import ScanResult, attributed_draft
 from loom_audit.history.change_index import untracked_entries, update_index
-from loom_audit.model.events import CallRequested, Draft, Event, Fact, FilesChanged, PathsUntracked
-from loom_audit.model.files import FileChange
+from loom_audit.history.writer import Writer
+from loom_audit.model.events import (
+    FULL,
+    Coverage,
+    Draft,
+    Event,
+    Fact,
+    FilesChanged,
+    Level,
+    PathsUntracked,
+)
+from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import IndexEntry
-
-if TYPE_CHECKING:
-    from loom_audit.history.recorder import Recorder
 
 
 class CallRecord:
     """Collects what a call did until it is committed; the index follows each commit.
 
-    `request` is the call's request while that is not on record yet.
+    `facts` are those of its beginning that are not on record yet: its request, as a rule.
+    `approved` are the states an approval is bound to, by path: other paths, or paths in other
+    states, are not changed.
     """
 
-    def __init__(self, recorder: "Recorder", call_id: str, request: CallRequested | None) -> None:
+    def __init__(self, writer: Writer, call_id: str, *facts: Fact) -> None:
+        self.writer = writer
+        self.attachment = writer.attachment
+        self.call_id = call_id
+        self.coverage: Coverage = FULL
+        self.files_changed: list[str] = []
+        self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}
-        self._recorder = recorder
-        self._attachment = recorder.attachment
-        self._key = (recorder.session, call_id)
-        self._facts: list[Fact] = [request] if request else []
+        self._facts: list[Fact] = [*facts]
         self._drafts: list[Draft] = []
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The session and the id that the call is named by."""
+        return (self.writer.session, self.call_id)
 
     @property
     def has_facts(self) -> bool:
@@ -37,31 +53,45 @@ class CallRecord:
         """Whether changes, ours or of others, are not on record yet."""
         return bool(self._drafts)
 
+    def lower_coverage(self, *reasons: str, level: Level = "partial") -> None:
+        """Say why the call's effects are not captured completely; nothing without a reason."""
+        self.coverage = self.coverage.lowered(*reasons, level=level)
+
     def add(self, fact: Fact) -> None:
         """Store the fact with the next commit, after the changes that wait."""
         self._facts.append(fact)
 
     def add_changes(self, fact: FilesChanged) -> None:
         """Store what this call changed with the next commit."""
-        self._drafts.append(self._recorder.draft(fact))
+        self._drafts.append(self.writer.draft(fact))
+        self.add_changed_paths(change.path for change in fact.changes)
+
+    def add_changed_paths(self, paths: Iterable[str]) -> None:
+        """Count paths, on record already, as changed by this call."""
+        listed = set(self.files_changed)
+        self.files_changed += [path for path in paths if path not in listed]
 
     def add_foreign(self, changes: Iterable[FileChange]) -> None:
         """Store what this call did not change with the next commit, if there is anything."""
         if listed := tuple(changes):
-            self._drafts.append(self._draft_foreign(listed))
+            self.add_draft(attributed_draft(self.attachment, listed, excluding=self.key))
+
+    def add_draft(self, draft: Draft) -> None:
+        """Store a fact about somebody else's changes with the next commit."""
+        self._drafts.append(draft)
 
     def add_untracked(self, found: ScanResult) -> None:
         """Store what a scan could not look at with the next commit."""
         if found.untracked:
-            self._drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
-            self.entries.update(untracked_entries(self._attachment, found.untracked))
+            self.add_draft(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
+            self.entries.update(untracked_entries(self.attachment, found.untracked))
 
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""
-        drafts = [*self._drafts, *map(self._recorder.draft, (*self._facts, *last))]
+        drafts = [*self._drafts, *map(self.writer.draft, (*self._facts, *last))]
         if not drafts:
             return []
-        events = self._attachment.log.append(drafts)
+        events = self.attachment.log.append(drafts)
         self._facts.clear()
         self._drafts.clear()
         return events
@@ -74,13 +104,10 @@ class CallRecord:
         """Store a part of a scan as changes of others, and nothing of what waits."""
         self.entries.update(found.entries)
         if found.changes:
-            drafts = [self._draft_foreign(found.changes)]
-            self.update_index(self._attachment.log.append(drafts))
+            drafts = [attributed_draft(self.attachment, found.changes, excluding=self.key)]
+            self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:
         """Let the index follow these events."""
-        update_index(self._attachment, self.entries, events)
+        update_index(self.attachment, self.entries, events)
         self.entries = {}
-
-    def _draft_foreign(self, changes: Iterable[FileChange]) -> Draft:
-        return attributed_draft(self._attachment, changes, excluding=self._key)

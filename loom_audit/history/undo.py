@@ -6,17 +6,18 @@ from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.call import OpenCall
+from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import record_drift, without_gc
-from loom_audit.history.change_index import update_index
-from loom_audit.history.planner import Planner
-from loom_audit.history.recorder import OpenCall, Recorder
-from loom_audit.history.recovery import (
-    RecoveredCall,
+from loom_audit.history.interrupted import (
+    add_outcome,
     compare_with_disk,
-    decision_needed,
     intended_changes,
-    recover,
+    writer_of,
 )
+from loom_audit.history.planner import Planner
+from loom_audit.history.recovery import RecoveredCall, decision_needed, recover
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import Call, ChangeIntended
 from loom_audit.model.planning import Plan, Request, is_equivalent
 from loom_audit.ports import EventFilter
@@ -39,7 +40,7 @@ class Undo:
         self.planner = planner
 
     @without_gc()
-    def carry_out(self, plan: Plan, recorder: Recorder, *, call_id: str) -> UndoResult:
+    def carry_out(self, plan: Plan, writer: Writer, *, call_id: str) -> UndoResult:
         """Carry out the plan, if a plan made now does the same.
 
         Conflict, with nothing changed, when it does not, when the plan is blocked, while a call
@@ -62,29 +63,26 @@ class Undo:
                     hint="Look at the new plan and decide again.",
                     details={"planned_at": plan.head, "head": fresh.head},
                 )
-            call = recorder.begin(plan.verb, _arguments(plan), "write", call_id=call_id)
-            return self._do(call, fresh)
+            return self._do(fresh, writer, call_id)
         finally:
             release()
 
-    def _do(self, call: OpenCall, plan: Plan) -> UndoResult:
+    def _do(self, plan: Plan, writer: Writer, call_id: str) -> UndoResult:
         for content in plan.contents.values():
             self.attachment.blobs.put(content)
         try:
-            call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
+            with OpenCall(writer, plan.verb, _arguments(plan), "write", call_id=call_id) as call:
+                call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
+                call.result["output"] = _summary(plan)
         except AuditError as error:
-            event = call.finish("error", {"success": False, "error": error.to_dict()})
-            if call.files_changed:
-                far = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
-                error.hint = f"{far}; `loom-audit revert {event.seq}` takes that back. {error.hint}"
+            if call.files_changed and call.finish_event is not None:
+                seq, made = call.finish_event.seq, len(call.files_changed)
+                far = f"{made} of {len(plan.changes)} paths are changed already"
+                error.hint = f"{far}; `loom-audit revert {seq}` takes that back. {error.hint}"
                 error.details["changed"] = list(call.files_changed)
             raise
-        listed = tuple(call.files_changed)
-        call.finish(
-            "ok", {"success": True, "output": _summary(plan), "files_changed": list(listed)}
-        )
-        done = self.attachment.projections.call(call.recorder.session, call.call_id)
-        return UndoResult(done, listed, plan)
+        done = self.attachment.projections.call(writer.session, call_id)
+        return UndoResult(done, tuple(call.files_changed), plan)
 
     def _refuse_while_busy(self) -> None:
         waiting = self._open_undos()
@@ -125,36 +123,27 @@ class Undo:
     def _continue(self, call: Call, actor: str) -> RecoveredCall:
         """Do what is left of an interrupted undo."""
         with self.attachment.exclusive():
-            drafts, outcomes, entries = compare_with_disk(self.attachment, call)
-            if "unknown" in outcomes.values():
-                foreign = [path for path, outcome in outcomes.items() if outcome == "unknown"]
+            found = compare_with_disk(self.attachment, call)
+            if found.unknown:
                 raise Conflict(
-                    f"{foreign[0]} was changed by somebody else since the {call.tool} stopped",
+                    f"{found.unknown[0]} was changed by somebody else "
+                    f"since the {call.tool} stopped",
                     hint="Run `loom-audit recover --abandon`, then plan again.",
-                    details={"paths": foreign},
+                    details={"paths": found.unknown},
                 )
-            if drafts:
-                update_index(self.attachment, entries, self.attachment.log.append(drafts))
-        recorder = Recorder(
-            self.attachment, session=call.session, actor=call.actor, source="recovery"
-        )
-        resumed = recorder.resume(call)
+            record = CallRecord(writer_of(self.attachment, call), call.call_id)
+            add_outcome(record, call, found)
+            record.commit_and_index()
         left = [
-            c
-            for c in intended_changes(self.attachment, call)
-            if outcomes[c.path] == "did not happen"
+            change
+            for change in intended_changes(self.attachment, call)
+            if found.outcomes[change.path] == "did not happen"
         ]
-        reverts = self._reverts(call)
-        try:
-            resumed.apply(left, reverts=reverts, final=True)
-        except AuditError as error:
-            resumed.finish("error", {"success": False, "error": error.to_dict()})
-            raise
-        result = {"success": True, "output": f"continued by {actor} after an interruption"}
-        resumed.finish("ok", result)
-        return RecoveredCall(
-            self.attachment.projections.call(call.session, call.call_id), tuple(outcomes.items())
-        )
+        with OpenCall.resumed(record.writer, call) as resumed:
+            resumed.apply(left, reverts=self._reverts(call), final=True)
+            resumed.result["output"] = f"continued by {actor} after an interruption"
+        finished = self.attachment.projections.call(call.session, call.call_id)
+        return RecoveredCall(finished, tuple(found.outcomes.items()))
 
     def _reverts(self, call: Call) -> tuple[int, ...]:
         """What the interrupted call intended to take back."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api import open_store
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import CheckpointMarked
 from tests.cli.hostile import CORPUS, dangerous
 from tests.cli.shells import Shell, new_shell
@@ -34,10 +34,8 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell("call", "read_file", json.dumps({"path": "nope\x1b[31m"}), code=4)
     with open_store(str(shell.home / "audit.db")) as store:
         # No command takes such a name; a store written by another program may hold one.
-        recorder = Recorder(
-            store.workspace(shell.workspace).attachment, session="", actor="person:ada"
-        )
-        recorder.record(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
+        writer = Writer(store.workspace(shell.workspace).attachment, session="", actor="person:ada")
+        writer.record(CheckpointMarked("c\u202e\x1b[31m", 3, CORPUS[2]))
     with open(os.path.join(os.fsencode(shell.workspace), NAMES[0]), "ab") as file:
         file.write(b"\x1b[2J drift\n")
     return shell

@@ -3,7 +3,8 @@
 import json
 
 from loom_audit.api import open_store
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.call import OpenCall
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import SessionStarted
 from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell
@@ -36,9 +37,9 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     url = f"sqlite:///{audited.home / 'audit.db'}"
     with open_store(url) as store:
         attachment = store.workspace(str(audited.workspace)).attachment
-        recorder = Recorder(attachment, session="s1", actor="person:ada")
-        recorder.record(SessionStarted("ada"))
-        recorder.begin("rollback", {"target": "1"}, "write", call_id="c1").announce()
+        writer = Writer(attachment, session="s1", actor="person:ada")
+        writer.record(SessionStarted("ada"))
+        OpenCall(writer, "rollback", {"target": "1"}, "write", call_id="c1").announce()
     refused = audited("recover", code=5)
     assert "--continue" in refused.errors
     assert "rollback" in refused.text
@@ -51,9 +52,9 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
 def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> None:
     with open_store(f"sqlite:///{audited.home / 'audit.db'}") as store:
         attachment = store.workspace(audited.workspace).attachment
-        crashed = Recorder(attachment, session="gone", actor="agent:x")  # holds no session's lock
+        crashed = Writer(attachment, session="gone", actor="agent:x")  # holds no session's lock
         crashed.record(SessionStarted("x"))
-        crashed.begin("sh", {}, "execute", call_id="c").announce()
+        OpenCall(crashed, "sh", {}, "execute", call_id="c").announce()
     moved = audited.workspace.rename(audited.workspace.with_name("moved"))
     place = ("--workspace", str(audited.workspace))
     arguments = json.dumps({"path": "a.txt"})

@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.history.call import OpenCall
 from loom_audit.sql import driver
 from loom_audit.tools.calls.thread import in_thread
 
@@ -151,7 +152,7 @@ def appends(report: Reporter) -> None:
         workspace = store.workspace(report.order["root"])
         with workspace.session("crasher") as session:
             for n in range(report.order["count"]):
-                one = session.recorder.begin("write_file", {"n": n}, "write", call_id=f"call-{n}")
+                one = OpenCall(session.writer, "write_file", {"n": n}, "write", call_id=f"call-{n}")
                 size = 400_000 if n % 40 == 20 else 200 * (n % 7)
                 large = random.Random(n).randbytes
                 content = large(size) if n % 40 == 20 else f"{n}\n".encode() * size

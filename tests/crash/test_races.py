@@ -16,6 +16,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, open_store
 from loom_audit.disk.system import probe
+from loom_audit.history.call import OpenCall
 from loom_audit.model.files import BlobId
 from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
 from tests.trees import tree_of
@@ -123,7 +124,7 @@ def test_lines_appended_by_another_program_during_a_write_are_never_destroyed(
     with workspace.session("racer") as session, other("appending", workspace) as said:
         for n in range(MOST):
             first = b"ours %d\n" % n
-            call = session.recorder.begin("edit", {}, "write", call_id=f"edit-{n}")
+            call = OpenCall(session.writer, "edit", {}, "write", call_id=f"edit-{n}")
             try:
                 call.edit("file", partial(with_first_line, first), final=True)
             except AuditError as error:

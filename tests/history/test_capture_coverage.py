@@ -43,9 +43,15 @@ def test_folders_that_vanish_by_the_thousand_during_the_look_are_gone(
     assert set(workspace.timeline.tree()) == {"a.txt", "src", "src/main.py", "made", "many"}
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("error", "status"), [(RuntimeError("a bug"), "error"), (KeyboardInterrupt(), "cancelled")]
+)
 def test_coverage_is_not_full_when_the_look_afterwards_fails_however_it_fails(
-    session: Session, root: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    session: Session,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: str,
 ) -> None:
     def fails(*_: object) -> None:
         raise error
@@ -54,7 +60,7 @@ def test_coverage_is_not_full_when_the_look_afterwards_fails_however_it_fails(
         (root / "made").touch()
         monkeypatch.setattr(type(session.workspace.attachment.workspace), "differences", fails)
     (call,) = session.workspace.timeline.calls()
-    assert (call.status, call.coverage.level) == ("error", "none")
+    assert (call.status, call.coverage.level) == (status, "none")
     assert call.coverage.reasons[0].startswith("not seen: ")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from loom_audit import AuditStore, Session, ToolResult, open_store
 from loom_audit.errors import StorageFailed
+from loom_audit.history.call import OpenCall
 from loom_audit.ports import Stamps
 
 Call = Callable[..., ToolResult]
@@ -46,7 +47,7 @@ def test_what_another_session_made_and_a_person_deleted_is_gone_for_whoever_wrot
     call("shell_execute", command="true")
     with open_store() as store, store.workspace(root).session("other") as other:
         for path in ("new", "folder/new"):
-            opened = other.recorder.begin("write", {}, "write", call_id=path)
+            opened = OpenCall(other.writer, "write", {}, "write", call_id=path)
             opened.write(path, b"new", final=True)
             opened.finish("ok", {})
     call("write_file", path="own", content="own")
@@ -62,7 +63,7 @@ def test_a_mode_that_another_session_changed_and_a_person_changed_back_is_on_rec
 ) -> None:
     call("shell_execute", command="true")
     with open_store() as store, store.workspace(root).session("other") as other:
-        opened = other.recorder.begin("write", {}, "execute", call_id="1")
+        opened = OpenCall(other.writer, "write", {}, "execute", call_id="1")
         with opened.capture(final=True):
             (root / "src").chmod(0o700)
         opened.finish("ok", {})
@@ -83,7 +84,7 @@ def test_what_was_recorded_by_a_process_whose_index_failed_is_looked_at_by_the_n
 
     call("shell_execute", command="true")
     with open_store() as store, store.workspace(root).session("other") as other:
-        opened = other.recorder.begin("write", {}, "write", call_id="1")
+        opened = OpenCall(other.writer, "write", {}, "write", call_id="1")
         with monkeypatch.context() as patched:
             patched.setattr(type(other.workspace.attachment.index), "update", fails)
             opened.write("new", b"new", final=True)

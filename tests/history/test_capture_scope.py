@@ -16,6 +16,7 @@ from loom_audit import (
     open_store,
 )
 from loom_audit.errors import InvalidArguments
+from loom_audit.history.call import OpenCall
 from loom_audit.model.events import FilesChanged, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope, bad_lines
 from loom_audit.ports import EventFilter
@@ -92,7 +93,7 @@ def test_what_an_accepted_scope_lets_in_is_nobodys_doing(
     (root / "old.log").write_text("mine\n")
     (root / "a.txt").write_text("changed outside\n")
     call("read_file", path="a.txt")
-    opened = session.recorder.begin("sh", {}, "execute", call_id="c")
+    opened = OpenCall(session.writer, "sh", {}, "execute", call_id="c")
     with opened.capture(final=True):
         (root / ".loomignore").unlink()
         with open_store() as other:

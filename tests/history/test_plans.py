@@ -13,6 +13,7 @@ from loom_audit import (
     ToolResult,
 )
 from loom_audit.errors import Conflict
+from loom_audit.history.call import OpenCall
 from loom_audit.history.planner import Planner
 from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter, Command
@@ -63,9 +64,9 @@ def the_scope_changes(root: Path, workspace: AuditedWorkspace) -> None:
 def overlap(workspace: AuditedWorkspace, root: Path) -> int:
     """One command runs while another does; the number of the one that ended last."""
     with workspace.session("one") as one, workspace.session("two") as two:
-        outer = one.recorder.begin("run", {}, "execute", call_id="outer")
+        outer = OpenCall(one.writer, "run", {}, "execute", call_id="outer")
         with outer.capture(final=True):
-            inner = two.recorder.begin("run", {}, "execute", call_id="inner")
+            inner = OpenCall(two.writer, "run", {}, "execute", call_id="inner")
             runner = workspace.attachment.runner
             assert runner
             inner.run(runner, Command(("sh", "-c", "echo new > made; echo x > a.txt")), final=True)

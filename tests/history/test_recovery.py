@@ -11,7 +11,8 @@ import pytest
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history import approvals
-from loom_audit.history.recorder import Recorder
+from loom_audit.history.call import OpenCall
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import ApprovalRequested, CallFinished, Draft, FilesChanged
 from tests.trees import tree_of
 
@@ -75,8 +76,8 @@ def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     """The session of this recorder holds no lock, as that of a dead process."""
-    recorder = Recorder(workspace.attachment, session="gone", actor="agent:gone")
-    call = recorder.begin("shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")
+    writer = Writer(workspace.attachment, session="gone", actor="agent:gone")
+    call = OpenCall(writer, "shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")
     question = ApprovalRequested("c1", "shell_execute", {"command": "rm a.txt"}, "rule 1")
     asked = approvals.ask(call, question, requested=0)
     (root / "a.txt").write_text("by a person\n")

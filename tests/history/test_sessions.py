@@ -72,13 +72,13 @@ def test_a_closed_store_takes_nothing_and_says_so(
 def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loom_audit.history.recorder import Recorder
+    from loom_audit.history.writer import Writer
     from loom_audit.model.events import SessionEnded, SessionStarted
 
-    gone = Recorder(workspace.attachment, session="f" * 32, actor="agent:x")
+    gone = Writer(workspace.attachment, session="f" * 32, actor="agent:x")
     gone.record(SessionStarted("x", ""))
     for n in range(1001):
-        later = Recorder(workspace.attachment, session=f"{n:032x}", actor="agent:x")
+        later = Writer(workspace.attachment, session=f"{n:032x}", actor="agent:x")
         later.record(SessionStarted("x", ""), SessionEnded("completed"))
     with workspace.session("next"):
         assert workspace.timeline.session("f" * 32).status == "interrupted"

@@ -22,6 +22,7 @@ from loom_audit.errors import (
     Conflict,
     PermissionDenied,
 )
+from loom_audit.history.call import OpenCall
 from loom_audit.ports import CallFilter
 from tests.trees import tree_of
 
@@ -342,7 +343,7 @@ def test_an_undo_waits_for_a_call_of_several_steps(
 ) -> None:
     call("write_file", path="a.txt", content="1\n")
     plan = workspace.plan_undo()
-    several = session.recorder.begin("several", {}, "write", call_id="m")
+    several = OpenCall(session.writer, "several", {}, "write", call_id="m")
     several.write("b.txt", b"2\n")
     with pytest.raises(Conflict, match="still running"):
         workspace.carry_out(plan)

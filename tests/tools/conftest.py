@@ -38,9 +38,9 @@ class Bench:
     async def acall(
         self, tool: Any, arguments: Any, *, gate: Any = None, **options: Any
     ) -> ToolResult:
-        recorder = self.session.recorder
+        writer = self.session.writer
         return await call_tool(
-            self.registry, gate or self.session.gate, recorder, tool, arguments, **options
+            self.registry, gate or self.session.gate, writer, tool, arguments, **options
         )
 
     def events(self, *kinds: str) -> list[Event]:

@@ -90,15 +90,15 @@ class AskingGate:
 
     def _matching_rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
         arguments = arguments_of(args)
-        workspace = ctx.recorder.workspace if ctx.recorder is not None else None
+        workspace = ctx.writer.workspace if ctx.writer is not None else None
         paths = [_possible_paths(workspace, path) for path in paths_in(arguments)]
-        if self.policy.looks_at_paths and ctx.recorder is not None:
+        if self.policy.looks_at_paths and ctx.writer is not None:
             try:
                 states = tool.preview(args, ctx).states or {}
             except AuditError:
                 states = {}  # it cannot work as it is; what it names is known all the same
             paths += [frozenset({path}) for path in _changed_paths(states)]
-        agent = ctx.recorder.actor if ctx.recorder is not None else ""
+        agent = ctx.writer.actor if ctx.writer is not None else ""
         command = command_in(arguments)
         return self.policy.rule_for(Subject(tool.name, tool.effect, agent, paths, command))
 
@@ -206,7 +206,7 @@ class AskingGate:
                     answers.append(answer)
                     sources.cancel_scope.cancel()
 
-            if ctx.recorder is not None and self._wait:
+            if ctx.writer is not None and self._wait:
                 sources.start_soon(ask, partial(_watch, request, ctx))
             if self._ask is not None:
                 sources.start_soon(ask, partial(self._ask_callback, request, ctx))
@@ -259,24 +259,24 @@ def _question_fact(
 def _show_call(tool: Tool, args: Any, ctx: ToolContext) -> _ShownCall | AuditError:
     """The call with what it would change; the error when it cannot work."""
     try:
-        preview = tool.preview(args, ctx) if ctx.recorder is not None else Preview()
+        preview = tool.preview(args, ctx) if ctx.writer is not None else Preview()
     except AuditError as error:
         return error
     return _ShownCall(args, arguments_of(args), preview)
 
 
 def _put_question(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
-    if ctx.call is None or ctx.recorder is None:
+    if ctx.call is None or ctx.writer is None:
         return ApprovalRequest(0, 0, datetime.now(UTC), "", "", ctx.effect, fact)
     return ask(ctx.call, fact, requested=requested)
 
 
 def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision | None:
     """What was decided for the whole session before."""
-    if ctx.recorder is None:
+    if ctx.writer is None:
         return None
-    attachment = ctx.recorder.attachment
-    found = find_lasting_answer(attachment.log, ctx.recorder.session, tool.name, rule, reason)
+    attachment = ctx.writer.attachment
+    found = find_lasting_answer(attachment.log, ctx.writer.session, tool.name, rule, reason)
     if found is None or not isinstance(found.fact, CallDecided):
         return None
     call = attachment.projections.call_at(found.seq)
@@ -286,8 +286,8 @@ def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Dec
 
 async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
     """Wait for an answer in the log: that is how other processes give theirs."""
-    assert ctx.recorder is not None
-    attachment, seen = ctx.recorder.attachment, request.seq
+    assert ctx.writer is not None
+    attachment, seen = ctx.writer.attachment, request.seq
 
     def look() -> tuple[CallDecided | None, int]:
         head = attachment.log.head()
@@ -314,9 +314,9 @@ async def _record_answer(
         None if decision.arguments is None else as_json(decision.arguments, "arguments"),
         decision.lasting and decision.arguments is None,
     )
-    if ctx.recorder is None:
+    if ctx.writer is None:
         return fact
-    return await in_thread(partial(record_answer, ctx.recorder.attachment, request, fact))
+    return await in_thread(partial(record_answer, ctx.writer.attachment, request, fact))
 
 
 def _changed_paths(states: Mapping[str, FileState | None]) -> list[str]:

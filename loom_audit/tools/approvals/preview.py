@@ -81,9 +81,9 @@ def _scratch_preview(what: str) -> Preview:
 
 
 def _attachment(ctx: ToolContext) -> Attachment:
-    if ctx.recorder is None:
+    if ctx.writer is None:
         raise no_workspace_error()
-    return ctx.recorder.attachment
+    return ctx.writer.attachment
 
 
 def _preview(changes: Sequence[FileChange], texts: Sequence[str] | Iterator[str]) -> Preview:

@@ -4,7 +4,8 @@ import difflib
 import logging
 import threading
 import traceback
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,12 +22,12 @@ from loom_audit.errors import (
     Conflict,
     ExecutionFailed,
     InvalidArguments,
-    NotFound,
     NotSerializable,
     ToolTimeout,
     UnknownTool,
 )
-from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.history.call import OpenCall, check_unused, status_of
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
@@ -77,7 +78,7 @@ class _Outcome:
 async def call_tool(
     registry: Tools,
     gate: ApprovalGate,
-    recorder: Recorder | None,
+    writer: Writer | None,
     name: str,
     arguments: Any,
     *,
@@ -91,44 +92,21 @@ async def call_tool(
 
     Whatever goes wrong is a result with an error; only cancellation passes through, after its
     finish is on record. AUDIT_UNAVAILABLE: the log could not be written; nothing with an
-    effect has run unless the result lists `files_changed`. Without a recorder nothing is on
+    effect has run unless the result lists `files_changed`. Without a writer nothing is on
     record, and a tool that needs a workspace gives NO_WORKSPACE.
     """
     request = _request(registry, name, arguments, call_id)
-    opened: OpenCall | None = None
-    if recorder is not None:
+    if writer is not None and call_id is not None:
         try:
-            if call_id is not None:
-                await in_thread(partial(_check_unused, recorder, request.call_id))
-            opened = recorder.begin(
-                request.name, request.arguments, request.effect, call_id=request.call_id
-            )
+            await in_thread(partial(check_unused, writer, request.call_id))
         except AuditError as error:
             return ToolResult.failure(error)
-    scratch = recorder.scratch if recorder else None
-    ctx = ToolContext(
-        workspace=Path(recorder.workspace.root) if recorder else None,
-        cwd=cwd,
-        scratch_dir=Path(scratch.root) if scratch else None,
-        session=recorder.session if recorder else "",
-        call_id=request.call_id,
-        effect=request.effect,
-        environment={**({"SCRATCH_DIR": scratch.root} if scratch else {}), **(environment or {})},
-        settings=settings or ToolSettings(),
-        confinement=request.tool.confinement if request.tool else "off",
-        recorder=recorder,
-        call=opened,
-        runner=runner or (recorder.attachment.runner if recorder else None),
-    )
-    started = monotonic()
-    _log.debug("call %s: %s begins", request.call_id, request.name)
-    try:
+    async with _open(writer, request) as opened:
+        ctx = _context(request, writer, opened, cwd, environment, runner, settings)
+        started = monotonic()
+        _log.debug("call %s: %s begins", request.call_id, request.name)
         outcome = await _attempt(registry, gate, request, ctx)
-    except BaseException as error:
-        if opened is None or not opened.finished:
-            await _finish(opened, _interruption_of(request, error))
-        raise
-    result = await _finish(opened, outcome)
+        result = await _finish(opened, outcome)
     _log.debug(
         "call %s: %s ends %s after %.3f s",
         request.call_id,
@@ -137,6 +115,54 @@ async def call_tool(
         monotonic() - started,
     )
     return result
+
+
+@asynccontextmanager
+async def _open(writer: Writer | None, request: _Request) -> AsyncIterator[OpenCall | None]:
+    """The call while it is open; the finish of one that is cancelled is recorded in a thread."""
+    if writer is None:
+        yield None
+        return
+    name, effect = request.name, request.effect
+    opened = OpenCall(writer, name, request.arguments, effect, call_id=request.call_id)
+    try:
+        yield opened
+    except BaseException as error:
+        await in_thread(partial(_leave, opened, error), shielded=True)
+        raise
+
+
+def _leave(opened: OpenCall, raised: BaseException) -> None:
+    try:
+        opened.__exit__(type(raised), raised, raised.__traceback__)
+    except AuditError as error:
+        _log.error("call %s: its finish cannot be recorded: %s", opened.call_id, error)
+
+
+def _context(
+    request: _Request,
+    writer: Writer | None,
+    opened: OpenCall | None,
+    cwd: str,
+    environment: Mapping[str, str] | None,
+    runner: Runner | None,
+    settings: ToolSettings | None,
+) -> ToolContext:
+    scratch = writer.scratch if writer else None
+    return ToolContext(
+        workspace=Path(writer.workspace.root) if writer else None,
+        cwd=cwd,
+        scratch_dir=Path(scratch.root) if scratch else None,
+        session=writer.session if writer else "",
+        call_id=request.call_id,
+        effect=request.effect,
+        environment={**({"SCRATCH_DIR": scratch.root} if scratch else {}), **(environment or {})},
+        settings=settings or ToolSettings(),
+        confinement=request.tool.confinement if request.tool else "off",
+        writer=writer,
+        call=opened,
+        runner=runner or (writer.attachment.runner if writer else None),
+    )
 
 
 def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Request:
@@ -164,18 +190,6 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _check_unused(recorder: Recorder, call_id: str) -> None:
-    """Conflict when the session has a call of this id, which then stays as it is."""
-    try:
-        recorder.attachment.projections.call(recorder.session, call_id)
-    except NotFound:
-        return
-    raise Conflict(
-        f"this session has a call {call_id} already",
-        hint="Give every call an id of its own, or none.",
-    )
-
-
 async def _attempt(
     registry: Tools, gate: ApprovalGate, request: _Request, ctx: ToolContext
 ) -> _Outcome:
@@ -186,7 +200,7 @@ async def _attempt(
             raise _unknown_tool_error(request.name, registry)
         if request.flaw is not None:
             raise request.flaw
-        if tool.needs_workspace and ctx.recorder is None:
+        if tool.needs_workspace and ctx.writer is None:
             raise no_workspace_error()
         args = tool.parse(request.arguments)
         args, asked = await _ask_gate(gate, tool, args, ctx)
@@ -225,7 +239,7 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
             ctx.call.add_decision(
                 answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
             )
-        ctx.call.approved = None if answer.states is None else dict(answer.states)
+        ctx.call.record.approved = None if answer.states is None else dict(answer.states)
     if answer.decision != "allowed":
         raise ApprovalDenied(
             f"{tool.name} was denied" + (f": {answer.reason}" if answer.reason else ""),
@@ -249,7 +263,7 @@ async def _announce(tool: Tool, call: OpenCall | None) -> None:
     if call is None or not (tool.announced or tool.effect == "network"):
         return
     if tool.effect == "network":
-        call.coverage = call.coverage.lowered("outside the workspace: network")
+        call.record.lower_coverage("outside the workspace: network")
     await in_thread(call.announce)
 
 
@@ -303,7 +317,7 @@ def _outcome_of(tool: Tool, result: ToolResult) -> _Outcome:
 
 def _failure_of(name: str, error: Exception) -> _Outcome:
     if isinstance(error, AuditError):
-        return _Outcome(_status_of(error), ToolResult.failure(error))
+        return _Outcome(status_of(error), ToolResult.failure(error))
     return _Outcome("error", ToolResult.failure(_bug_error(name, error)))
 
 
@@ -359,14 +373,6 @@ def _finish_error(error: AuditError, call: OpenCall) -> AuditError:
     return error
 
 
-def _interruption_of(request: _Request, error: BaseException) -> _Outcome:
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        return _Outcome(
-            "cancelled", ToolResult.failure(ExecutionFailed(f"{request.name} was cancelled"))
-        )
-    return _Outcome("error", ToolResult.failure(_bug_error(request.name, error)))
-
-
 def _bug_error(name: str, error: BaseException) -> AuditError:
     """An exception no tool should let through, as an error; the traceback goes to the log."""
     _log.error("%s failed", name, exc_info=error)
@@ -375,12 +381,6 @@ def _bug_error(name: str, error: BaseException) -> AuditError:
         f"{name} failed: {text[:500]}",
         details={"exception": type(error).__name__, "text": text[:2000]},
     )
-
-
-def _status_of(error: AuditError) -> Status:
-    if isinstance(error, ApprovalDenied):
-        return "denied"
-    return "timeout" if isinstance(error, ToolTimeout) else "error"
 
 
 def _unknown_tool_error(name: str, registry: Tools) -> AuditError:

@@ -21,7 +21,8 @@ from loom_audit.errors import (
     PermissionDenied,
     TooLarge,
 )
-from loom_audit.history.recorder import OpenCall, Recorder
+from loom_audit.history.call import OpenCall
+from loom_audit.history.writer import Writer
 from loom_audit.model.events import Effect
 from loom_audit.model.files import FileChange
 from loom_audit.ports import (
@@ -63,7 +64,7 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: ToolSettings = field(default_factory=ToolSettings)
     confinement: Confinement = "off"
-    recorder: Recorder | None = field(default=None, repr=False)
+    writer: Writer | None = field(default=None, repr=False)
     call: OpenCall | None = field(default=None, repr=False)
     runner: Runner | None = field(default=None, repr=False)
     stop: threading.Event | None = field(default=None, repr=False)
@@ -344,9 +345,9 @@ class ToolContext:
 
     @property
     def _workspace(self) -> Workspace:
-        if self.recorder is None:
+        if self.writer is None:
             raise no_workspace_error()
-        return self.recorder.workspace
+        return self.writer.workspace
 
     @property
     def _open_call(self) -> OpenCall:
@@ -356,7 +357,7 @@ class ToolContext:
 
     @property
     def _command_runner(self) -> Runner:
-        if self.recorder is None:
+        if self.writer is None:
             raise no_workspace_error()
         if self.runner is None:
             raise ExecutionFailed(
@@ -368,21 +369,21 @@ class ToolContext:
         """Where a path leads, and the path there."""
         if not path.startswith(SCRATCH):
             return Area(self._workspace), path
-        if self.recorder is None or self.recorder.scratch is None:
+        if self.writer is None or self.writer.scratch is None:
             raise InvalidPath(
                 "This call has no scratch directory", hint="Name a path in the workspace."
             )
-        return Area(self.recorder.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
+        return Area(self.writer.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
 
     def _announce_scratch(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""
         call = self._open_call
         call.check_writable()
-        call.coverage = call.coverage.lowered("outside the workspace: scratch")
+        call.record.lower_coverage("outside the workspace: scratch")
         call.announce()
 
     def _check_size(self, path: str, size: int) -> None:
-        limit = self._open_call.recorder.attachment.scope.max_file_bytes
+        limit = self._open_call.writer.attachment.scope.max_file_bytes
         if size > limit:
             raise TooLarge(
                 f"{path} would have {size} bytes, more than the {limit} that are recorded",

@@ -77,7 +77,7 @@ def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench: Bench) -> None:
         result = bench.call("write_file", OVERWRITE, gate=gate)
         assert (result.error.code, result.error.details["by"]) == ("APPROVAL_DENIED", by)
         assert answers(bench)[-1].by == by
-    assert approvals.pending(bench.session.recorder.attachment) == []
+    assert approvals.pending(bench.session.writer.attachment) == []
     bench.assert_every_call_has_one_finish()
 
 
@@ -124,7 +124,7 @@ def from_elsewhere(
     """Answers every question from outside of the process's gate, as soon as it is on record."""
 
     async def answer(request: ApprovalRequest) -> None:
-        attachment = bench.session.recorder.attachment
+        attachment = bench.session.writer.attachment
         [found] = await anyio.to_thread.run_sync(approvals.pending, attachment)
         assert found == request
         approvals.answer(attachment, found, *said, **more)
@@ -140,7 +140,7 @@ def test_an_answer_in_the_log_is_enough(bench: Bench) -> None:
 
 
 def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench: Bench) -> None:
-    attachment = bench.session.recorder.attachment
+    attachment = bench.session.writer.attachment
     told = []
 
     async def both(request: ApprovalRequest) -> Decision:
@@ -169,7 +169,7 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench: Benc
 
 
 def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> None:
-    attachment = bench.session.recorder.attachment
+    attachment = bench.session.writer.attachment
     asked = []
 
     async def main() -> None:
@@ -238,7 +238,7 @@ def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench: Bench,
 
     def look(request: ApprovalRequest) -> Decision:
         with pytest.raises(Conflict, match="already"):
-            approvals.find(bench.session.recorder.attachment, number)
+            approvals.find(bench.session.writer.attachment, number)
         return YES
 
     again = {"path": "notes.txt", "content": "again"}
@@ -294,7 +294,7 @@ def test_an_answer_for_the_session_holds_for_all_that_the_same_rule_asks_about(
 
 
 def test_an_answer_for_the_session_cannot_change_arguments(bench: Bench) -> None:
-    attachment = bench.session.recorder.attachment
+    attachment = bench.session.writer.attachment
 
     async def ask(request: ApprovalRequest) -> Decision:
         with pytest.raises(InvalidArguments):
@@ -310,7 +310,7 @@ def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench: Bench) -> None:
     person = Person(Decision("allowed", "p", "", {"path": "x", "content": object()}))
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person))
     assert result.error.code == "APPROVAL_DENIED" and "not a JSON value" in result.output
-    assert approvals.pending(bench.session.recorder.attachment) == []
+    assert approvals.pending(bench.session.writer.attachment) == []
     bench.assert_every_call_has_one_finish()
 
 

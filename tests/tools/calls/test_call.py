@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import errors
 from loom_audit.errors import AuditUnavailable, PermissionDenied
-from loom_audit.history.recorder import OpenCall
+from loom_audit.history.call import OpenCall
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
@@ -454,7 +454,7 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
 
     before = bench.tree()
     with monkeypatch.context() as patch:
-        patch.setattr(type(bench.session.recorder.attachment.log), "append", full)
+        patch.setattr(type(bench.session.writer.attachment.log), "append", full)
         for tool, arguments in (
             ("write_file", {"path": "x", "content": ""}),
             ("delete_file", {"path": "notes.txt"}),
@@ -471,7 +471,7 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
 def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = type(bench.session.recorder.attachment.log)
+    log = type(bench.session.writer.attachment.log)
     append = log.append
 
     def full(self, drafts, **options):

@@ -16,7 +16,7 @@ MISSING = "FILE_NOT_FOUND"
 
 
 def scratch_of(bench: Bench) -> Path:
-    return Path(bench.session.recorder.scratch.root)
+    return Path(bench.session.writer.scratch.root)
 
 
 def test_every_file_tool_takes_scratch_paths(bench: Bench) -> None:
@@ -81,7 +81,7 @@ def test_commands_can_write_the_scratch_directory_and_are_told_where_it_is(bench
 
 def test_each_session_has_its_own_and_it_ends_with_the_session(bench: Bench) -> None:
     with bench.workspace.session("other") as other:
-        first, second = scratch_of(bench), Path(other.recorder.scratch.root)
+        first, second = scratch_of(bench), Path(other.writer.scratch.root)
         assert first != second and second.is_dir()
         assert second.stat().st_mode & 0o777 == 0o700
         (second / "left").write_text("x")
@@ -211,7 +211,7 @@ def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench: Bench) -
 
 def test_a_session_ends_whatever_a_command_has_left_in_scratch(bench: Bench) -> None:
     with bench.workspace.session("tester") as session:
-        folder = Path(session.recorder.scratch.root)
+        folder = Path(session.writer.scratch.root)
         here = os.open(folder, os.O_RDONLY)
         for _ in range(1_200):
             os.mkdir("d", dir_fd=here)

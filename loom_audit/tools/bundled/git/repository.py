@@ -271,8 +271,8 @@ def check_name(name: str, what: str) -> None:
 
 def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:
     """The paths as they are in the workspace. InvalidPath outside of it."""
-    assert ctx.recorder is not None
-    return [ctx.recorder.workspace.relative(path) or "." for path in paths or ()]
+    assert ctx.writer is not None
+    return [ctx.writer.workspace.relative(path) or "." for path in paths or ()]
 
 
 def git_error(done: CommandResult) -> ExecutionFailed:

@@ -56,8 +56,8 @@ class SearchCode(Tool):
     timeout_seconds = 30
 
     async def execute(self, args: CodeSearchInput, ctx: ToolContext) -> ToolResult:
-        assert ctx.recorder is not None
-        attachment, index = ctx.recorder.attachment, ctx.recorder.attachment.code
+        assert ctx.writer is not None
+        attachment, index = ctx.writer.attachment, ctx.writer.attachment.code
         if index is None:
             raise ExecutionFailed("there is no code index here", hint="Use search_files.")
         words = re.findall(r"\w+", args.query)[:MAX_WORDS]

@@ -82,8 +82,8 @@ def race(session, folder, seconds) -> dict[str, object]:
     outcomes, leaks = Counter(), []
 
     async def one(tool, arguments) -> None:
-        recorder = session.recorder
-        result = await call_tool(session.registry, session.gate, recorder, tool, arguments)
+        writer = session.writer
+        result = await call_tool(session.registry, session.gate, writer, tool, arguments)
         outcomes[f"{tool} {'ok' if result.success else result.error.code}"] += 1
         said = json.dumps(result.to_dict())
         if SECRET in said or "hidden name" in said:

@@ -327,8 +327,8 @@ def test_results_of_a_whole_session_undo_to_the_start(bench: Bench) -> None:
             ("move_file", {"from": "src", "to": "lib"}),
             ("delete_file", {"path": "notes.txt"}),
         ):
-            recorder, session = bench.session.recorder, bench.session
-            result = await call_tool(bench.registry, session.gate, recorder, tool, arguments)
+            writer, session = bench.session.writer, bench.session
+            result = await call_tool(bench.registry, session.gate, writer, tool, arguments)
             assert result.success, result.output
 
     anyio.run(work)
@@ -340,7 +340,7 @@ def test_results_of_a_whole_session_undo_to_the_start(bench: Bench) -> None:
 def prior_content(bench: Bench, monkeypatch: pytest.MonkeyPatch, tool, arguments):
     """What the log knows of the file in the moment it is about to be replaced."""
     kept = []
-    disk = type(bench.session.recorder.workspace)
+    disk = type(bench.session.writer.workspace)
     whole = disk.replace
 
     def replace(self, change, content):

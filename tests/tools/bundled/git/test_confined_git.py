@@ -24,7 +24,7 @@ OFF = ToolSettings(confinement="off")
 @pytest.fixture
 def confined(bench: Bench):
     """Only where a sandbox works here."""
-    if bench.session.recorder.attachment.runner.name == "plain":
+    if bench.session.writer.attachment.runner.name == "plain":
         pytest.skip("no sandbox works on this machine")
     return bench
 

@@ -1,0 +1,74 @@
+"""Changes that a call makes itself: intended on record, carried out, recorded as they are."""
+
+from collections.abc import Mapping, Sequence
+
+from loom_audit.errors import Conflict
+from loom_audit.history.call_record import CallRecord
+from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
+from loom_audit.model.events import ChangeIntended, FilesChanged, Origin
+from loom_audit.model.files import FileChange, FileState, Move, find_moves
+
+States = Mapping[str, FileState | None]
+
+
+def make_changes(
+    record: CallRecord,
+    preconditions: Preconditions,
+    changes: Sequence[FileChange],
+    *,
+    moves: tuple[Move, ...] = (),
+    reverts: tuple[int, ...] = (),
+    origin: Origin = "tool",
+) -> None:
+    """Record drift and intention, change the disk, collect the outcome for the next commit.
+
+    When a change fails, those before it are recorded, and its error is raised. Conflict for
+    what was not approved. The lock is held.
+    """
+    if changes:
+        _check_approved(record.approved, changes)
+        check_recoverable(record.attachment, changes)
+    record.entries.update(preconditions.entries)
+    record.add_foreign(preconditions.drift)
+    if not changes:
+        return
+    record.commit_and_index(ChangeIntended(record.call_id, tuple(changes), moves, reverts))
+    outcome = carry_out(preconditions, changes)
+    record.entries.update(preconditions.entries)
+    record.add_foreign(outcome.foreign)
+    if made := tuple(outcome.changes):
+        moves = moves or find_moves(made)
+        record.add_changes(FilesChanged(made, origin, record.call_id, moves, reverts))
+    record.add_foreign(outcome.later)
+    if record.approved is not None:
+        record.approved.update((change.path, change.after) for change in outcome.changes)
+    record.lower_coverage(*outcome.reasons)
+    if outcome.error is not None:
+        record.commit_and_index()
+        outcome.discard_displaced()
+        raise outcome.error
+
+
+def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -> None:
+    """Conflict when a path is not in the state that its change begins with."""
+    preconditions.expect_paths(len(changes))
+    for change in changes:
+        if preconditions.look(change.path) != change.before:
+            raise Conflict(
+                f"{change.path} changed since the plan was made",
+                hint="Make the plan again.",
+                details={"path": change.path},
+            )
+
+
+def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> None:
+    """Conflict when a path to be changed is not in the state that was approved, if any was."""
+    if approved is None:
+        return
+    for change in changes:
+        if change.path not in approved or change.before != approved[change.path]:
+            raise Conflict(
+                f"{change.path} is not as it was when this call was approved",
+                hint="Look at it and make the call again.",
+                details={"path": change.path},
+            )

@@ -1,0 +1,94 @@
+"""What calls did whose process ended before they did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.call_record import CallRecord
+from loom_audit.history.capture import outside_draft
+from loom_audit.history.looks import collect_changes
+from loom_audit.history.steps import observe_all
+from loom_audit.history.writer import Writer
+from loom_audit.model.events import Call, ChangeIntended, FilesChanged, Origin
+from loom_audit.model.files import FileChange, find_moves
+from loom_audit.ports import EventFilter, IndexEntry
+
+PathOutcome = Literal["happened", "did not happen", "unknown"]
+SOURCE = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A call's intended changes against disk: what came of each path.
+
+    `made` and `foreign` lead from the log's tree to the disk, where those two differ.
+    """
+
+    made: tuple[FileChange, ...]
+    foreign: tuple[FileChange, ...]
+    outcomes: Mapping[str, PathOutcome]
+    entries: Mapping[str, IndexEntry | None]
+
+    @property
+    def unknown(self) -> list[str]:
+        """The paths that are neither as they were nor as they were meant to be."""
+        return [path for path, outcome in self.outcomes.items() if outcome == "unknown"]
+
+
+def writer_of(attachment: Attachment, call: Call) -> Writer:
+    """What recovery records about a call is recorded as its session's and actor's."""
+    return Writer(attachment, call.session, call.actor, SOURCE)
+
+
+def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
+    """The changes that a call intended, the last one per path."""
+    wanted = EventFilter(
+        after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
+    )
+    intended: dict[str, FileChange] = {}
+    for event in attachment.log.read(wanted):
+        if isinstance(event.fact, ChangeIntended) and event.session == call.session:
+            intended.update({change.path: change for change in event.fact.changes})
+    return tuple(intended.values())
+
+
+def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
+    """Compare a call's intended changes with disk; the lock is held."""
+    made: list[FileChange] = []
+    foreign: list[FileChange] = []
+    outcomes: dict[str, PathOutcome] = {}
+    entries: dict[str, IndexEntry | None] = {}
+    for change in intended_changes(attachment, call):
+        now, entries[change.path] = observe_all(attachment, [change])[change.path]
+        recorded = attachment.projections.state(change.path)
+        if now == change.after:
+            outcomes[change.path] = "happened"
+        elif now == change.before:
+            outcomes[change.path] = "did not happen"
+        else:
+            outcomes[change.path] = "unknown"
+        if now != recorded:
+            found = FileChange(change.path, recorded, now)
+            (made if outcomes[change.path] == "happened" else foreign).append(found)
+    return Comparison(tuple(made), tuple(foreign), outcomes, entries)
+
+
+def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
+    """Collect what a comparison found, as the call's or from outside."""
+    record.entries.update(found.entries)
+    if found.made:
+        origin: Origin = "undo" if is_undo(call) else "tool"
+        record.add_changes(FilesChanged(found.made, origin, call.call_id, find_moves(found.made)))
+    if found.foreign:
+        record.add_draft(outside_draft(found.foreign))
+
+
+def record_command_changes(attachment: Attachment, commands: Sequence[Call]) -> None:
+    """Record what changed on disk as the interrupted commands', shared with running ones."""
+    mine = {call.requested for call in commands}
+    running = [call for call in attachment.running_commands() if call.requested not in mine]
+    owner, *others = [*commands, *running]
+    record = CallRecord(writer_of(attachment, owner), owner.call_id)
+    collect_changes(record, [call.call_id for call in others])
+    record.commit_and_index()

@@ -1,0 +1,35 @@
+"""Who puts facts on record, and in which log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loom_audit.history.attachment import Attachment
+from loom_audit.model.events import Draft, Event, Fact
+from loom_audit.ports import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """An actor in a session, and the workspace whose log they write; "" for no session.
+
+    `source` is where the facts come from, when that is not the actor itself. `scratch` is the
+    session's scratch directory, whose files are not on record.
+    """
+
+    attachment: Attachment
+    session: str
+    actor: str
+    source: str = ""
+    scratch: Workspace | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.attachment.workspace
+
+    def draft(self, fact: Fact) -> Draft:
+        """The fact as a draft of this session, actor and source."""
+        return Draft(fact, self.session, self.actor, source=self.source)
+
+    def record(self, *facts: Fact) -> Sequence[Event]:
+        """Put facts on record, durably."""
+        return self.attachment.log.append([self.draft(fact) for fact in facts])
