@@ -17,6 +17,8 @@ from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFail
 
 SAFE_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000
+COMPILED = 512
+"""Statements that a connection keeps compiled: those that make a store and all that follow."""
 
 Cause = Literal["full", "io", "busy", "damaged", "read-only", "missing", "other"]
 """Why the database refused, as `details["cause"]` of the error says."""
@@ -71,6 +73,7 @@ def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
         check_same_thread=False,
         isolation_level=None,
         timeout=BUSY_MS / 1000,
+        cached_statements=COMPILED,
     )
     try:
         _set_up(connection, mode)

@@ -23,6 +23,7 @@ from loom_audit.errors import (
     StorageFailed,
 )
 from loom_audit.model.events import SessionStarted
+from loom_audit.model.files import FileChange
 from loom_audit.sql import connections, schema
 from loom_audit.sql import driver as sqlite_driver
 from loom_audit.sql.ballast import Ballast
@@ -30,7 +31,7 @@ from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, database_path, open_database
 from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.statements import prepare
-from tests.contracts.stores import draft, logs_of
+from tests.contracts.stores import draft, logs_of, open_sqlite
 from tests.sql.conftest import record
 from tests.temporary import MEMORY
 
@@ -71,6 +72,21 @@ def test_connections_have_the_settings_that_keep_what_was_acknowledged(
         assert settings(connection)["query_only"] == 1
         with pytest.raises(Exception, match="readonly"):
             connection.execute("INSERT INTO searched VALUES (1, 1)")
+
+
+def test_the_connection_that_made_a_store_compiles_each_statement_once(tmp_path: Path) -> None:
+    opened = open_sqlite(tmp_path)
+    assert opened.database
+    compiled: list[int] = []
+    with opened.database.connections.writing() as connection:
+        connection.raw.set_authorizer(lambda action, *_: compiled.append(action) or 0)
+    counts = []
+    for n in range(5):
+        compiled.clear()
+        opened.call(FileChange(f"{n}", None, opened.file(b"%d" % n)))
+        counts.append(len(compiled) - compiled.count(sqlite3.SQLITE_TRANSACTION))
+    opened.database.close()
+    assert counts[0] > 0 and counts[-1] == 0, counts
 
 
 def test_the_driver_is_one_without_the_known_corruption() -> None:
