@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loom_audit.model.files import FileState
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.statements import prepare
@@ -33,10 +32,12 @@ _INSERT_CONTENT = prepare(
     "WHERE sha256 = :sha256 AND encoding = :encoding AND stored = :stored "
     "AND version = :version AND large = 0 ON CONFLICT (blob) DO NOTHING"
 )
-_INSERT_ABSENT = prepare(
+INSERT_ABSENT = prepare(
     "INSERT INTO blob (sha256, size, stored, encoding, version, large) "
     "VALUES (:sha256, :size, 0, 'absent', 0, 0) ON CONFLICT (sha256) DO NOTHING"
 )
+"""Gives a content that is named a row, as absent where it is not in the store."""
+
 _ENTRY = prepare(
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
@@ -87,14 +88,6 @@ def insert(connection: Connection, entries: Sequence[BlobEntry]) -> None:
     ]
     _INSERT.run_many(connection, rows)
     _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
-
-
-def insert_absent(connection: Connection, states: Sequence[FileState]) -> None:
-    """Give each content that states name a row, as absent where it is not in the store."""
-    rows = [
-        {"sha256": bytes.fromhex(state.blob), "size": state.size} for state in states if state.blob
-    ]
-    _INSERT_ABSENT.run_many(connection, rows)
 
 
 def load_entry(connections: Connections, digest: bytes) -> BlobEntry | None:

@@ -29,8 +29,9 @@ from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_wind
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
+from loom_audit.sql.projections import calls
 from loom_audit.sql.projections.fold import fold
-from loom_audit.sql.projections.fold_statements import CALL_STATE
+from loom_audit.sql.projections.rows import followed
 from loom_audit.sql.statements import prepare
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
@@ -136,7 +137,7 @@ class SqlEventLog:
         event_rows.insert_events(connection, self._number, rows)
         event_rows.insert_payloads(connection, parts)
         insert_nodes(connection, self._number, nodes)
-        fold(connection, self._number, events)
+        fold(connection, self._number, [followed(event) for event in events])
         return events, _LogEnd(spot.generation, frontier, prev), staged
 
     def _log_end(self, connection: Connection) -> _LogEnd:
@@ -207,13 +208,7 @@ class SqlEventLog:
             key = draft.session, fact.call_id
             finished = batch.get(key)
             if finished is None:
-                row = CALL_STATE.first(
-                    connection,
-                    log=self._number,
-                    session=draft.session,
-                    call_id=pack_id(fact.call_id),
-                )
-                finished = None if row is None else row[0] is not None
+                finished = calls.is_finished(connection, self._number, *key)
             if isinstance(fact, CallRequested):
                 if finished is not None:
                     raise _call_conflict(fact.call_id, "was requested before")

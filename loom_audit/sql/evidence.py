@@ -12,7 +12,7 @@ from loom_audit.model.codec import MAX_LEAF, decode, intention_of
 from loom_audit.model.events import ChangeIntended, Event, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
-from loom_audit.ports import EventRow, PayloadRow, ReferencedBlob, Report
+from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version
 from loom_audit.sql.connections import Connections
@@ -24,6 +24,7 @@ from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import DICTIONARIES, unpack, unpack_id
 from loom_audit.sql.projections.comparison import RebuiltProjections
 from loom_audit.sql.projections.incremental_check import IncrementalCheck
+from loom_audit.sql.projections.rows import followed
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
@@ -176,9 +177,23 @@ class SqlEvidence:
         try:
             if self._check_agrees():
                 return
-            yield from self._rebuilt.differences(self._decode_events(), report)
+            self._rebuild(report or (lambda _: None))
+            yield from self._rebuilt.differences()
         except driver().Error as error:
             raise _storage_error(error) from error
+
+    def _rebuild(self, report: Report) -> None:
+        done = 0
+        for events in self._decode_events():
+            try:
+                self._rebuilt.follow([followed(event) for event in events])
+            except driver().Error as error:
+                raise StorageFailed(
+                    f"Events {done + 1} to {done + len(events)} do not fit together: {error}",
+                    hint="What verification finds in these events explains it.",
+                ) from error
+            done += len(events)
+            report(Progress("projections", done, unit="events"))
 
     def _decode_events(self) -> Iterator[Sequence[Event]]:
         parts = self.payloads()

@@ -207,6 +207,16 @@ def test_known_and_new_drafts_are_not_mixed(opened: Opened) -> None:
     assert opened.log.head() == 1
 
 
+def test_one_id_in_two_sessions_is_two_calls(opened: Opened) -> None:
+    opened.log.append([request("same", "")])
+    opened.log.append([request("same", "new")])
+    with pytest.raises(Conflict, match="never requested"):
+        opened.log.append([finish("same", "other")])
+    for session in ("new", ""):
+        opened.log.append([finish("same", session)])
+    assert [call.session for call in opened.projections.calls()] == ["new", ""]
+
+
 def test_a_call_is_finished_once_and_only_after_its_request(opened: Opened) -> None:
     with pytest.raises(Conflict):
         opened.log.append([finish("c")])

@@ -26,17 +26,18 @@ from loom_audit.model.events import (
     FilesChanged,
     ScopeAccepted,
     SessionEnded,
+    SessionStarted,
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter
 from loom_audit.sql.driver import connect
-from loom_audit.sql.projections import tree_rows
+from loom_audit.sql.projections import keyframes
+from loom_audit.sql.projections.keyframes import pack, unpack
 from loom_audit.sql.projections.queries import SqlProjections
+from loom_audit.sql.projections.subjects import PROJECTIONS
 from loom_audit.sql.projections.summaries import failure, summarize
-from loom_audit.sql.projections.tree_rows import pack_listing, unpack_listing
-from loom_audit.sql.tables import PROJECTIONS
 from tests.contracts.stores import (
     DIRECTORY,
     START,
@@ -337,6 +338,19 @@ def test_the_scope_is_the_one_accepted_last(opened: Opened) -> None:
         assert opened.projections.scope() == Scope("*.b", 9)
 
 
+def test_who_opens_a_session_again_did_not_make_its_earlier_calls(opened: Opened) -> None:
+    opened.log.append([started("one")])
+    number = opened.call(FileChange("x", None, opened.file(b"x")), session="one")
+    again = draft(SessionStarted("other", "again"), "one", "person:p")
+    opened.log.append([draft(SessionEnded(), "one"), again])
+    later = opened.call(session="one", actor="person:p")
+    assert opened.projections.call_at(number).actor == "agent:a"
+    assert opened.projections.call_at(later).actor == "person:p"
+    assert [c.actor for c in opened.projections.changes()] == ["agent:a"]
+    session = opened.projections.session("one")
+    assert (session.actor, session.agent, session.title) == ("agent:a", "other", "again")
+
+
 def test_open_sessions_are_those_not_ended_oldest_first(opened: Opened) -> None:
     opened.log.append([started("b"), started("a"), started("c")])
     opened.log.append([draft(SessionEnded("completed"), "a")])
@@ -412,16 +426,17 @@ def rows_of(opened: Opened) -> dict[str, list[tuple[Any, ...]]]:
     ids = dict(raw.execute("SELECT number, id FROM session"))
     found = {}
     for table in PROJECTIONS:
-        names = [column.name for column in table.columns]
+        cursor = raw.execute(f"SELECT * FROM {table}")
+        names = [column[0] for column in cursor.description]
         rows = []
-        for row in raw.execute(f"SELECT {', '.join(names)} FROM {table.name}"):
+        for row in cursor:
             shown = dict(zip(names, row, strict=True))
-            if table.name == "session":
+            if table == "session":
                 shown.pop("number")
             elif "session" in shown:
                 shown["session"] = ids.get(shown["session"])
             rows.append(tuple(shown.values()))
-        found[table.name] = sorted(rows, key=repr)
+        found[table] = sorted(rows, key=repr)
     raw.close()
     return found
 
@@ -441,7 +456,7 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
 
 
 def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_audit.sql.projections.fold.KEYFRAME_EVENTS", 8)
+    monkeypatch.setattr("loom_audit.sql.projections.keyframes.KEYFRAME_EVENTS", 8)
     oracle: list[dict[str, FileState]] = [{}]
     for n in range(30):
         state = stored.file(str(n).encode(), 0o600 + n % 8)
@@ -479,7 +494,7 @@ def test_keyframes_are_due_every_ten_thousand_events(stored: Opened) -> None:
     assert stored.projections.tree(10_001) == {"x": change.after}
     assert stored.log.before(START) == 10_001
     assert stored.log.before(START + timedelta(minutes=1)) == 10_002
-    assert tree_rows.KEYFRAME_EVENTS == 10_000
+    assert keyframes.KEYFRAME_EVENTS == 10_000
     assert rows_of(stored)["keyframe"][0][1] == 10_000
 
 
@@ -497,7 +512,7 @@ LISTED = st.lists(
 @given(LISTED)
 def test_keyframes_hold_any_listing(entries: list[Any]) -> None:
     entries.sort()
-    assert list(unpack_listing(pack_listing(entries))) == entries
+    assert list(unpack(pack(entries))) == entries
 
 
 @pytest.mark.parametrize(

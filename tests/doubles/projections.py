@@ -246,7 +246,6 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
         return replace(
             session,
             agent=fact.agent,
-            actor=event.actor,
             title=fact.title,
             ended=None,
             ended_at=None,

@@ -7,22 +7,22 @@ number that means something else in the store shows up as a row that differs.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Table
-
-from loom_audit.errors import StorageFailed
-from loom_audit.model.events import Event
-from loom_audit.ports import Progress, ReferencedBlob, Report
+from loom_audit.ports import ReferencedBlob
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections.fold import fold
+from loom_audit.sql.projections.rows import FollowedEvent
+from loom_audit.sql.projections.subjects import PROJECTIONS
 from loom_audit.sql.schema import create_all, structure, structure_differences
-from loom_audit.sql.tables import PROJECTIONS
 
 _REMEMBERED = 50_000
 """Contents noted lately, which need not be written down again."""
+
+_COMPARED_AT_ONCE = 256
 
 _SEQ_COLUMNS = ("seq", "requested", "number", "attached", "started")
 """Which column of a projection names the event that a row is about, the first that it has."""
@@ -51,6 +51,7 @@ class RebuiltProjections:
         self._resources = ExitStack()
         self._open: Connection | None = None
         self._recent: set[bytes] = set()
+        self._numbered = False
 
     def __enter__(self) -> "RebuiltProjections":
         return self
@@ -74,33 +75,21 @@ class RebuiltProjections:
         for digest, seq, size, here, kept in self._connection().execute(_NOTED):
             yield ReferencedBlob(digest, seq, size, bool(here), bool(kept))
 
-    def differences(
-        self, events: Iterator[Sequence[Event]], report: Report | None = None
-    ) -> Iterator[tuple[int | None, str]]:
-        """Fold the events into this database, then compare each projection with the store's.
+    def follow(self, events: Sequence[FollowedEvent]) -> None:
+        """Fold the next events into this database. The driver's error when they do not fit."""
+        if not self._numbered:
+            self._numbered = True
+            self._connection().raw.executemany(
+                "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
+                self._store.execute(_PATHS, (self._log,)),
+            )
+        fold(self._connection(), self._log, events)
 
-        StorageFailed when events do not fit together well enough to be folded.
-        """
-        scratch = self._connection()
-        scratch.raw.executemany(
-            "INSERT INTO path (number, log, path) VALUES (?, ?, ?)",
-            self._store.execute(_PATHS, (self._log,)),
-        )
-        done = 0
-        for batch in events:
-            try:
-                fold(scratch, self._log, batch)
-            except driver().Error as error:
-                raise StorageFailed(
-                    f"Events {done + 1} to {done + len(batch)} do not fit together: {error}",
-                    hint="What verification finds in these events explains it.",
-                ) from error
-            done += len(batch)
-            if report is not None:
-                report(Progress("projections", done, unit="events"))
+    def differences(self) -> Iterator[tuple[int | None, str]]:
+        """Where the store's projections are not what the events followed make, as (seq, text)."""
         for table in PROJECTIONS:
-            sql, keys, seq_at = _listing_query(table)
-            ours = scratch.execute(sql, (self._log,))
+            sql, keys, seq_at = _listing_query(self._connection(), table)
+            ours = self._connection().execute(sql, (self._log,))
             theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
 
@@ -118,6 +107,7 @@ class RebuiltProjections:
 
     def _fill(self, scratch: Connection) -> None:
         create_all(scratch)
+        scratch.execute("BEGIN")
         scratch.execute(
             "CREATE TEMP TABLE noted (digest BLOB PRIMARY KEY, seq INT, size INT) WITHOUT ROWID"
         )
@@ -132,38 +122,39 @@ class RebuiltProjections:
 def _connect() -> Any:
     module: Any = driver()
     connection = module.connect("", isolation_level=None, check_same_thread=False)
-    for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-32000"):
+    for setting in ("journal_mode=MEMORY", "synchronous=OFF", "cache_size=-32000"):
         connection.execute(f"PRAGMA {setting}")
     return connection
 
 
-def _listing_query(table: Table) -> tuple[str, int, int | None]:
+def _listing_query(connection: Connection, table: str) -> tuple[str, int, int | None]:
     """SQL for all rows of a log, key first, sessions by their ids.
 
     And how many columns the key has, and which column says the seq.
     """
-    keys = [column.name for column in table.primary_key.columns]
-    joined = table.name in ("call", "change_set")
-    if table.name == "session":
-        keys = ["id"]
-    names = keys + [c.name for c in table.columns if c.name not in keys]
-    if table.name == "session":
+    columns = connection.execute("SELECT name, pk FROM pragma_table_info(?)", (table,)).fetchall()
+    keys = [name for name, place in sorted(columns, key=lambda column: column[1]) if place]
+    if table == "session":
+        keys = ["id"]  # numbers of sessions are given anew in each database
+    names = keys + [name for name, _ in columns if name not in (*keys, "log")]
+    if table == "session":
         names.remove("number")
+    joined = table != "session" and "session" in names
     # a number that leads nowhere, or to another log's session, stays one and equals no id
     session = "coalesce(s.id, t.session)"
     shown = [session if joined and name == "session" else f"t.{name}" for name in names]
     join = " LEFT JOIN session s ON s.number = t.session AND s.log = t.log" if joined else ""
     order = ", ".join(f"t.{name}" for name in keys)
-    sql = f"SELECT {', '.join(shown)} FROM {table.name} t{join} WHERE t.log = ? ORDER BY {order}"
+    sql = f"SELECT {', '.join(shown)} FROM {table} t{join} WHERE t.log = ? ORDER BY {order}"
     seq = next((name for name in _SEQ_COLUMNS if name in names), None)
     return sql, len(keys), None if seq is None else names.index(seq)
 
 
 def _compare(
-    table: Table, keys: int, seq_at: int | None, ours: Any, theirs: Any
+    table: str, keys: int, seq_at: int | None, ours: Any, theirs: Any
 ) -> Iterator[tuple[int | None, str]]:
     """What differs between two listings in the order of their keys, each event once."""
-    mine, its = ours.fetchone(), theirs.fetchone()
+    mine, its = _unlike(ours, theirs)
     last: int | None = None
 
     def told(row: Any, what: str) -> Iterator[tuple[int | None, str]]:
@@ -171,20 +162,30 @@ def _compare(
         seq = None if seq_at is None else row[seq_at]
         if seq is None or seq != last:
             last = seq
-            yield seq, f"the projection {table.name} {what}"
+            yield seq, f"the projection {table} {what}"
 
-    while mine is not None or its is not None:
-        if mine == its:
-            mine, its = ours.fetchone(), theirs.fetchone()
-        elif its is None or (mine is not None and _sort_key(mine, keys) < _sort_key(its, keys)):
-            yield from told(mine, f"lacks a row that the log makes: {mine[:keys]}")
-            mine = ours.fetchone()
-        elif mine is None or _sort_key(its, keys) < _sort_key(mine, keys):
-            yield from told(its, f"has a row that the log does not make: {its[:keys]}")
-            its = theirs.fetchone()
+    one: Any = next(mine, None)
+    other: Any = next(its, None)
+    while one is not None or other is not None:
+        if one == other:
+            one, other = next(mine, None), next(its, None)
+        elif other is None or (one is not None and _sort_key(one, keys) < _sort_key(other, keys)):
+            yield from told(one, f"lacks a row that the log makes: {one[:keys]}")
+            one = next(mine, None)
+        elif one is None or _sort_key(other, keys) < _sort_key(one, keys):
+            yield from told(other, f"has a row that the log does not make: {other[:keys]}")
+            other = next(its, None)
         else:
-            yield from told(its, f"differs from what the log makes: {its[:keys]}")
-            mine, its = ours.fetchone(), theirs.fetchone()
+            yield from told(other, f"differs from what the log makes: {other[:keys]}")
+            one, other = next(mine, None), next(its, None)
+
+
+def _unlike(ours: Any, theirs: Any) -> tuple[Iterator[Any], Iterator[Any]]:
+    """Both listings from where they are no longer the same, which is told quickly."""
+    while True:
+        mine, its = ours.fetchmany(_COMPARED_AT_ONCE), theirs.fetchmany(_COMPARED_AT_ONCE)
+        if mine != its or not mine:
+            return chain(mine, ours), chain(its, theirs)
 
 
 def _sort_key(row: Any, keys: int) -> list[tuple[int, Any]]:

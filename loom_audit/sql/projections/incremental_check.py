@@ -7,7 +7,6 @@ know less than `fold`, but must never accept what `fold` would not have written.
 Memory: the tree, open calls, sessions, and the paths that each session changed.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,12 +23,12 @@ from loom_audit.model.events import (
     SessionStarted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileState
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.packing import pack_id
-from loom_audit.sql.projections.fold import st_mode
+from loom_audit.sql.projections import states
+from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS, unpack
+from loom_audit.sql.projections.rows import json_list
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
-from loom_audit.sql.projections.tree_rows import KEYFRAME_EVENTS, unpack_listing
 
 _HOUR = 3_600_000_000
 
@@ -177,16 +176,11 @@ class IncrementalCheck:
             self._workspace[1] = plain_text(fact.ignore)
 
     def _session_started(
-        self, _: int, __: int, session: str, actor: str, fact: SessionStarted
+        self, _: int, __: int, session: str, ___: str, fact: SessionStarted
     ) -> None:
         if session:
             row = self._sessions[session]
-            row[:4] = [
-                plain_text(fact.agent),
-                plain_text(actor),
-                plain_text(fact.title),
-                fact.parent,
-            ]
+            row[0], row[2], row[3] = plain_text(fact.agent), plain_text(fact.title), fact.parent
             row[7:10] = [None, None, "open"]
 
     def _session_ended(self, seq: int, at: int, session: str, _: str, fact: SessionEnded) -> None:
@@ -216,9 +210,9 @@ class IncrementalCheck:
             seq,
             fact.status,
             None if coverage.level == "full" else coverage.level,
-            _list(coverage.reasons),
+            json_list(coverage.reasons),
             failure(fact.status, fact.result),
-            _list(fact.reverts),
+            json_list(fact.reverts),
             fact.duration,
             plain_text(fact.sandbox),
             len(changed),
@@ -239,7 +233,7 @@ class IncrementalCheck:
         self, seq: int, at: int, session: str, actor: str, fact: FilesChanged
     ) -> None:
         call = pack_id(fact.call_id) if fact.call_id else None
-        causes = _list(fact.causes)
+        causes = json_list(fact.causes)
         row = (seq, at, session or None, plain_text(actor), fact.origin, call, causes)
         if next(self._change_sets, None) != row:
             self._good = False
@@ -248,7 +242,7 @@ class IncrementalCheck:
         for n, change in enumerate(fact.changes):
             path = change.path.encode("utf-8", "surrogateescape")
             found = next(self._changes, None)
-            expected = (seq, n, path, *_columns(change.before), *_columns(change.after))
+            expected = (seq, n, path, *states.columns(change.before), *states.columns(change.after))
             if found is None or found[:9] != expected:
                 self._good = False
                 return
@@ -284,7 +278,7 @@ class IncrementalCheck:
         if found is None or found[0] != self._latest:
             self._good = False
             return
-        listing = {path: (mode, size, blob) for path, mode, size, blob in unpack_listing(found[1])}
+        listing = {path: (mode, size, blob) for path, mode, size, blob in unpack(found[1])}
         self._good = self._good and listing == self._tree
 
     # --- rows -----------------------------------------------------------------------------
@@ -312,13 +306,3 @@ class IncrementalCheck:
                 return False
             del left[row]
         return not left
-
-
-def _columns(state: FileState | None) -> tuple[int | None, int | None, bytes | None]:
-    if state is None:
-        return None, None, None
-    return st_mode(state), state.size, bytes.fromhex(state.blob) if state.blob else None
-
-
-def _list(values: Sequence[Any]) -> str | None:
-    return json.dumps(list(values), separators=(",", ":")) if values else None

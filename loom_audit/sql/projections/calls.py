@@ -1,0 +1,224 @@
+"""Calls: what each was asked to do, and what became of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from loom_audit.errors import NotFound
+from loom_audit.model.events import (
+    FULL,
+    Call,
+    CallFinished,
+    CallRequested,
+    Coverage,
+    Effect,
+    Level,
+)
+from loom_audit.ports import CallFilter
+from loom_audit.sql.clock import from_micros, to_micros
+from loom_audit.sql.conditions import Where
+from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.packing import (
+    check_numbers,
+    check_texts,
+    corrupt_on_mismatch,
+    pack_id,
+    unpack_id,
+)
+from loom_audit.sql.projections import changes, reverts, sessions
+from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
+from loom_audit.sql.projections.summaries import failure, plain_text, summarize
+from loom_audit.sql.statements import prepare
+
+TABLES = ("call", "rollup")
+FACTS = (CallRequested, CallFinished)
+
+_MICROS_PER_HOUR = 3_600_000_000
+
+_REQUESTED = prepare(
+    "INSERT INTO call (log, requested, session, call_id, at, actor, tool, effect, status, "
+    f"summary, error, changed, duration, sandbox) VALUES (:log, :requested, {sessions.NUMBER}, "
+    ":call_id, :at, nullif(:actor, (SELECT actor FROM session WHERE log = :log "
+    "AND id = :session)), :tool, :effect, 'open', :summary, '', 0, 0, '')"
+)
+_FINISHED = prepare(
+    "UPDATE call SET finished = :finished, status = :status, coverage = :coverage, "
+    "reasons = :reasons, error = :error, reverts = :reverts, duration = :duration, "
+    "sandbox = :sandbox WHERE log = :log AND call_id = :call_id "
+    f"AND session IS NOT DISTINCT FROM {sessions.NUMBER} "
+    "AND finished IS NULL AND requested < :finished"
+)
+_ROLLED_UP = prepare(
+    "INSERT INTO rollup (log, hour, tool, status, n) VALUES (:log, :hour, :tool, :status, 1) "
+    "ON CONFLICT (log, hour, tool, status) DO UPDATE SET n = rollup.n + 1"
+)
+STATEMENTS = (_REQUESTED, _FINISHED, _ROLLED_UP)
+
+_COLUMNS = (
+    "c.requested, c.finished, c.call_id, c.at, coalesce(c.actor, s.actor, ''), "
+    "coalesce(s.id, ''), c.tool, c.effect, c.status, c.coverage, c.reasons, c.summary, c.error, "
+    "c.changed, c.reverts, c.duration, c.sandbox"
+)
+_CALLS = f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session"
+# by the session's id: one that has no events yet has no number, as if it were none
+_STATE = prepare(
+    "SELECT c.finished FROM call c LEFT JOIN session s ON s.number = c.session "
+    "WHERE c.log = :log AND c.call_id = :call_id AND coalesce(s.id, '') = :session"
+)
+_BY_ID = prepare(
+    f"{_CALLS} WHERE c.log = :log AND c.call_id = :call_id AND coalesce(s.id, '') = :session"
+)
+_BY_END = prepare(
+    f"{_CALLS} WHERE c.log = :log AND (c.finished = :seq OR c.requested = :seq) LIMIT 1"
+)
+_OPEN = prepare(f"{_CALLS} WHERE c.log = :log AND c.finished IS NULL ORDER BY c.requested")
+_ALL = 2**63 - 1
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """A row for each request, filled in by the finish."""
+    match event.fact:
+        case CallRequested(call_id=call_id, tool=tool, arguments=arguments, effect=effect):
+            rows.add(
+                _REQUESTED,
+                requested=event.seq,
+                session=event.session,
+                call_id=pack_id(call_id),
+                at=event.at,
+                actor=event.actor,
+                tool=plain_text(tool),
+                effect=effect,
+                summary=summarize(arguments),
+            )
+        case CallFinished() as fact:
+            rows.add(
+                _FINISHED,
+                session=event.session,
+                call_id=pack_id(fact.call_id),
+                finished=event.seq,
+                status=fact.status,
+                coverage=None if fact.coverage.level == "full" else fact.coverage.level,
+                reasons=json_list(fact.coverage.reasons),
+                error=failure(fact.status, fact.result),
+                reverts=json_list(fact.reverts),
+                duration=fact.duration,
+                sandbox=plain_text(fact.sandbox),
+            )
+            hour = event.at // _MICROS_PER_HOUR
+            rows.add(_ROLLED_UP, hour=hour, tool=plain_text(fact.tool), status=fact.status)
+
+
+def is_finished(connection: Connection, log: int, session: str, call_id: str) -> bool | None:
+    """Whether the call is finished; None when it was never requested."""
+    row = _STATE.first(connection, log=log, session=session, call_id=pack_id(call_id))
+    return None if row is None else row[0] is not None
+
+
+def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[Call]:
+    """The calls that match, in order of their requests, at most `limit`."""
+    where = Where().also("c.log = :log", log=log).also("c.requested > :after", after=filter.after)
+    if filter.before is not None:
+        where = where.also("c.requested < :before", before=filter.before)
+    if filter.session == "":
+        where = where.also("c.session IS NULL")
+    elif filter.session is not None:
+        where = where.also(f"c.session = {sessions.NUMBER}", session=filter.session)
+    if filter.tool is not None:
+        where = where.also("c.tool = :tool", tool=filter.tool)
+    if filter.actor is not None:
+        where = where.also("coalesce(c.actor, s.actor, '') = :actor", actor=filter.actor)
+    if filter.status is not None:
+        where = where.also("c.status = :status", status=filter.status)
+        if filter.status != "ok":
+            # word for word the condition of the partial index, or it is not used
+            where = where.also("c.status <> 'ok'")
+    if filter.since is not None:
+        where = where.also("c.at >= :since", since=to_micros(filter.since))
+    if filter.until is not None:
+        where = where.also("c.at <= :until", until=to_micros(filter.until))
+    if filter.ended_after is not None:
+        where = where.also("c.finished > :ended_after", ended_after=filter.ended_after)
+    if filter.partial_only:
+        where = where.also("c.coverage IS NOT NULL")
+    if filter.changed_only:
+        where = where.also("c.changed > 0")
+    if filter.path is not None:
+        where = changes.touched(connection, log, filter.path, where)
+    order = "DESC" if filter.newest_first else "ASC"
+    limit = _ALL if filter.limit is None else filter.limit
+    sql = f"{_CALLS} WHERE {where} ORDER BY c.requested {order} LIMIT :limit"
+    return _to_calls(connection, log, prepare(sql).rows(connection, limit=limit, **where.values))
+
+
+def requested_at(connection: Connection, log: int, seqs: Sequence[int]) -> Sequence[Call]:
+    """The calls with these requests, newest first; at most MANY."""
+    where = Where().also("c.log = :log", log=log).among("c.requested", "n", seqs)
+    sql = f"{_CALLS} WHERE {where} ORDER BY c.requested DESC"
+    return _to_calls(connection, log, prepare(sql).rows(connection, **where.values))
+
+
+def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:
+    """NotFound when there is none."""
+    rows = _BY_ID.rows(connection, log=log, session=session, call_id=pack_id(call_id))
+    if not rows:
+        raise NotFound(
+            f"There is no call {call_id} in session {session}",
+            hint="Run `loom-audit log` to list the calls.",
+        )
+    return _to_calls(connection, log, rows[:1])[0]
+
+
+def by_end(connection: Connection, log: int, seq: int) -> Call | None:
+    """The call that was requested or finished by this event."""
+    found = _to_calls(connection, log, _BY_END.rows(connection, log=log, seq=seq))
+    return found[0] if found else None
+
+
+def not_finished(connection: Connection, log: int) -> Sequence[Call]:
+    """Oldest first."""
+    return _to_calls(connection, log, _OPEN.rows(connection, log=log))
+
+
+def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Call]:
+    """The rows as calls, with their paths and what became of them."""
+    if not rows:
+        return []
+    undone = reverts.reverted_by(connection, log)
+    return [
+        _to_call(row, changes.first_paths(connection, log, row[0]) if row[13] else (), undone)
+        for row in rows
+    ]
+
+
+def _to_call(row: Row, paths: tuple[str, ...], undone: Mapping[int, int]) -> Call:
+    with corrupt_on_mismatch():
+        requested, finished, call_id, at, *texts, changed, reverted, duration, sandbox = row
+        actor, session, tool, effect, status, coverage, reasons, summary, error = texts
+        check_texts(*texts, sandbox)
+        check_numbers(requested, finished, changed, duration)
+        return Call(
+            call_id=unpack_id(call_id),
+            seq=finished,
+            requested=requested,
+            at=from_micros(at),
+            session=session,
+            actor=actor,
+            tool=tool,
+            effect=cast(Effect, effect),
+            status=status,
+            coverage=_coverage(coverage, reasons),
+            summary=summary,
+            error=error,
+            paths=paths,
+            changed=changed,
+            reverts=tuple(json.loads(reverted)) if reverted else (),
+            duration=duration,
+            sandbox=sandbox,
+            undone_by=undone.get(finished),
+        )
+
+
+def _coverage(level: Any, reasons: str | None) -> Coverage:
+    if level is None and reasons is None:
+        return FULL
+    return Coverage(cast(Level, level or "full"), tuple(json.loads(reasons)) if reasons else ())

@@ -1,0 +1,44 @@
+"""Checkpoints: names for points of the log."""
+
+from collections.abc import Sequence
+
+from loom_audit.model.events import Checkpoint, CheckpointMarked
+from loom_audit.sql.clock import from_micros
+from loom_audit.sql.connection import Connection
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.projections.summaries import plain_text
+from loom_audit.sql.statements import prepare
+
+TABLES = ("checkpoint",)
+FACTS = (CheckpointMarked,)
+
+_MARKED = prepare(
+    "INSERT INTO checkpoint (log, seq, name, point, at, note) "
+    "VALUES (:log, :seq, :name, :point, :at, :note)"
+)
+STATEMENTS = (_MARKED,)
+
+_NEWEST_FIRST = prepare(
+    "SELECT name, point, seq, at, note FROM checkpoint WHERE log = :log ORDER BY seq DESC"
+)
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """A row for each mark, also of a name that was marked before."""
+    match event.fact:
+        case CheckpointMarked(name=name, point=point, note=note):
+            name, note = plain_text(name), plain_text(note)
+            rows.add(_MARKED, seq=event.seq, at=event.at, name=name, point=point, note=note)
+
+
+def checkpoints(connection: Connection, log: int) -> Sequence[Checkpoint]:
+    """Newest first; a name marked again appears once, with its newest point."""
+    newest: dict[str, Checkpoint] = {}
+    with corrupt_on_mismatch():
+        for name, point, seq, at, note in _NEWEST_FIRST.rows(connection, log=log):
+            check_texts(name, note)
+            check_numbers(point)
+            if name not in newest:
+                newest[name] = Checkpoint(name, point, seq, from_micros(at), note)
+    return list(newest.values())

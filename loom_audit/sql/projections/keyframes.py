@@ -1,0 +1,89 @@
+"""Keyframes: a full listing of the tree every 10,000 events, and the latest time up to it.
+
+An earlier tree is a keyframe and the changes since.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+
+from backports.zstd import ZstdError, compress, decompress
+
+from loom_audit.errors import Corrupt
+from loom_audit.sql.connection import Connection
+from loom_audit.sql.projections import tree
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.projections.tree import Listed
+from loom_audit.sql.statements import prepare
+
+TABLES = ("keyframe", "reach")
+FACTS = ()
+
+KEYFRAME_EVENTS = 10_000
+
+_REACHED = prepare(
+    "INSERT INTO reach (log, latest) VALUES (:log, :latest) ON CONFLICT (log) DO UPDATE "
+    "SET latest = excluded.latest WHERE excluded.latest > reach.latest"
+)
+STATEMENTS = (_REACHED,)
+
+_INSERT = prepare(
+    "INSERT INTO keyframe (log, seq, latest, listing) SELECT :log, :seq, latest, :listing "
+    "FROM reach WHERE log = :log ON CONFLICT (log, seq) DO NOTHING"
+)
+_BEFORE = prepare(
+    "SELECT seq, listing FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC LIMIT 1"
+)
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """The latest time of any event so far; clocks can go back."""
+    reached = rows.kept(_REACHED, None)
+    if reached is None:
+        rows.keep(_REACHED, None, latest=event.at)
+    elif event.at > reached["latest"]:
+        reached["latest"] = event.at
+
+
+def write(connection: Connection, log: int, seq: int) -> None:
+    """Keep the tree as the projections have it now as the tree after event `seq`."""
+    _INSERT.run(connection, log=log, seq=seq, listing=pack(tree.listed(connection, log)))
+
+
+def nearest(connection: Connection, log: int, at: int) -> tuple[int, Iterable[Listed]]:
+    """The last keyframe not after event `at`: its seq and what it lists; 0 and nothing before."""
+    found = _BEFORE.first(connection, log=log, at=at)
+    return (0, ()) if found is None else (found[0], unpack(found[1]))
+
+
+def pack(entries: Iterable[Listed]) -> bytes:
+    """Columns of 64-bit little-endian integers, paths as differences, compressed with zstd."""
+    columns = [array("q") for _ in range(4)]
+    before = 0
+    for path, mode, size, blob in entries:
+        for column, value in zip(columns, (path - before, mode, size, blob or 0), strict=True):
+            column.append(value)
+        before = path
+    if sys.byteorder == "big":
+        for column in columns:
+            column.byteswap()
+    return compress(b"".join(column.tobytes() for column in columns))
+
+
+def unpack(listing: bytes) -> Iterator[Listed]:
+    """What was packed. Corrupt when it is damaged."""
+    try:
+        data = decompress(listing)
+    except ZstdError as error:
+        raise Corrupt(f"A keyframe cannot be read: {error}") from error
+    length = len(data) // 4
+    if length % 8 or len(data) != 4 * length:
+        raise Corrupt("A keyframe has the wrong length")
+    columns = [array("q", data[n * length : (n + 1) * length]) for n in range(4)]
+    if sys.byteorder == "big":
+        for column in columns:
+            column.byteswap()
+    path = 0
+    for step, mode, size, blob in zip(*columns, strict=True):
+        path += step
+        yield path, mode, size, blob or None

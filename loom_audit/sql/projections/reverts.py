@@ -1,0 +1,36 @@
+"""What took back what, and whether that still stands."""
+
+from collections.abc import Mapping
+
+from loom_audit.model.events import CallFinished
+from loom_audit.sql.connection import Connection
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.statements import prepare
+
+TABLES = ("revert",)
+FACTS = (CallFinished,)
+
+_REVERTED = prepare("INSERT INTO revert (log, number, target) VALUES (:log, :number, :target)")
+STATEMENTS = (_REVERTED,)
+
+_NEWEST_FIRST = prepare("SELECT number, target FROM revert WHERE log = :log ORDER BY number DESC")
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """A row for each call or event that a call took back."""
+    match event.fact:
+        case CallFinished(status="ok", reverts=reverts):
+            for target in dict.fromkeys(reverts):
+                rows.add(_REVERTED, number=event.seq, target=target)
+
+
+def reverted_by(connection: Connection, log: int) -> Mapping[int, int]:
+    """Number of what was taken back → number of the call that did, while that one stands.
+
+    The newest calls are looked at first: whether one stands depends on later ones only.
+    """
+    found: dict[int, int] = {}
+    for number, target in _NEWEST_FIRST.rows(connection, log=log):
+        if number not in found:
+            found.setdefault(target, number)
+    return found

@@ -1,0 +1,77 @@
+"""What the statements of projections are run with, collected over some events of one log."""
+
+import json
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from loom_audit.model.events import Event, Fact
+from loom_audit.sql.clock import to_micros
+from loom_audit.sql.connection import Connection
+from loom_audit.sql.projections.summaries import plain_text
+from loom_audit.sql.statements import Prepared
+
+
+class FollowedEvent(NamedTuple):
+    """An event as projections take it: `at` in microseconds, the actor as a column holds it.
+
+    The fact may be None where no projection is made from it.
+    """
+
+    seq: int
+    at: int
+    session: str
+    actor: str
+    fact: Fact | None
+
+
+def followed(event: Event) -> FollowedEvent:
+    """The event as projections take it."""
+    actor = plain_text(event.actor)
+    return FollowedEvent(event.seq, to_micros(event.at), event.session, actor, event.fact)
+
+
+def json_list(values: Sequence[Any]) -> str | None:
+    """The list as a column holds it; null for an empty one."""
+    return json.dumps(list(values), separators=(",", ":")) if values else None
+
+
+class Rows:
+    """Rows of values by statement, in the order of the events; each has the log's number."""
+
+    __slots__ = ("_added", "_kept", "log")
+
+    def __init__(self, log: int) -> None:
+        self.log = log
+        self._added: dict[Prepared, list[dict[str, Any]]] = {}
+        self._kept: dict[Prepared, dict[Hashable, dict[str, Any]]] = {}
+
+    def add(self, statement: Prepared, /, **values: Any) -> None:
+        """Run the statement with these values, after those added before."""
+        values["log"] = self.log
+        found = self._added.get(statement)
+        if found is None:
+            self._added[statement] = [values]
+        else:
+            found.append(values)
+
+    def keep(self, statement: Prepared, key: Hashable, /, **values: Any) -> dict[str, Any]:
+        """Run the statement once for the key, with the values that were kept last."""
+        values["log"] = self.log
+        self._kept.setdefault(statement, {})[key] = values
+        return values
+
+    def kept(self, statement: Prepared, key: Hashable) -> dict[str, Any] | None:
+        """The values kept for the key; to change them is to keep others."""
+        found = self._kept.get(statement)
+        return None if found is None else found.get(key)
+
+    def drop(self, statement: Prepared, key: Hashable) -> None:
+        """Do not run the statement for the key after all."""
+        self._kept.get(statement, {}).pop(key, None)
+
+    def run(self, connection: Connection, statements: Sequence[Prepared]) -> None:
+        """Run these statements, in this order, each with all its rows."""
+        for statement in statements:
+            added = self._added.get(statement) or [*self._kept.get(statement, {}).values()]
+            if added:
+                statement.run_many(connection, added)

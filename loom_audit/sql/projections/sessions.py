@@ -1,0 +1,128 @@
+"""Sessions: from the first event of each to its last, whatever these say."""
+
+from collections.abc import Sequence
+
+from loom_audit.errors import NotFound
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    Session,
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.sql.clock import from_micros
+from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.projections.summaries import plain_text
+from loom_audit.sql.statements import prepare
+
+TABLES = ("session",)
+FACTS = ()
+
+NUMBER = "(SELECT number FROM session WHERE log = :log AND id = :session)"
+"""The number of the session `:session`; null when it is ""."""
+
+# The actor is that of the first event and stays: rows of calls and changes lean on it.
+_SEEN = prepare(
+    "INSERT INTO session (log, id, agent, actor, title, started, started_at, last, status, "
+    "calls, errors, files) VALUES (:log, :id, '', :actor, '', :started, :started_at, :last, "
+    "'open', :calls, :errors, 0) ON CONFLICT (log, id) DO UPDATE SET last = excluded.last, "
+    "calls = session.calls + excluded.calls, errors = session.errors + excluded.errors"
+)
+# one statement for both, so that a session that is opened again after its end is open
+_STARTED_OR_ENDED = prepare(
+    "UPDATE session SET agent = coalesce(:agent, agent), title = coalesce(:title, title), "
+    "parent = CASE WHEN :agent IS NULL THEN parent ELSE :parent END, ended = :ended, "
+    "ended_at = :ended_at, status = :status WHERE log = :log AND id = :id"
+)
+STATEMENTS = (_SEEN, _STARTED_OR_ENDED)
+
+_COLUMNS = (
+    "id, agent, actor, title, started, started_at, ended, ended_at, status, calls, errors, files"
+)
+_NEWEST_FIRST = prepare(
+    f"SELECT {_COLUMNS} FROM session WHERE log = :log AND started < :before "
+    "ORDER BY started DESC LIMIT :limit"
+)
+_ONE = prepare(f"SELECT {_COLUMNS} FROM session WHERE log = :log AND id = :id")
+_OPEN = prepare(
+    f"SELECT {_COLUMNS} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
+)
+_LAST = 2**63 - 1
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """The session's span and counts; how it began and ended."""
+    id = event.session
+    if not id:
+        return
+    seen = rows.kept(_SEEN, id)
+    if seen is None:
+        seen = rows.keep(
+            _SEEN,
+            id,
+            id=id,
+            actor=event.actor,
+            started=event.seq,
+            started_at=event.at,
+            last=event.seq,
+            calls=0,
+            errors=0,
+        )
+    else:
+        seen["last"] = event.seq
+    match event.fact:
+        case CallRequested():
+            seen["calls"] += 1
+        case CallFinished(status=status):
+            seen["errors"] += status != "ok"
+        case SessionStarted(agent=agent, title=title, parent=parent):
+            agent, title = plain_text(agent), plain_text(title)
+            begun = {"agent": agent, "title": title, "parent": parent}
+            rows.add(_STARTED_OR_ENDED, id=id, ended=None, ended_at=None, status="open", **begun)
+        case SessionEnded(status=outcome):
+            end = {"ended": event.seq, "ended_at": event.at, "status": outcome}
+            rows.add(_STARTED_OR_ENDED, id=id, agent=None, title=None, parent=None, **end)
+
+
+def newest(connection: Connection, log: int, before: int | None, limit: int) -> Sequence[Session]:
+    """Sessions that started before this seq, newest first."""
+    before = _LAST if before is None else before
+    rows = _NEWEST_FIRST.rows(connection, log=log, before=before, limit=limit)
+    return [_to_session(row) for row in rows]
+
+
+def by_id(connection: Connection, log: int, id: str) -> Session:
+    """NotFound when there is none."""
+    row = _ONE.first(connection, log=log, id=id)
+    if row is None:
+        raise NotFound(f"There is no session {id}", hint="Run `loom-audit session` to list them.")
+    return _to_session(row)
+
+
+def not_ended(connection: Connection, log: int) -> Sequence[Session]:
+    """Oldest first."""
+    return [_to_session(row) for row in _OPEN.rows(connection, log=log)]
+
+
+def _to_session(row: Row) -> Session:
+    with corrupt_on_mismatch():
+        id, agent, actor, title, started, started_at, ended, ended_at, status, *counts = row
+        check_texts(id, agent, actor, title, status)
+        check_numbers(started, ended, *counts)
+        calls, errors, files = counts
+        return Session(
+            id=id,
+            agent=agent,
+            actor=actor,
+            title=title,
+            started=started,
+            started_at=from_micros(started_at),
+            ended=ended,
+            ended_at=None if ended_at is None else from_micros(ended_at),
+            status=status,
+            calls=calls,
+            errors=errors,
+            files=files,
+        )

@@ -1,0 +1,61 @@
+"""What follows the log: one module for each subject, and this list of them.
+
+A subject's module names its tables, the facts they are made from (none: every event), and its
+statements. `apply` says with which values an event runs these. All events of a commit are applied
+first; then each statement runs once, with all its values, in the order of this list. So a
+statement must not rely on another one having run for an earlier event of the same commit, only on
+those before it in the list, and what it looks up it bounds by its own event's seq.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, get_args
+
+from loom_audit.model.events import Fact
+from loom_audit.sql.projections import (
+    calls,
+    changes,
+    checkpoints,
+    keyframes,
+    reverts,
+    sessions,
+    tree,
+    workspaces,
+)
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.statements import Prepared
+
+
+class Subject(Protocol):
+    @property
+    def TABLES(self) -> Sequence[str]: ...
+
+    @property
+    def FACTS(self) -> Sequence[type[Any]]: ...
+
+    @property
+    def STATEMENTS(self) -> Sequence[Prepared]: ...
+
+    def apply(self, event: FollowedEvent, rows: Rows, /) -> None: ...
+
+
+SUBJECTS: tuple[Subject, ...] = (
+    workspaces,
+    sessions,
+    calls,
+    changes,
+    tree,
+    reverts,
+    keyframes,
+    checkpoints,
+)
+
+PROJECTIONS = tuple(table for subject in SUBJECTS for table in subject.TABLES)
+"""The tables that can be made from the log, which a rebuild empties and `verify` compares."""
+
+STATEMENTS = tuple(statement for subject in SUBJECTS for statement in subject.STATEMENTS)
+
+FOLLOWING: Mapping[type[Any], Sequence[Subject]] = {
+    fact: [subject for subject in SUBJECTS if not subject.FACTS or fact in subject.FACTS]
+    for fact in (*get_args(Fact), type(None))
+}
+"""Which subjects an event is applied to, by the type of its fact."""
