@@ -210,7 +210,7 @@ def test_known_and_new_drafts_are_not_mixed(opened: Opened) -> None:
 def test_one_id_in_two_sessions_is_two_calls(opened: Opened) -> None:
     opened.log.append([request("same", "")])
     opened.log.append([request("same", "new")])
-    with pytest.raises(Conflict, match="never requested"):
+    with pytest.raises(Conflict):
         opened.log.append([finish("same", "other")])
     for session in ("new", ""):
         opened.log.append([finish("same", session)])
