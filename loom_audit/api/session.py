@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
-from uuid import uuid4
 
 from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
@@ -15,7 +14,7 @@ from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
 from loom_audit.history.attachment import FUNCTION, check_tool_name
 from loom_audit.history.call import OpenCall, check_unused
-from loom_audit.history.writer import Writer
+from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.events import Coverage, Effect, Event
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
@@ -225,7 +224,7 @@ class Session:
             check_unused(self.writer, call_id)
         check_tool_name(name, effect)
         writer = replace(self.writer, source=FUNCTION) if effect == "write" else self.writer
-        return OpenCall(writer, name, arguments, effect, call_id=call_id or uuid4().hex)
+        return OpenCall(writer, name, arguments, effect, call_id=call_id or new_id())
 
     @overload
     def tool(

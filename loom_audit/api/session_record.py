@@ -3,13 +3,12 @@
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
-from uuid import uuid4
 
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.call import close_unfinished
 from loom_audit.history.recovery import decision_needed, recover
-from loom_audit.history.writer import Writer
+from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.events import SessionEnded, SessionStarted
 from loom_audit.wiring import Adapters
 
@@ -26,7 +25,7 @@ class SessionRecord:
     ) -> None:
         self.agent = agent
         self.title = title
-        self.writer = Writer(attachment, session=uuid4().hex, actor=actor)
+        self.writer = Writer(attachment, session=new_id(), actor=actor)
         self._adapters = adapters
         self._attachment = attachment
         self._closing = ExitStack()

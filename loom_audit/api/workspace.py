@@ -6,7 +6,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from uuid import uuid4
 
 from loom_audit.api.gates import default_gate
 from loom_audit.api.session import Session
@@ -22,7 +21,7 @@ from loom_audit.history.replay import replay
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
 from loom_audit.history.verification import Verification, verify
-from loom_audit.history.writer import Writer
+from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
     Call,
@@ -262,7 +261,7 @@ class AuditedWorkspace:
                 title = f"{plan.verb} {plan.target}"
                 own = SessionRecord(self.adapters, self.attachment, by, by, title)
                 writer = stack.enter_context(own)
-            result = self._undo.carry_out(plan, writer, call_id=uuid4().hex)
+            result = self._undo.carry_out(plan, writer, call_id=new_id())
         self.adapters.keep_head(self.head())
         return result
 

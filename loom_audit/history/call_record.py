@@ -96,9 +96,11 @@ class CallRecord:
         self._drafts.clear()
         return events
 
-    def commit_and_index(self, *last: Fact) -> None:
+    def commit_and_index(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts, and let the index follow."""
-        self.update_index(self.commit(*last))
+        events = self.commit(*last)
+        self.update_index(events)
+        return events
 
     def commit_foreign(self, found: ScanResult) -> None:
         """Store a part of a scan as changes of others, and nothing of what waits."""

@@ -32,13 +32,19 @@ def make_changes(
     record.add_foreign(preconditions.drift)
     if not changes:
         return
-    record.commit_and_index(ChangeIntended(record.call_id, tuple(changes), moves, reverts))
+    intended = ChangeIntended(record.call_id, tuple(changes), moves or find_moves(changes), reverts)
+    intention = record.commit_and_index(intended)[-1].seq
     outcome = carry_out(preconditions, changes)
     record.entries.update(preconditions.entries)
     record.add_foreign(outcome.foreign)
     if made := tuple(outcome.changes):
-        moves = moves or find_moves(made)
-        record.add_changes(FilesChanged(made, origin, record.call_id, moves, reverts))
+        if made == intended.changes:
+            fact = FilesChanged(
+                made, origin, record.call_id, intended.moves, reverts, intention=intention
+            )
+        else:
+            fact = FilesChanged(made, origin, record.call_id, moves or find_moves(made), reverts)
+        record.add_changes(fact)
     record.add_foreign(outcome.later)
     if record.approved is not None:
         record.approved.update((change.path, change.after) for change in outcome.changes)

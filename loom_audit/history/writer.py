@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, Event, Fact
@@ -33,3 +34,8 @@ class Writer:
     def record(self, *facts: Fact) -> Sequence[Event]:
         """Put facts on record, durably."""
         return self.attachment.log.append([self.draft(fact) for fact in facts])
+
+
+def new_id() -> str:
+    """A random id for a session or a call: 16 hexadecimal digits, which a log has once."""
+    return token_hex(8)

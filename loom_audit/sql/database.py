@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from loom_audit.ports import Clock, Lock
 from loom_audit.sql import schema
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blobs import SqlBlobStore
-from loom_audit.sql.clock import SystemClock, from_micros, new_id
+from loom_audit.sql.clock import SystemClock, from_micros
 from loom_audit.sql.connection import Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_log import SqlEventLog
@@ -72,7 +73,7 @@ class Database:
 
     def create_log(self) -> str:
         """The id of a new, empty log; no id is ever given twice."""
-        id = new_id(self._clock.now())
+        id = secrets.token_hex(8)
         with self.connections.writing() as connection:
             _NEW_LOG.run(connection, id=id)
         return id

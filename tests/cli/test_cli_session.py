@@ -1,22 +1,20 @@
 """`session`, and sessions named by the start of their ids."""
 
-import os
-from uuid import UUID
-
 import pytest
 
+from loom_audit.history.writer import new_id
 from tests.cli.shells import Shell
 
-FIRST, SECOND = "aaaa1111" + 24 * "0", "aaaa2222" + 24 * "0"
+FIRST, SECOND = "aaaa1111" + 8 * "0", "aaaa2222" + 8 * "0"
 
 
 @pytest.fixture
 def two(audited: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Two sessions with one call each, whose ids begin alike."""
     for name, path in ((FIRST, "first.txt"), (SECOND, "second.txt")):
-        monkeypatch.setattr("loom_audit.api.session_record.uuid4", lambda name=name: UUID(name))
+        monkeypatch.setattr("loom_audit.api.session_record.new_id", lambda name=name: name)
         audited.call("write_file", path=path, content="x\n")
-    monkeypatch.setattr("loom_audit.api.session_record.uuid4", lambda: UUID(bytes=os.urandom(16)))
+    monkeypatch.setattr("loom_audit.api.session_record.new_id", new_id)
     return audited
 
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, Protocol
-from uuid import uuid4
 
 import anyio
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
+from loom_audit.history.writer import new_id
 from loom_audit.model.events import Effect
 from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.calls.result import ToolResult
@@ -141,7 +141,7 @@ class ToolBatch:
             return HookOutcome(hook.name, False, f"{type(error).__name__}: {error}")
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        return await self._execute(ToolCall(uuid4().hex, tool, arguments))
+        return await self._execute(ToolCall(new_id(), tool, arguments))
 
 
 def _may_have_mutated(result: ToolResult) -> bool:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
-from uuid import uuid4
 
 import anyio
 
@@ -27,7 +26,7 @@ from loom_audit.errors import (
     UnknownTool,
 )
 from loom_audit.history.call import OpenCall, check_unused, status_of
-from loom_audit.history.writer import Writer
+from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
@@ -177,7 +176,7 @@ def _request(registry: Tools, name: Any, arguments: Any, call_id: Any) -> _Reque
             hint="Leave it out to be given one.",
         )
         call_id = None
-    call_id = call_id or uuid4().hex
+    call_id = call_id or new_id()
     if not isinstance(name, str):
         shown = str(nearest_json(name))[:50]
         return _Request(call_id, None, shown, recorded, flaw)

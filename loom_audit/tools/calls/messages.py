@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from uuid import uuid4
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.history.writer import new_id
 from loom_audit.tools.calls.result import ToolResult
 
 MessageDialect = Literal["openai", "openai-flat", "anthropic"]
@@ -133,7 +133,7 @@ def _call_in(part: Any) -> ToolCall | None:
 
 def _tool_call(id: Any, name: Any, arguments: Any) -> ToolCall:
     named = name if isinstance(name, str) and name else NAMELESS
-    return ToolCall(id if isinstance(id, str) and id else uuid4().hex, named, arguments)
+    return ToolCall(id if isinstance(id, str) and id else new_id(), named, arguments)
 
 
 def _parse_arguments(text: Any) -> Any:
