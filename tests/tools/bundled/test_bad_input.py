@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -135,7 +135,7 @@ BAD = {
 def trapped(
     tmp_path_factory: pytest.TempPathFactory,
     new_bench: Callable[[Path], AbstractContextManager[Bench]],
-):
+) -> Iterator[Bench]:
     """A workspace with everything in it that is not to be touched; no row may change it."""
     with new_bench(tmp_path_factory.mktemp("trapped")) as bench:
         (bench.root / "out").symlink_to("/etc")
@@ -154,7 +154,7 @@ def trapped(
 
 
 @pytest.mark.parametrize("row", BAD)
-def test_bad_input(trapped, row) -> None:
+def test_bad_input(trapped: Bench, row: str) -> None:
     tool, arguments, code = BAD[row]
     before, asked_before = trapped.tree(), len(trapped.requested())
     result = trapped.call(tool, arguments)
@@ -217,10 +217,10 @@ def test_broken_json_is_told_where_it_breaks(bench: Bench, text: str, said: str)
 
 def test_values_that_cannot_be_recorded_are_on_record_as_far_as_possible(bench: Bench) -> None:
     class Broken:
-        def __repr__(self) -> None:
+        def __repr__(self) -> str:
             raise RuntimeError
 
-    cyclic = []
+    cyclic: list[object] = []
     cyclic.append(cyclic)
     result = bench.call("read_file", {"path": "x", "n": float("inf"), "b": Broken(), "c": cyclic})
     assert result.error.code == "SERIALIZATION"

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.tools.conftest import Bench
 
 ROOT = Path(__file__).parents[3]
 LOCAL_SERVER = "http://127.0.0.1:9/"
-CAUSES = {
+CAUSES: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("write_file", "FILE_NOT_FOUND"): {"path": "a/b", "content": "", "createDirs": False},
     ("write_file", "TOO_LARGE"): {"path": "a", "content": "x" * 2000},
     ("edit_file", "TOO_LARGE"): {"path": "huge", "old_str": "a", "new_str": "b"},
@@ -64,7 +65,7 @@ CAUSES = {
 
 
 @pytest.fixture
-def silent():
+def silent() -> Iterator[int]:
     """A server that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
@@ -72,7 +73,7 @@ def silent():
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: " ".join(cause))
 def test_each_error_of_a_tool_happens(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, silent, cause
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, silent: int, cause: tuple[str, str]
 ) -> None:
     name, code = cause
     arguments = dict(CAUSES[cause])
@@ -101,7 +102,7 @@ def test_each_error_of_a_tool_happens(
     if cause == ("oracle", "TIMEOUT"):
         given = ToolSettings(proxy_url=f"http://127.0.0.1:{silent}")
     if cause == ("web_fetch", "TIMEOUT"):
-        arguments["url"] = arguments["url"].format(silent=silent)
+        arguments["url"] = str(arguments["url"]).format(silent=silent)
         given = ToolSettings(private_hosts=("127.0.0.1",))
     result = bench.call(name, arguments, settings=given)
     assert result.error.code == code, result.error

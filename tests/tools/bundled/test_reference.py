@@ -7,6 +7,7 @@ import pytest
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.bundled.reference import MARK, reference, section
 from loom_audit.tools.calls.function import tool
+from loom_audit.tools.calls.tool import Tool
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,7 +21,7 @@ def test_the_reference_is_what_the_tools_say() -> None:
 
 
 @pytest.mark.parametrize("each", builtin_tools(), ids=lambda each: each.name)
-def test_a_section_names_every_argument_and_every_field_of_the_result(each) -> None:
+def test_a_section_names_every_argument_and_every_field_of_the_result(each: Tool) -> None:
     text = section(each)
     for name in each.parameters.get("properties", {}):
         assert f"\n| `{name}` | " in text

@@ -13,6 +13,7 @@ def test_every_tool_says_what_it_takes_and_what_it_gives() -> None:
     for tool in builtin_tools():
         assert tool.description
         for schema in (tool.parameters, tool.output_schema):
+            assert schema is not None
             Draft202012Validator.check_schema(dict(schema))
             assert schema["type"] == "object"
         for argument in tool.parameters.get("properties", {}).values():
@@ -64,4 +65,5 @@ def test_results_of_the_file_tools_fit_their_output_schemas(bench: Bench) -> Non
     ):
         result = bench.call(name, arguments)
         schema = bench.registry.get(name).output_schema
+        assert schema is not None
         Draft202012Validator(dict(schema)).validate(json.loads(result.to_json())["data"])

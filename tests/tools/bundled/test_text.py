@@ -34,7 +34,7 @@ def lines_of(content: bytes) -> list[bytes]:
 @given(raw, st.integers(1, 20), st.integers(0, 20), st.integers(1, 100))
 @example(b"ab\ncd\nef\n", 1, 2, 4)
 def test_a_range_is_what_cutting_a_list_of_lines_gives(
-    content, first: int, more: int, limit: int
+    content: bytes, first: int, more: int, limit: int
 ) -> None:
     last = first + more
     part = read_part(io.BytesIO(content), first, last, limit)
@@ -44,7 +44,7 @@ def test_a_range_is_what_cutting_a_list_of_lines_gives(
 
 
 @given(raw)
-def test_a_file_read_whole_is_the_file_and_its_lines_are_counted(content) -> None:
+def test_a_file_read_whole_is_the_file_and_its_lines_are_counted(content: bytes) -> None:
     part = read_part(io.BytesIO(content), 1, None, 10**6)
     assert (part.raw, part.truncated, part.lines) == (content, False, len(lines_of(content)))
 
@@ -56,10 +56,11 @@ def test_a_range_is_found_across_chunks_of_the_stream() -> None:
 
 
 def test_an_endless_line_is_not_read_beyond_the_limit() -> None:
-    class Endless(io.RawIOBase):
+    class Endless(io.BytesIO):
         given = 0
 
-        def read(self, size: int = -1) -> bytes:
+        def read(self, size: int | None = -1) -> bytes:
+            assert size is not None
             self.given += size
             assert self.given < 10**6
             return b"x" * size
@@ -90,7 +91,7 @@ steps = st.lists(st.builds(TextEdit, short, short, st.booleans()), min_size=1, m
 
 
 @given(st.none() | raw, steps)
-def test_edits_do_what_the_rules_say(content, steps) -> None:
+def test_edits_do_what_the_rules_say(content: bytes | None, steps: list[TextEdit]) -> None:
     wanted = naive_edit(content, steps)
     if wanted is None:
         with pytest.raises((InvalidArguments, FileNotFound)):
@@ -132,7 +133,7 @@ def test_context_shows_numbered_lines_around_the_change() -> None:
 
 @given(raw, st.integers(0, 80), st.integers(0, 30))
 def test_context_of_any_place_is_short_and_starts_with_a_number(
-    content, start: int, length: int
+    content: bytes, start: int, length: int
 ) -> None:
     start = min(start, len(content))
     shown = numbered_context(content, start, min(len(content), start + length))
@@ -142,7 +143,7 @@ def test_context_of_any_place_is_short_and_starts_with_a_number(
 
 
 @given(raw, st.integers(0, 100))
-def test_a_part_decodes_to_the_start_of_the_whole(content, end: int) -> None:
+def test_a_part_decodes_to_the_start_of_the_whole(content: bytes, end: int) -> None:
     text = decode(content[:end], whole=False)
     assert decode(content).startswith(text)
 

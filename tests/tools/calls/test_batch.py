@@ -1,5 +1,6 @@
 """Batches: order, concurrency where effects allow, one failure by itself, hooks once."""
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import anyio
@@ -7,13 +8,23 @@ import anyio.lowlevel
 import pytest
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.model.events import Effect
 from loom_audit.tools.calls import batch as batch_module
-from loom_audit.tools.calls.batch import ToolBatch
+from loom_audit.tools.calls.batch import BatchOutcome, Caller, PostToolsHook, ToolBatch
 from loom_audit.tools.calls.messages import ToolCall
 from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
 
-EFFECTS = {"look": "read", "fetch": "network", "put": "write", "sh": "execute"}
+EFFECTS: Mapping[str, Effect] = {
+    "look": "read",
+    "fetch": "network",
+    "put": "write",
+    "sh": "execute",
+}
+
+
+def effect_of(tool: str) -> Effect | None:
+    return EFFECTS.get(tool)
 
 
 class Recording:
@@ -40,9 +51,11 @@ def calls(*names: str, arguments: object = None) -> list[ToolCall]:
     return [ToolCall(f"{number}", name, arguments) for number, name in enumerate(names)]
 
 
-def run(wanted, hooks=()):
+def run(
+    wanted: list[ToolCall], hooks: Sequence[PostToolsHook] = ()
+) -> tuple[ToolBatch, Recording, BatchOutcome]:
     recording = Recording()
-    batch = ToolBatch(wanted, recording, EFFECTS.get, hooks)
+    batch = ToolBatch(wanted, recording, effect_of, hooks)
     outcome = anyio.run(batch.run)
     return batch, recording, outcome
 
@@ -80,11 +93,11 @@ def test_status_goes_from_pending_to_running_to_done() -> None:
     seen = []
 
     async def main() -> None:
-        async def execute(call):
+        async def execute(call: ToolCall) -> ToolResult:
             seen.append((call.id, batch.status))
             return ToolResult(True)
 
-        batch = ToolBatch(calls("put", "put"), execute, EFFECTS.get)
+        batch = ToolBatch(calls("put", "put"), execute, effect_of)
         seen.append(("", batch.status))
         await batch.run()
         seen.append(("", batch.status))
@@ -107,15 +120,20 @@ def test_status_goes_from_pending_to_running_to_done() -> None:
         (["put"], InvalidArguments("no"), False),
     ],
 )
-def test_a_batch_says_whether_it_mutated(names: list[str], arguments, mutated: bool) -> None:
+def test_a_batch_says_whether_it_mutated(
+    names: list[str], arguments: InvalidArguments | str | None, mutated: bool
+) -> None:
     assert run(calls(*names, arguments=arguments))[2].mutated is mutated
 
 
+Act = Callable[[BatchOutcome, Caller], Awaitable[str]]
+
+
 class Hook:
-    def __init__(self, name, act) -> None:
+    def __init__(self, name: str, act: Act) -> None:
         self.name, self.act, self.ran = name, act, 0
 
-    async def __call__(self, outcome, call):
+    async def __call__(self, outcome: BatchOutcome, call: Caller) -> str:
         self.ran += 1
         return await self.act(outcome, call)
 
@@ -125,15 +143,16 @@ def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(
 ) -> None:
     monkeypatch.setattr(batch_module, "MAX_HOOK_SECONDS", 0.05)
 
-    async def count(outcome, call) -> str:
+    async def count(outcome: BatchOutcome, call: Caller) -> str:
         made = await call("look", {})
         return f"{len(outcome.results)} calls, {made.success}"
 
-    async def fail(outcome, call) -> None:
+    async def fail(outcome: BatchOutcome, call: Caller) -> str:
         raise ValueError("no")
 
-    async def hang(outcome, call) -> None:
+    async def hang(outcome: BatchOutcome, call: Caller) -> str:
         await anyio.sleep_forever()
+        raise AssertionError
 
     hooks = [Hook("count", count), Hook("fail", fail), Hook("hang", hang), Hook("again", count)]
     _, _, outcome = run(calls("put", "put"), hooks)
@@ -150,7 +169,7 @@ def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(
 
 
 def test_hooks_do_not_run_after_a_batch_that_only_read() -> None:
-    async def never(outcome, call) -> None:
+    async def never(outcome: BatchOutcome, call: Caller) -> str:
         raise AssertionError
 
     hook = Hook("never", never)
@@ -160,7 +179,7 @@ def test_hooks_do_not_run_after_a_batch_that_only_read() -> None:
 
 def test_two_calls_of_one_id_are_refused() -> None:
     with pytest.raises(InvalidArguments, match="one id"):
-        ToolBatch([ToolCall("a", "look", {})] * 2, Recording(), EFFECTS.get)
+        ToolBatch([ToolCall("a", "look", {})] * 2, Recording(), effect_of)
 
 
 def test_an_empty_batch_is_done_at_once() -> None:
@@ -171,7 +190,7 @@ def test_an_empty_batch_is_done_at_once() -> None:
 # --- recorded -----------------------------------------------------------------------------
 
 
-def answer(*calls) -> dict[str, object]:
+def answer(*calls: tuple[str, str, str]) -> dict[str, object]:
     return {
         "role": "assistant",
         "tool_calls": [
@@ -276,7 +295,7 @@ def test_a_models_answer_goes_all_the_way_to_the_hook(bench: Bench) -> None:
     class Hook:
         name = "commit"
 
-        async def __call__(self, outcome, call) -> str:
+        async def __call__(self, outcome: BatchOutcome, call: Caller) -> str:
             ran.append([result.files_changed for result in outcome.results])
             return "done"
 

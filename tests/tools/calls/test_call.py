@@ -5,8 +5,10 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -14,11 +16,17 @@ import pytest
 from loom_audit import errors
 from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.call import OpenCall
+from loom_audit.model.events import Draft, Event
+from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
 from tests.tools.conftest import Bench
+
+Action = Callable[[ToolContext], Awaitable[Any]]
+WithAction = Callable[..., Bench]
 
 
 class Probe(Tool):
@@ -27,18 +35,18 @@ class Probe(Tool):
     name = "probe"
     description = "does what the test says"
     effect = "write"
-    timeout_seconds = 20
+    timeout_seconds: float = 20
 
-    def __init__(self, action) -> None:
+    def __init__(self, action: Action) -> None:
         self.action = action
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> Any:
         return await self.action(ctx)
 
 
 @pytest.fixture
-def probe(bench: Bench):
-    def with_action(action, **attributes):
+def probe(bench: Bench) -> WithAction:
+    def with_action(action: Action, **attributes: Any) -> Bench:
         tool = Probe(action)
         for name, value in attributes.items():
             setattr(tool, name, value)
@@ -48,8 +56,8 @@ def probe(bench: Bench):
     return with_action
 
 
-def test_a_bug_in_a_tool_is_a_result(probe, caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(ctx) -> None:
+def test_a_bug_in_a_tool_is_a_result(probe: WithAction, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(ctx: ToolContext) -> None:
         raise ZeroDivisionError("one / zero")
 
     bench = probe(fail)
@@ -60,8 +68,8 @@ def test_a_bug_in_a_tool_is_a_result(probe, caplog: pytest.LogCaptureFixture) ->
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_bug_after_a_write_leaves_the_write_on_record(probe) -> None:
-    async def fail(ctx) -> None:
+def test_a_bug_after_a_write_leaves_the_write_on_record(probe: WithAction) -> None:
+    async def fail(ctx: ToolContext) -> None:
         await ctx.write("made", b"1")
         raise KeyError("x")
 
@@ -73,8 +81,10 @@ def test_a_bug_after_a_write_leaves_the_write_on_record(probe) -> None:
 
 
 @pytest.mark.parametrize("value", [None, {"success": True}, "text"])
-def test_a_tool_that_returns_no_result(probe, value: dict[str, bool] | str | None) -> None:
-    async def odd(ctx):
+def test_a_tool_that_returns_no_result(
+    probe: WithAction, value: dict[str, bool] | str | None
+) -> None:
+    async def odd(ctx: ToolContext) -> dict[str, bool] | str | None:
         return value
 
     bench = probe(odd)
@@ -82,8 +92,8 @@ def test_a_tool_that_returns_no_result(probe, value: dict[str, bool] | str | Non
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe) -> None:
-    async def odd(ctx):
+def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe: WithAction) -> None:
+    async def odd(ctx: ToolContext) -> ToolResult | None:
         await ctx.write("made", b"1", final=True)
         return ToolResult(True, "fine", {"when": time})
 
@@ -94,8 +104,8 @@ def test_a_result_that_cannot_be_recorded_is_an_error_with_its_finish(probe) -> 
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_tool_that_takes_too_long_is_stopped(probe) -> None:
-    async def wait(ctx) -> None:
+def test_a_tool_that_takes_too_long_is_stopped(probe: WithAction) -> None:
+    async def wait(ctx: ToolContext) -> None:
         await ctx.write("made", b"1")
         await anyio.sleep(60)
 
@@ -108,22 +118,22 @@ def test_a_tool_that_takes_too_long_is_stopped(probe) -> None:
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_time_limit_of_the_tool_s_own_code_is_not_ours(probe) -> None:
-    async def wait(ctx) -> None:
+def test_a_time_limit_of_the_tool_s_own_code_is_not_ours(probe: WithAction) -> None:
+    async def wait(ctx: ToolContext) -> None:
         raise TimeoutError("socket")
 
     bench = probe(wait)
     assert bench.call("probe", {}).error.code == "EXECUTION_ERROR"
 
 
-def test_a_step_under_way_at_the_timeout_ends_first(probe) -> None:
+def test_a_step_under_way_at_the_timeout_ends_first(probe: WithAction) -> None:
     order = []
 
     def step() -> None:
         time.sleep(0.5)
         order.append("step ended")
 
-    async def wait(ctx) -> None:
+    async def wait(ctx: ToolContext) -> None:
         await ctx.in_thread(step)
 
     bench = probe(wait, timeout_seconds=0.1)
@@ -132,7 +142,7 @@ def test_a_step_under_way_at_the_timeout_ends_first(probe) -> None:
     assert order == ["step ended", "call ended"]
 
 
-def working_in(folder):
+def working_in(folder: Path) -> list[Path]:
     """The processes whose directory it is."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cwd"):
@@ -159,7 +169,7 @@ def test_a_running_command_is_killed_when_the_call_is_cancelled(bench: Bench) ->
     bench.assert_log_agrees_with_disk()
 
 
-def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe) -> None:
+def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe: WithAction) -> None:
     """`asyncio.wait_for` cancels the task itself, which no scope of anyio shields from."""
     began, order = threading.Event(), []
 
@@ -168,7 +178,7 @@ def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe) -> None:
         time.sleep(0.5)
         order.append("step ended")
 
-    async def wait(ctx) -> None:
+    async def wait(ctx: ToolContext) -> None:
         await ctx.in_thread(step)
 
     bench = probe(wait)
@@ -190,21 +200,22 @@ def test_asyncio_s_own_cancellation_waits_for_the_step_too(probe) -> None:
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_call_left_running_at_the_loop_s_end_is_finished(probe) -> None:
+def test_a_call_left_running_at_the_loop_s_end_is_finished(probe: WithAction) -> None:
     began = threading.Event()
 
     def step() -> None:
         began.set()
         time.sleep(0.3)
 
-    async def wait(ctx) -> None:
+    async def wait(ctx: ToolContext) -> None:
         await ctx.write("made", b"1")
         await ctx.in_thread(step)
 
     bench = probe(wait)
+    kept = []
 
     async def main() -> None:
-        bench.kept = asyncio.ensure_future(bench.acall("probe", {}))
+        kept.append(asyncio.ensure_future(bench.acall("probe", {})))
         while not began.is_set():
             await asyncio.sleep(0.01)
 
@@ -242,7 +253,7 @@ class AtOnce(Probe):
     """As Probe, whole in one worker thread."""
 
     @one_thread
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> Any:
         return await self.action(ctx)
 
 
@@ -252,11 +263,11 @@ def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(
     threads = []
     finish = OpenCall.finish
 
-    def watched(self, *args, **kwargs):
+    def watched(self: OpenCall, *args: Any, **kwargs: Any) -> Event:
         threads.append(threading.get_ident())
         return finish(self, *args, **kwargs)
 
-    async def write_twice(ctx):
+    async def write_twice(ctx: ToolContext) -> ToolResult:
         threads.append(threading.get_ident())
         await ctx.write("one", b"1")
         await ctx.write("two", b"2", final=True)
@@ -274,7 +285,7 @@ def test_a_call_in_one_thread_stays_there_from_its_first_step_to_its_finish(
 def test_a_call_in_one_thread_that_awaits_something_else_fails_and_keeps_its_write(
     bench: Bench,
 ) -> None:
-    async def sleep(ctx) -> None:
+    async def sleep(ctx: ToolContext) -> None:
         await ctx.write("made", b"1")
         await anyio.sleep(0)
         await ctx.write("more", b"1")
@@ -292,7 +303,7 @@ def test_a_call_in_one_thread_that_is_stopped_takes_no_further_step(
 ) -> None:
     began = threading.Event()
 
-    async def wait(ctx):
+    async def wait(ctx: ToolContext) -> ToolResult:
         await ctx.write("made", b"1")
         began.set()
         while not ctx.stop.is_set():
@@ -325,7 +336,7 @@ def test_a_call_in_one_thread_cancelled_behind_its_finish_ended_well(
     recorded, go_on = threading.Event(), threading.Event()
     finish = OpenCall.finish
 
-    def slow(self, *args, **kwargs):
+    def slow(self: OpenCall, *args: Any, **kwargs: Any) -> Event:
         event = finish(self, *args, **kwargs)
         recorded.set()
         go_on.wait(20)
@@ -372,17 +383,17 @@ def test_without_a_gate_nobody_decided_and_with_one_its_yes_to_a_question_is_on_
 
 
 class Gate:
-    def __init__(self, answer) -> None:
+    def __init__(self, answer: Decision | Exception) -> None:
         self.answer = answer
 
-    async def decide(self, tool, args, call_id, *, asked: str = ""):
+    async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError("no terminal"), PermissionDenied("not now")])
-def test_a_gate_in_trouble_denies(bench: Bench, trouble) -> None:
+def test_a_gate_in_trouble_denies(bench: Bench, trouble: RuntimeError | PermissionDenied) -> None:
     result = bench.call("write_file", {"path": "x", "content": ""}, gate=Gate(trouble))
     assert result.error.code == "APPROVAL_DENIED" and str(trouble) in str(result.error)
     bench.assert_every_call_has_one_finish()
@@ -404,10 +415,10 @@ def test_a_gate_s_arguments_are_validated_like_the_caller_s(bench: Bench) -> Non
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_tool_registered_to_read_cannot_write_or_run(probe) -> None:
+def test_a_tool_registered_to_read_cannot_write_or_run(probe: WithAction) -> None:
     refused = []
 
-    async def overreach(ctx):
+    async def overreach(ctx: ToolContext) -> ToolResult | None:
         for attempt in (
             ctx.write("x", b""),
             ctx.edit("notes.txt", lambda old: b""),
@@ -427,18 +438,18 @@ def test_a_tool_registered_to_read_cannot_write_or_run(probe) -> None:
     assert len(refused) == 5 and bench.tree() == before
 
 
-def test_a_tool_registered_to_write_cannot_run_commands(probe) -> None:
-    async def overreach(ctx) -> None:
+def test_a_tool_registered_to_write_cannot_run_commands(probe: WithAction) -> None:
+    async def overreach(ctx: ToolContext) -> None:
         await ctx.run("touch", "x")
 
     bench = probe(overreach)
     assert bench.call("probe", {}).error.code == "PERMISSION_DENIED"
 
 
-def test_a_network_tool_is_on_record_before_it_starts(probe) -> None:
+def test_a_network_tool_is_on_record_before_it_starts(probe: WithAction) -> None:
     seen = []
 
-    async def look(ctx):
+    async def look(ctx: ToolContext) -> ToolResult:
         seen.extend(bench.requested())
         return ToolResult(True)
 
@@ -449,7 +460,7 @@ def test_a_network_tool_is_on_record_before_it_starts(probe) -> None:
 def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_, **__) -> None:
+    def full(*_: object, **__: object) -> None:
         raise AuditUnavailable("the disk is full")
 
     before = bench.tree()
@@ -471,16 +482,15 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
 def test_a_finish_that_cannot_be_recorded_says_that_the_change_stands(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = type(bench.session.writer.attachment.log)
-    append = log.append
+    append = SqlEventLog.append
 
-    def full(self, drafts, **options):
+    def full(self: SqlEventLog, drafts: Sequence[Draft], **options: Any) -> Sequence[Event]:
         if any(draft.fact.kind == "call.finished" for draft in drafts):
             raise AuditUnavailable("the disk is full")
         return append(self, drafts, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(log, "append", full)
+        patch.setattr(SqlEventLog, "append", full)
         result = bench.call("write_file", {"path": "x", "content": ""})
     assert result.error.code == "AUDIT_UNAVAILABLE" and result.files_changed == ["x"]
     assert "The change was made" in result.output and "recover" in result.output
@@ -501,10 +511,10 @@ def test_a_call_id_that_is_none_is_refused_on_record(bench: Bench, call_id: int 
 
 
 def test_200_calls_at_once(bench: Bench) -> None:
-    async def main():
+    async def main() -> list[ToolResult]:
         results = []
 
-        async def one(n) -> None:
+        async def one(n: int) -> None:
             kind = n % 4
             if kind == 0:
                 results.append(await bench.acall("read_file", {"path": "notes.txt"}))
@@ -532,7 +542,7 @@ def test_200_calls_at_once(bench: Bench) -> None:
 
 
 def test_without_a_workspace_a_tool_that_needs_one_says_so(bench: Bench) -> None:
-    async def main():
+    async def main() -> ToolResult:
         return await call_tool(bench.registry, AllowAll(), None, "read_file", {"path": "x"})
 
     assert anyio.run(main).error.code == "NO_WORKSPACE"
@@ -541,7 +551,7 @@ def test_without_a_workspace_a_tool_that_needs_one_says_so(bench: Bench) -> None
 def test_of_several_calls_at_once_with_one_id_one_happens(bench: Bench) -> None:
     results = []
 
-    async def one(n) -> None:
+    async def one(n: int) -> None:
         arguments = {"path": f"f{n}", "content": str(n)}
         results.append(await bench.acall("write_file", arguments, call_id="same"))
 
@@ -584,13 +594,13 @@ def test_calls_are_logged_for_debugging(bench: Bench, caplog: pytest.LogCaptureF
     ],
 )
 def test_each_kind_of_error_reaches_the_model_with_code_message_and_details(
-    bench: Bench, kind, code: str
+    bench: Bench, kind: type[errors.AuditError], code: str
 ) -> None:
     class Failing(Tool):
         name = "failing"
         description = "fails"
 
-        async def execute(self, args, ctx) -> None:
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
             raise kind("it went wrong", hint="try again", details={"where": "here"})
 
     bench.registry.register(Failing())

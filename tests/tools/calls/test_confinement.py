@@ -4,6 +4,7 @@ import socket
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Arguments, Tool
@@ -49,7 +51,7 @@ class Marking(Tool):
     def __init__(self, confinement: Confinement = "off") -> None:
         self.confinement = confinement
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         done = await ctx.run("sh", "-c", "echo x > mark")
         return ToolResult(True, done.sandbox)
 
@@ -71,7 +73,7 @@ def test_preferred_confinement_that_is_not_to_be_had_is_said_in_words(bench: Ben
 
 @pytest.mark.parametrize("settings", [ToolSettings("required"), None])
 def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(
-    bench: Bench, settings
+    bench: Bench, settings: ToolSettings | None
 ) -> None:
     bench.registry.register(Marking("off" if settings else "required"))
     result = bench.call("marking", {}, runner=nowhere(), settings=settings)
@@ -104,7 +106,7 @@ def test_limits_of_the_settings_hold_in_a_confined_command(bench: Bench) -> None
     result = bench.call("shell_execute", {"command": command}, settings=settings)
     if result.data["sandbox"] == "plain":
         pytest.skip(f"no confining backend works here: {result.output}")
-    assert len(bench.tree()["big"]) == 1024 * 1024
+    assert (bench.root / "big").stat().st_size == 1024 * 1024
 
 
 def test_the_scratch_folder_is_there_for_a_confined_command(tmp_path: Path, home: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -18,16 +19,17 @@ from loom_audit.api.connections import Connections
 from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.bundled.files.files import ReadFile
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolError, ToolResult
 from loom_audit.tools.calls.schemas import surely_fits
-from loom_audit.tools.calls.tool import Tool
+from loom_audit.tools.calls.tool import Dialect, Tool
 from tests.tools.conftest import Bench
 
 
-def execute(registry, *args, **options):
-    async def main():
+def execute(registry: ToolRegistry, *args: Any, **options: Any) -> ToolResult:
+    async def main() -> ToolResult:
         return await registry.execute(*args, **options)
 
     return anyio.run(main)
@@ -66,7 +68,7 @@ def test_the_tools_that_are_asked_for_are_there_with_their_effects_and_limits() 
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
-def test_schemas_are_valid_in_every_dialect(dialect: str) -> None:
+def test_schemas_are_valid_in_every_dialect(dialect: Dialect) -> None:
     for schema in builtin_registry().all_schemas(dialect):
         inner = schema["function"] if dialect == "openai" else schema
         key = {"anthropic": "input_schema", "mcp": "inputSchema"}.get(dialect, "parameters")
@@ -101,17 +103,17 @@ class Echo(Tool):
     """A tool as the specification writes them: properties and a raw schema."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override] # as the specification writes it
         return "echo"
 
     description = "says it again"
     needs_workspace = False
 
     @property
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Any]:  # type: ignore[override] # likewise
         return {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
-    async def execute(self, args, ctx):
+    async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
         return ToolResult(True, args["text"])
 
 
@@ -126,21 +128,23 @@ def test_register_get_and_list() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a.b", 7, None])
-def test_a_bad_name_is_refused(name: int | str | None) -> None:
+def test_a_bad_name_is_refused(name: int | str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     class Bad(Echo):
         pass
 
-    Bad.name = name
+    monkeypatch.setattr(Bad, "name", name)
     with pytest.raises(InvalidArguments):
         ToolRegistry().register(Bad())
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"type": 7}, {}])
-def test_a_bad_schema_is_refused(schema: dict[str, object]) -> None:
+def test_a_bad_schema_is_refused(
+    schema: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Bad(Echo):
         pass
 
-    Bad.parameters = schema
+    monkeypatch.setattr(Bad, "parameters", schema)
     with pytest.raises(InvalidArguments):
         ToolRegistry().register(Bad())
 
@@ -204,7 +208,7 @@ def test_many_at_once_in_one_workspace_share_one_session(tmp_path: Path, home: P
 
 
 @pytest.mark.parametrize("path", ["/", "/nonexistent/dir", os.devnull])
-def test_a_directory_that_can_be_no_workspace_is_an_error_result(home: Path, path) -> None:
+def test_a_directory_that_can_be_no_workspace_is_an_error_result(home: Path, path: str) -> None:
     connections = Connections()
     try:
         result = execute(builtin_registry(connections), "read_file", {"path": "x"}, path)
@@ -261,15 +265,15 @@ def test_other_packages_tools_are_registered_and_broken_ones_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Point:
-        def __init__(self, value, loaded) -> None:
+        def __init__(self, value: str, loaded: Any) -> None:
             self.value, self.loaded = value, loaded
 
-        def load(self):
+        def load(self) -> Any:
             if isinstance(self.loaded, Exception):
                 raise self.loaded
             return self.loaded
 
-    def twice():
+    def twice() -> list[Echo]:
         return [Echo()]
 
     points = [
@@ -335,7 +339,7 @@ def test_a_function_without_hints_is_no_tool() -> None:
     with pytest.raises(InvalidArguments):
 
         @tool()
-        def bad(a):
+        def bad(a):  # type: ignore[no-untyped-def] # that is what is refused
             return a
 
 
@@ -358,6 +362,7 @@ def test_a_function_that_executes_has_its_own_file_changes_recorded(bench: Bench
     @tool(effect="execute", needs_workspace=True)
     def build(ctx: ToolContext) -> str:
         """Build something."""
+        assert ctx.workspace is not None
         (ctx.workspace / "built").write_text("1")
         (ctx.workspace / "notes.txt").unlink()
         return "done"
@@ -377,7 +382,7 @@ VALUES = st.one_of(
 @pytest.mark.parametrize("tool", builtin_registry().list(), ids=lambda tool: tool.name)
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
-def test_what_plainly_fits_is_what_the_schema_allows(tool, data: st.DataObject) -> None:
+def test_what_plainly_fits_is_what_the_schema_allows(tool: Tool, data: st.DataObject) -> None:
     properties = tool.parameters.get("properties", {})
     given_names = st.sampled_from([*properties, "else"])
     arguments = data.draw(st.dictionaries(given_names, VALUES))
@@ -419,4 +424,4 @@ def test_a_registry_gives_tools_by_name_in_their_order_and_nothing_for_another_n
 def test_tools_of_one_name_are_refused_by_the_registry() -> None:
     registry = builtin_registry()
     with pytest.raises(Conflict, match="read_file"):
-        registry.register(registry.get("read_file"))
+        registry.register(ReadFile())

@@ -1,26 +1,33 @@
 """run_code and bash: confined, bounded, with what they changed on record."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.sandbox import open_runner
 from loom_audit.tools.calls.gate import DenyAll
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.conftest import Bench
 
+Run = Callable[..., ToolResult]
+
 
 @pytest.fixture
-def run(bench: Bench):
-    def call(code, language: str = "python", settings=None, **more):
+def run(bench: Bench) -> Run:
+    def call(
+        code: str, language: str = "python", settings: ToolSettings | None = None, **more: Any
+    ) -> ToolResult:
         arguments = {"language": language, "code": code, **more}
         return bench.call("run_code", arguments, settings=settings)
 
     return call
 
 
-def test_python_code_runs_with_arguments_and_variables(bench: Bench, run) -> None:
+def test_python_code_runs_with_arguments_and_variables(bench: Bench, run: Run) -> None:
     result = run(
         "import os, sys; print(sys.argv[1:], os.environ['MOOD'])",
         args=["a b", "ü"],
@@ -32,29 +39,31 @@ def test_python_code_runs_with_arguments_and_variables(bench: Bench, run) -> Non
     assert bench.last().sandbox == result.data["sandbox"]
 
 
-def test_bash_code_runs_with_arguments(run) -> None:
+def test_bash_code_runs_with_arguments(run: Run) -> None:
     result = run('printf "%s\\n" "$@"; echo oops >&2', "bash", args=["one", "two words"])
     assert result.data["stdout"] == "one\ntwo words\n" and result.data["stderr"] == "oops\n"
 
 
-def test_files_the_code_changes_are_recorded(bench: Bench, run) -> None:
+def test_files_the_code_changes_are_recorded(bench: Bench, run: Run) -> None:
     result = run("open('made.txt', 'w').write('x'); open('notes.txt', 'a').write('y')")
     assert result.files_changed == ["made.txt", "notes.txt"]
 
 
-def test_code_that_fails_is_a_failure_with_its_streams(run) -> None:
+def test_code_that_fails_is_a_failure_with_its_streams(run: Run) -> None:
     result = run("import sys; print('before'); sys.exit(3)")
     assert not result.success and result.error.code == "EXECUTION_ERROR"
     assert result.data["exitCode"] == 3 and result.data["stdout"] == "before\n"
 
 
-def test_code_that_runs_too_long_is_killed_and_keeps_what_it_printed(run) -> None:
+def test_code_that_runs_too_long_is_killed_and_keeps_what_it_printed(
+    run: Run,
+) -> None:
     result = run("print('begun', flush=True); import time; time.sleep(60)", timeout=1)
     assert result.error.code == "TIMEOUT" and result.data["stdout"] == "begun\n"
     assert result.data["exitCode"] is None
 
 
-def test_code_has_no_network_and_cannot_read_outside(tmp_path: Path, run) -> None:
+def test_code_has_no_network_and_cannot_read_outside(tmp_path: Path, run: Run) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("outside")
     assert not run(f"print(open({str(secret)!r}).read())").success
@@ -66,7 +75,9 @@ def test_code_has_no_network_and_cannot_read_outside(tmp_path: Path, run) -> Non
     )
 
 
-def test_without_a_sandbox_nothing_runs(bench: Bench, run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_sandbox_nothing_runs(
+    bench: Bench, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {"runner": open_runner("plain")}
     code = "open('made.txt', 'w')"
     result = bench.call("run_code", {"language": "python", "code": code}, **options)
@@ -74,7 +85,7 @@ def test_without_a_sandbox_nothing_runs(bench: Bench, run, monkeypatch: pytest.M
     assert result.error.hint
 
 
-def test_a_person_can_switch_confinement_off(run) -> None:
+def test_a_person_can_switch_confinement_off(run: Run) -> None:
     result = run("print(1)", settings=ToolSettings(confinement="off"))
     assert result.data["sandbox"] == "plain"
 
@@ -103,7 +114,7 @@ def test_arguments_no_process_can_be_given_are_refused(
     assert bench.call("run_code", arguments).error.code in ("INVALID_ARGUMENTS", "SERIALIZATION")
 
 
-def test_bash_code_goes_through_the_blocklist(run) -> None:
+def test_bash_code_goes_through_the_blocklist(run: Run) -> None:
     assert run("mkfs /dev/null", "bash").error.code == "BLOCKED_COMMAND"
 
 
@@ -130,7 +141,7 @@ def test_each_stream_keeps_256_kilobytes(bench: Bench) -> None:
     assert json.dumps(data)
 
 
-def test_the_workspace_is_at_its_own_path_in_the_sandbox(bench: Bench, run) -> None:
+def test_the_workspace_is_at_its_own_path_in_the_sandbox(bench: Bench, run: Run) -> None:
     assert Path(run("import os; print(os.getcwd())").data["stdout"].strip()) == bench.root
 
 

@@ -10,15 +10,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loom_audit.api import Session
 
 HERE = Path(__file__).resolve()
 SECRET = "the secret outside"
 OUTSIDE = {"f": SECRET, "deep/g": SECRET, "hidden name": SECRET}
+Request = tuple[str, dict[str, object]]
 INSIDE = {"f": "public one\n", "deep/g": "public two\n"}
 
-SHORT = [
+SHORT: list[Request] = [
     ("read_file", {"path": "d/f"}),
     ("write_file", {"path": "d/f", "content": "public one\n"}),
     ("read_file", {"path": "d/deep/g", "encoding": "base64", "line_range": [1, 2]}),
@@ -35,7 +41,7 @@ SHORT = [
     ("delete_file", {"path": "d/deep/new", "recursive": True}),
     ("write_file", {"path": "d/deep/g", "content": "public two\n"}),
 ]
-LONG = [
+LONG: list[Request] = [
     ("search_files", {"pattern": "secret", "path": "d"}),
     ("search_files", {"pattern": "secret"}),
     ("shell_execute", {"command": "cat f deep/g", "cwd": "d"}),
@@ -74,14 +80,15 @@ def main() -> None:
     print(json.dumps(answer))  # noqa: T201
 
 
-def race(session, folder, seconds) -> dict[str, object]:
+def race(session: "Session", folder: Path, seconds: float) -> dict[str, Any]:
     import anyio
 
     from loom_audit.tools.calls.call import call_tool
 
-    outcomes, leaks = Counter(), []
+    outcomes: Counter[str] = Counter()
+    leaks: list[str] = []
 
-    async def one(tool, arguments) -> None:
+    async def one(tool: str, arguments: Mapping[str, object]) -> None:
         writer = session.writer
         result = await call_tool(session.registry, session.gate, writer, tool, arguments)
         outcomes[f"{tool} {'ok' if result.success else result.error.code}"] += 1
@@ -102,7 +109,7 @@ def race(session, folder, seconds) -> dict[str, object]:
 
     with swapping(folder / "work"):
         anyio.run(rounds)
-    calls = Counter()
+    calls: Counter[str] = Counter()
     for outcome, count in outcomes.items():
         if "unconfined" not in outcome:
             calls[outcome.split()[0]] += count
@@ -110,7 +117,7 @@ def race(session, folder, seconds) -> dict[str, object]:
 
 
 @contextmanager
-def swapping(root):
+def swapping(root: Path) -> Iterator[None]:
     from loom_audit.disk.system import probe
 
     mode = "exchange" if probe().renameat2 else "rename"
@@ -127,7 +134,7 @@ def swapping(root):
             swapper.kill()
 
 
-def tree(folder):
+def tree(folder: Path) -> dict[str, tuple[str | None, int, int, int]]:
     found = {}
     for path in sorted(folder.rglob("*")):
         seen = path.lstat()

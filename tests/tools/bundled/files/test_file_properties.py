@@ -1,10 +1,11 @@
 """The file tools against models that are naive and obviously right, over any text and any bytes."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
 
 some = settings(
@@ -36,11 +38,11 @@ TEXT = (
 )  # fmt: skip
 
 
-def in_base64(raw):
+def in_base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-def lines_of(content):
+def lines_of(content: bytes) -> list[bytes]:
     """The lines of a file: they end with LF and with nothing else."""
     lines = content.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
@@ -51,7 +53,7 @@ def lines_of(content):
 
 @some
 @given(content=TEXT)
-def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench: Bench, content) -> None:
+def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench: Bench, content: str) -> None:
     written = bench.call("write_file", {"path": "f", "content": content})
     raw = content.encode()
     assert written.success and written.data["size"] == len(raw)
@@ -65,7 +67,7 @@ def test_any_text_is_on_disk_as_utf_8_and_reads_back_the_same(bench: Bench, cont
 
 @some
 @given(content=RAW)
-def test_any_bytes_are_on_disk_and_read_back_the_same(bench: Bench, content) -> None:
+def test_any_bytes_are_on_disk_and_read_back_the_same(bench: Bench, content: bytes) -> None:
     arguments = {"path": "b", "content": in_base64(content), "encoding": "base64"}
     written = bench.call("write_file", arguments)
     assert written.success and written.data["size"] == len(content)
@@ -78,7 +80,9 @@ def test_any_bytes_are_on_disk_and_read_back_the_same(bench: Bench, content) -> 
 
 @some
 @given(content=RAW, first=st.integers(1, 12), more=st.integers(0, 12))
-def test_a_range_is_those_lines_of_the_file(bench: Bench, content, first: int, more: int) -> None:
+def test_a_range_is_those_lines_of_the_file(
+    bench: Bench, content: bytes, first: int, more: int
+) -> None:
     (bench.root / "r").write_bytes(content)
     asked = {"path": "r", "line_range": [first, first + more], "encoding": "base64"}
     data = bench.call("read_file", asked).data
@@ -90,7 +94,7 @@ def test_a_range_is_those_lines_of_the_file(bench: Bench, content, first: int, m
 
 @some
 @given(content=RAW)
-def test_all_ranges_of_one_line_together_are_the_file(bench: Bench, content) -> None:
+def test_all_ranges_of_one_line_together_are_the_file(bench: Bench, content: bytes) -> None:
     (bench.root / "r").write_bytes(content)
     parts = []
     for number in range(1, len(lines_of(content)) + 2):
@@ -106,7 +110,7 @@ def test_all_ranges_of_one_line_together_are_the_file(bench: Bench, content) -> 
     lines=st.none() | st.tuples(st.integers(1, 5), st.integers(0, 5)),
 )
 def test_max_bytes_cuts_what_was_asked_for_and_says_so(
-    bench: Bench, content, limit: int, lines
+    bench: Bench, content: bytes, limit: int, lines: tuple[int, int] | None
 ) -> None:
     (bench.root / "m").write_bytes(content)
     asked = {"path": "m", "max_bytes": limit}
@@ -126,7 +130,7 @@ def test_max_bytes_cuts_what_was_asked_for_and_says_so(
 # --- edits --------------------------------------------------------------------------------
 
 
-def naive(content, edits):
+def naive(content: bytes | None, edits: list[dict[str, Any]]) -> bytes | None:
     """What the edits make of a file, or of None; None where one of them cannot be made."""
     for edit in edits:
         old, new = edit["old_str"].encode(), edit["new_str"].encode()
@@ -159,7 +163,7 @@ EDITABLE = st.none() | st.lists(
 @settings(some, max_examples=120)
 @given(content=EDITABLE, edits=st.lists(EDIT, min_size=1, max_size=4), alone=st.booleans())
 def test_edits_are_what_the_rules_say_or_nothing_at_all(
-    bench: Bench, content, edits, alone: bool
+    bench: Bench, content: bytes | None, edits: list[dict[str, Any]], alone: bool
 ) -> None:
     path = bench.root / "e"
     path.unlink(missing_ok=True)
@@ -190,7 +194,7 @@ def test_edits_are_what_the_rules_say_or_nothing_at_all(
 @some
 @given(content=RAW.filter(bool), where=st.integers(0, 200), length=st.integers(1, 20))
 def test_an_edit_forth_and_back_leaves_every_byte(
-    bench: Bench, content, where: int, length: int
+    bench: Bench, content: bytes, where: int, length: int
 ) -> None:
     """Of any file, whatever lies around the text."""
     marked = content[: where % len(content)] + b"<<marked>>" + content[where % len(content) :]
@@ -212,7 +216,7 @@ PATHS = st.sampled_from(NAMES)
 CONTENTS = st.sampled_from(["", "one\n", "two\r\n", "\ufeff", "no end", "\0"])
 
 
-def above(path):
+def above(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
 
@@ -223,13 +227,13 @@ class Model:
 
     there: dict[str, bytes | None] = field(default_factory=dict)
 
-    def below(self, path):
+    def below(self, path: str) -> set[str]:
         return {one for one in self.there if one.startswith(path + "/")}
 
-    def can_hold(self, path):
+    def can_hold(self, path: str) -> bool:
         return all(self.there.get(one) is None for one in above(path) if one in self.there)
 
-    def put(self, path, content) -> None:
+    def put(self, path: str, content: bytes | None) -> None:
         for one in above(path):
             self.there.setdefault(one, None)
         self.there[path] = content
@@ -238,20 +242,20 @@ class Model:
 class Files(RuleBasedStateMachine):
     """Calls in any order against a dict of what there is."""
 
-    make: Callable[[], object]
+    make: Callable[[], Bench]
 
     @initialize()
     def begin(self) -> None:
         self.bench = self.make()
         self.model = Model()
 
-    def outcome(self, tool, arguments, *, fits):
+    def outcome(self, tool: str, arguments: dict[str, Any], *, fits: bool) -> ToolResult:
         result = self.bench.call(tool, arguments)
         assert result.success == fits, (tool, arguments, result.output, self.model.there)
         return result
 
     @rule(path=PATHS, content=CONTENTS, parents=st.booleans())
-    def write(self, path, content, parents: bool) -> None:
+    def write(self, path: str, content: str, parents: bool) -> None:
         there = self.model.there
         fits = self.model.can_hold(path) and not (path in there and there[path] is None)
         fits = fits and (parents or all(one in there for one in above(path)))
@@ -262,7 +266,7 @@ class Files(RuleBasedStateMachine):
             self.model.put(path, content.encode())
 
     @rule(path=PATHS, content=CONTENTS)
-    def append(self, path, content) -> None:
+    def append(self, path: str, content: str) -> None:
         there = self.model.there
         fits = self.model.can_hold(path) and not (path in there and there[path] is None)
         self.outcome("edit_file", {"path": path, "old_str": "", "new_str": content}, fits=fits)
@@ -270,7 +274,7 @@ class Files(RuleBasedStateMachine):
             self.model.put(path, (there.get(path) or b"") + content.encode())
 
     @rule(path=PATHS, recursive=st.booleans())
-    def delete(self, path, recursive: bool) -> None:
+    def delete(self, path: str, recursive: bool) -> None:
         gone = {path, *self.model.below(path)}
         fits = path in self.model.there and (recursive or len(gone) == 1)
         result = self.outcome("delete_file", {"path": path, "recursive": recursive}, fits=fits)
@@ -280,7 +284,7 @@ class Files(RuleBasedStateMachine):
                 del self.model.there[one]
 
     @rule(source=PATHS, onto=PATHS, overwrite=st.booleans())
-    def move(self, source, onto, overwrite: bool) -> None:
+    def move(self, source: str, onto: str, overwrite: bool) -> None:
         there, model = self.model.there, self.model
         fits = source in there and source != onto and not onto.startswith(source + "/")
         fits = fits and model.can_hold(onto) and source not in above(onto)
@@ -324,14 +328,14 @@ def machine(
     tmp_path: Path,
     new_bench: Callable[[Path], AbstractContextManager[Bench]],
     request: pytest.FixtureRequest,
-):
+) -> Iterator[type[Files]]:
     import contextlib
     import shutil
 
     stack = contextlib.ExitStack()
     count = iter(range(10**6))
 
-    def make(self):
+    def make(_: Files) -> Bench:
         stack.close()
         folder = tmp_path / f"m{next(count)}"
         bench = stack.enter_context(new_bench(folder))
@@ -345,13 +349,13 @@ def machine(
 
 
 @pytest.mark.drawn
-def test_calls_in_any_order_leave_what_a_dict_says(machine) -> None:
+def test_calls_in_any_order_leave_what_a_dict_says(machine: type[Files]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=12))
 
 
 @pytest.mark.deep
 @pytest.mark.drawn
-def test_many_calls_in_any_order_leave_what_a_dict_says(machine) -> None:
+def test_many_calls_in_any_order_leave_what_a_dict_says(machine: type[Files]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
 
 
@@ -359,7 +363,7 @@ def test_many_calls_in_any_order_leave_what_a_dict_says(machine) -> None:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content=st.from_regex(r"[a-zA-Z0-9 \n]{0,1000}", fullmatch=True))
-def test_roundtrip_file_content(bench: Bench, content) -> None:
+def test_roundtrip_file_content(bench: Bench, content: str) -> None:
     (bench.root / "test.txt").write_text(content)
     result = bench.call("read_file", {"path": "test.txt"})
     assert result.data["contents"] == content

@@ -3,17 +3,24 @@
 import base64
 import os
 from datetime import datetime
+from typing import Any, BinaryIO
 
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.model.events import ChangeIntended
+from loom_audit.model.files import FileChange
+from loom_audit.ports import Displaced
 from loom_audit.tools.bundled.text import TextEdit, apply_edits
 from loom_audit.tools.calls.call import call_tool
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 slow = settings(
@@ -165,7 +172,7 @@ def test_edits_see_each_other_and_are_written_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("form", ["alone", "in a list"])
 def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench: Bench, form: str) -> None:
-    def edit(**one):
+    def edit(**one: Any) -> ToolResult:
         arguments = one if form == "alone" else {"edits": [one]}
         return bench.call("edit_file", {"path": "src/main.py", **arguments})
 
@@ -179,7 +186,7 @@ def test_replace_all_replaces_each_and_without_a_match_is_an_error(bench: Bench,
 
 
 def test_replace_all_beside_a_list_of_edits_is_refused(bench: Bench) -> None:
-    edits = [{"old_str": "print", "new_str": "log"}]
+    edits: list[dict[str, object]] = [{"old_str": "print", "new_str": "log"}]
     arguments = {"path": "src/main.py", "edits": edits, "replace_all": True}
     assert bench.call("edit_file", arguments).error.code == "INVALID_ARGUMENTS"
 
@@ -216,7 +223,7 @@ def test_edit_file_creates_a_file_with_an_empty_old_str(bench: Bench) -> None:
     ),
 )
 def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(
-    bench: Bench, content: bytes, pairs
+    bench: Bench, content: bytes, pairs: list[tuple[str, str, bool]]
 ) -> None:
     (bench.root / "e").write_bytes(content)
     steps = [TextEdit(old.encode(), new.encode(), every) for old, new, every in pairs]
@@ -259,7 +266,7 @@ def test_move_file_overwrites_only_when_told(bench: Bench) -> None:
 
 
 @pytest.fixture
-def forest(bench: Bench):
+def forest(bench: Bench) -> Bench:
     for name in ("src/deep/er/x.py", ".git/config", "node_modules/m/i.js", ".env", "__pycache__/a"):
         path = bench.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -268,14 +275,14 @@ def forest(bench: Bench):
     return bench
 
 
-def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest) -> None:
+def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest: Bench) -> None:
     result = forest.call("list_directory", {})
     assert result.output.split("\n") == [
         "./", "  .env", "  link@", "  notes.txt", "  src/", "    deep/", "    main.py"
     ]  # fmt: skip
 
 
-def test_list_directory_gives_entries_of_one_level(forest) -> None:
+def test_list_directory_gives_entries_of_one_level(forest: Bench) -> None:
     result = forest.call("list_directory", {"path": "src", "recursive": False})
     entries = {entry["name"]: entry for entry in result.data["entries"]}
     assert {name: entry["type"] for name, entry in entries.items()} == {
@@ -286,7 +293,7 @@ def test_list_directory_gives_entries_of_one_level(forest) -> None:
     assert all(time.year > 2000 for time in times)
 
 
-def test_list_directory_recursive_hides_dot_names_unless_asked(forest) -> None:
+def test_list_directory_recursive_hides_dot_names_unless_asked(forest: Bench) -> None:
     plain = forest.call("list_directory", {"recursive": True})
     names = [entry["name"] for entry in plain.data["entries"]]
     assert "src/deep/er/x.py" in names and "node_modules" in names
@@ -300,7 +307,9 @@ def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench: Bench)
     reasons = []
 
     class Ask:
-        async def decide(self, tool, args, call_id, *, asked: str = ""):
+        async def decide(
+            self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = ""
+        ) -> Decision:
             reasons.append(asked)
             return Decision("allowed", "person:me", "fine" if asked else "")
 
@@ -337,21 +346,23 @@ def test_results_of_a_whole_session_undo_to_the_start(bench: Bench) -> None:
     assert bench.tree() == start
 
 
-def prior_content(bench: Bench, monkeypatch: pytest.MonkeyPatch, tool, arguments):
+def prior_content(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, str]
+) -> list[bytes | None]:
     """What the log knows of the file in the moment it is about to be replaced."""
-    kept = []
-    disk = type(bench.session.writer.workspace)
-    whole = disk.replace
+    kept: list[bytes | None] = []
+    whole = DiskWorkspace.replace
 
-    def replace(self, change, content):
+    def replace(self: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
         for event in bench.events("change.intended"):
             assert isinstance(event.fact, ChangeIntended)
             for intended in event.fact.changes:
                 before = intended.before
-                kept.append(None if before is None else bench.blobs.get(before.blob))
+                blob = before and before.blob
+                kept.append(bench.workspace.blobs.get(blob) if blob else None)
         return whole(self, change, content)
 
-    monkeypatch.setattr(disk, "replace", replace)
+    monkeypatch.setattr(DiskWorkspace, "replace", replace)
     assert bench.call(tool, arguments).success
     return kept
 
@@ -367,7 +378,6 @@ def prior_content(bench: Bench, monkeypatch: pytest.MonkeyPatch, tool, arguments
 def test_what_was_there_is_on_record_before_it_is_changed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, str]
 ) -> None:
-    bench.blobs = bench.workspace.blobs
     before = (bench.root / "notes.txt").read_bytes()
     kept = prior_content(bench, monkeypatch, tool, arguments)
     assert kept and kept[0] == before
@@ -400,7 +410,7 @@ def test_an_edit_of_everything_without_a_match_is_an_error(bench: Bench) -> None
 
 
 def test_an_edit_of_what_stands_several_times_says_how_often_and_what_to_do(bench: Bench) -> None:
-    edits = [{"old_str": "print", "new_str": "log"}]
+    edits: list[dict[str, object]] = [{"old_str": "print", "new_str": "log"}]
     result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
     assert result.error.message.startswith("old_str found 2 times in src/main.py")
     assert "replace_all" in result.error.hint

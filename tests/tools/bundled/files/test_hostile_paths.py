@@ -4,11 +4,14 @@ import os
 import shutil
 import socket
 import stat
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from loom_audit.tools.calls.result import ToolResult
 from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
 from tests.tools.conftest import Bench
 
@@ -19,7 +22,7 @@ NEVER = [
 ]  # fmt: skip
 
 # how each tool is given the path; whether it follows a link there, and whether it changes things
-TOOLS = {
+TOOLS: Mapping[str, tuple[Callable[[str], dict[str, object]], str]] = {
     "read_file": (lambda p: {"path": p}, "follows"),
     "read_file in base64": (lambda p: {"path": p, "encoding": "base64"}, "follows"),
     "write_file": (lambda p: {"path": p, "content": "new"}, "follows changes"),
@@ -54,6 +57,14 @@ FILES = {
 }  # fmt: skip
 
 
+def is_file(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
+def is_link(path: Path, target: str) -> bool:
+    return path.is_symlink() and os.readlink(path) == target
+
+
 class Trap:
     """A workspace full of ways out, and beside it what must not be reached."""
 
@@ -71,12 +82,14 @@ class Trap:
     def build(self) -> None:
         """Put back what a call took away."""
         for name, content in FILES.items():
-            self.make(name, lambda p, c=content: p.is_file() and p.read_bytes() == c,
-                      lambda p, c=content: p.write_bytes(c))  # fmt: skip
+            self.make(
+                name, partial(is_file, content=content), partial(Path.write_bytes, data=content)
+            )
         for name, text in SYMLINKS.items():
             target = text.format(outside=self.outside)
-            self.make(name, lambda p, t=target: p.is_symlink() and os.readlink(p) == t,
-                      lambda p, t=target: p.symlink_to(t))  # fmt: skip
+            self.make(
+                name, partial(is_link, target=target), partial(Path.symlink_to, target=target)
+            )
         for name in ("hard", "dir/hard"):
             self.make(name, lambda p: p.exists() and p.samefile(self.outside / "hard"),
                       lambda p: os.link(self.outside / "hard", p))  # fmt: skip
@@ -84,7 +97,9 @@ class Trap:
         self.make("socket", lambda p: p.is_socket(), bind)
         self.make("device", lambda p: p.is_char_device() or p.is_fifo(), device)
 
-    def make(self, name, there, make) -> None:
+    def make(
+        self, name: str, there: Callable[[Path], bool], make: Callable[[Path], object]
+    ) -> None:
         path = self.root / name
         if path.is_symlink() or not there(path):
             if path.is_symlink() and there(path):
@@ -99,7 +114,7 @@ class Trap:
             path.parent.mkdir(parents=True, exist_ok=True)
             make(path)
 
-    def beside(self):
+    def beside(self) -> dict[str, tuple[bytes | None, int, int, int]]:
         """All there is beside the workspace: content, mode, time and inode."""
         seen = {}
         for folder, folders, files in os.walk(self.root.parent):
@@ -113,7 +128,7 @@ class Trap:
         return seen
 
 
-def bind(path) -> None:
+def bind(path: Path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # a socket's address is at most 108 bytes long
     try:
@@ -123,7 +138,7 @@ def bind(path) -> None:
         os.chdir(here)
 
 
-def device(path) -> None:
+def device(path: Path) -> None:
     """A device where we may make one, else something else that is not a file."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
@@ -131,7 +146,7 @@ def device(path) -> None:
         os.mkfifo(path)
 
 
-def wrong(kind, traits, whole, result):
+def wrong(kind: str, traits: str, whole: bool, result: ToolResult) -> str:
     """What is wrong with a result for a path of this kind; empty when nothing is."""
     code = None if result.success else result.error.code
     if code is not None and (code not in CLEAR or not result.error.message):
@@ -158,7 +173,7 @@ def test_the_corpus_is_large_and_has_every_kind() -> None:
 
 
 @pytest.mark.parametrize("how", TOOLS)
-def test_no_path_leads_out(bench: Bench, how) -> None:
+def test_no_path_leads_out(bench: Bench, how: str) -> None:
     arguments, traits = TOOLS[how]
     tool = how.split()[0]
     trap = Trap(bench)
@@ -177,7 +192,7 @@ def test_no_path_leads_out(bench: Bench, how) -> None:
                 if inside != trap.root and trap.root not in inside.parents:
                     leaks.append((text, "ran in", str(inside)))
             if trap.beside() != trap.before or any(map(os.path.lexists, NEVER)):
-                leaks.append((text, "changed", set(trap.beside()) ^ set(trap.before)))
+                leaks.append((text, "changed", str(set(trap.beside()) ^ set(trap.before))))
             if tool == "shell_execute" and text.startswith("scratch://"):
                 kind = "odd"  # a folder of that name: commands run in the workspace only
             problem = wrong(kind, traits, text in WHOLE or text == "", result)

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from loom_audit.tools.bundled.files import listing
+from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
 
 
-def paths(result):
+def paths(result: ToolResult) -> list[str]:
     return [item["path"] for item in result.data["files"]]
 
 
 @pytest.fixture
-def empty(bench: Bench):
+def empty(bench: Bench) -> Bench:
     shutil.rmtree(bench.root / "src")
     (bench.root / "notes.txt").unlink()
     assert not [*bench.root.iterdir()]
@@ -24,7 +25,7 @@ def empty(bench: Bench):
 
 
 @pytest.fixture
-def deep(empty):
+def deep(empty: Bench) -> Bench:
     bench = empty
     folder = bench.root
     for level in range(1, 13):
@@ -34,7 +35,7 @@ def deep(empty):
     return bench
 
 
-def test_only_the_directory_itself_is_listed_unless_asked(empty) -> None:
+def test_only_the_directory_itself_is_listed_unless_asked(empty: Bench) -> None:
     (empty.root / "Cargo.toml").write_bytes(b"x" * 512)
     (empty.root / "src").mkdir()
     (empty.root / "src" / "main.rs").write_bytes(b"y" * 1024)
@@ -50,7 +51,7 @@ def test_only_the_directory_itself_is_listed_unless_asked(empty) -> None:
     assert paths(empty.call("list_files", {"path": "src"})) == ["src/main.rs"]
 
 
-def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep) -> None:
+def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep: Bench) -> None:
     found = paths(deep.call("list_files", {"recursive": True}))
     assert max(path.count("/") for path in found) == 9
     assert "d1/d2/f.txt" in found
@@ -58,12 +59,12 @@ def test_recursion_ends_at_depth_ten_by_default_and_earlier_when_asked(deep) -> 
     assert found == ["d1", "d1/d2", "d1/f.txt"]
 
 
-def test_a_depth_over_ten_is_refused(empty) -> None:
+def test_a_depth_over_ten_is_refused(empty: Bench) -> None:
     result = empty.call("list_files", {"max_depth": 11})
     assert result.error.code == "INVALID_ARGUMENTS"
 
 
-def test_heavy_folders_are_named_and_not_entered(empty) -> None:
+def test_heavy_folders_are_named_and_not_entered(empty: Bench) -> None:
     for name in (".git", "node_modules", "__pycache__"):
         (empty.root / name).mkdir()
         (empty.root / name / "inside").touch()
@@ -71,7 +72,9 @@ def test_heavy_folders_are_named_and_not_entered(empty) -> None:
     assert "node_modules" in found and "node_modules/inside" not in found
 
 
-def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_path: Path) -> None:
+def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(
+    empty: Bench, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").touch()
@@ -80,7 +83,7 @@ def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(empty, tmp_pa
     assert empty.call("list_files", {"path": "link"}).error.code == "INVALID_PATH"
 
 
-def test_many_entries_are_cut_and_said_so(empty, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_entries_are_cut_and_said_so(empty: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_ENTRIES", 3)
     for number in range(5):
         (empty.root / f"f{number}").touch()
@@ -89,13 +92,13 @@ def test_many_entries_are_cut_and_said_so(empty, monkeypatch: pytest.MonkeyPatch
     assert "left out" in result.output
 
 
-def test_a_file_and_a_missing_directory_are_errors(empty) -> None:
+def test_a_file_and_a_missing_directory_are_errors(empty: Bench) -> None:
     (empty.root / "f").touch()
     assert empty.call("list_files", {"path": "f"}).error.code == "INVALID_PATH"
     assert empty.call("list_files", {"path": "no"}).error.code == "FILE_NOT_FOUND"
 
 
-def test_a_name_that_is_not_utf8_is_listed(empty) -> None:
+def test_a_name_that_is_not_utf8_is_listed(empty: Bench) -> None:
     (empty.root / os.fsdecode(b"caf\xe9")).touch()
     assert len(empty.call("list_files", {}).data["files"]) == 1
 

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -20,7 +22,7 @@ TOOLS = {tool for tool, _ in [*racing.SHORT, *racing.LONG]}
 CLEAR = {"ok", "unconfined", "INVALID_PATH", "FILE_NOT_FOUND", "CONFLICT", "INVALID_ARGUMENTS"}
 
 
-def raced(folder, uid, seconds):
+def raced(folder: Path, uid: int, seconds: float) -> dict[str, Any]:
     """What came of it; skips with the reason where that user cannot run these tests."""
     python, packages = sys.executable, str(Path(anyio.__file__).parents[1])
     if uid != os.geteuid():
@@ -42,11 +44,12 @@ def raced(folder, uid, seconds):
         cwd="/",
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 @pytest.fixture
-def folder():
+def folder() -> Iterator[Path]:
     """One that an ordinary user can reach (pytest's own is for its owner only), in memory."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     made = Path(tempfile.mkdtemp(prefix="loom-race-", dir=memory))
@@ -55,12 +58,12 @@ def folder():
     shutil.rmtree(made)
 
 
-def check(answer) -> None:
+def check(answer: dict[str, Any]) -> None:
     assert answer["leaks"] == []
     calls, requested, finished = answer["finishes"]
     assert calls == requested == finished
     assert set(answer["calls"]) == TOOLS, answer["calls"]
-    codes = Counter()
+    codes: Counter[str] = Counter()
     for outcome, count in answer["outcomes"].items():
         codes[outcome.split()[1]] += count
     failed = codes.pop("EXECUTION_ERROR", 0)  # `cat` did not find what was there
@@ -72,18 +75,18 @@ def check(answer) -> None:
     print(f"{calls} calls: {dict(codes)}")  # noqa: T201
 
 
-def users():
+def users() -> list[pytest.ParameterSet]:
     if os.geteuid() == 0:
         return [pytest.param(0, id="root"), pytest.param(SOMEBODY, id="user")]
     return [pytest.param(os.geteuid(), id="user")]
 
 
 @pytest.mark.parametrize("uid", users())
-def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder, uid) -> None:
+def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder: Path, uid: int) -> None:
     check(raced(folder, uid, 2.0))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("uid", users())
-def test_nothing_leaks_in_a_long_race(folder, uid) -> None:
+def test_nothing_leaks_in_a_long_race(folder: Path, uid: int) -> None:
     check(raced(folder, uid, 60.0))

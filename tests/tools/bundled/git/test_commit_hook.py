@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -18,7 +19,7 @@ from tests.tools.conftest import Bench
 __all__ = ["person", "repo"]
 
 
-def answer(after, *calls):
+def answer(after: int, *calls: tuple[str, dict[str, str]]) -> list[dict[str, Any]]:
     """A model's message, its calls numbered from the head of the log: no id comes twice."""
     return [
         {"type": "tool_use", "id": f"call-{after}-{n}", "name": name, "input": arguments}
@@ -26,21 +27,25 @@ def answer(after, *calls):
     ]
 
 
-def run(bench: Bench, *calls, hooks=None):
+def run(
+    bench: Bench, *calls: tuple[str, dict[str, str]], hooks: list[AutoCommit] | None = None
+) -> BatchOutcome:
     hooks = [AutoCommit(bench.workspace.head, bench.root)] if hooks is None else hooks
 
-    async def main():
+    async def main() -> BatchOutcome:
         asked = answer(bench.workspace.log.head(), *calls)
         return await bench.session.batch(asked, hooks=hooks).run()
 
     return anyio.run(main)
 
 
-def write(path, content: str = "1"):
+def write(path: str, content: str = "1") -> tuple[str, dict[str, str]]:
     return "write_file", {"path": path, "content": content}
 
 
-def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench: Bench, repo) -> None:
+def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(
+    bench: Bench, repo: Path
+) -> None:
     (repo / "src/main.py").write_text("a person's own")
     (repo / "src/secret").write_text("a person's own")
     call = "shell_execute", {"command": "chmod 750 src; echo 2 > src/made; mv notes.txt src"}
@@ -53,7 +58,7 @@ def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(bench: B
     assert said.ok and said.text == "nothing committed: no file changed"
 
 
-def test_exactly_what_the_batch_changed_is_committed(bench: Bench, repo) -> None:
+def test_exactly_what_the_batch_changed_is_committed(bench: Bench, repo: Path) -> None:
     (repo / "mine").write_text("a person's own")
     (repo / "staged").write_text("a person's own")
     git(repo, "add", "staged")
@@ -81,10 +86,10 @@ def test_exactly_what_the_batch_changed_is_committed(bench: Bench, repo) -> None
     bench.assert_log_agrees_with_disk()
 
 
-def test_the_trailer_names_the_tree_head_before_the_commit(bench: Bench, repo) -> None:
+def test_the_trailer_names_the_tree_head_before_the_commit(bench: Bench, repo: Path) -> None:
     seen = []
 
-    def head():
+    def head() -> TreeHead:
         seen.append(bench.workspace.head())
         return seen[-1]
 
@@ -103,7 +108,7 @@ def test_the_trailer_names_the_tree_head_before_the_commit(bench: Bench, repo) -
     ],
 )
 def test_a_batch_that_changed_nothing_git_keeps_is_not_committed(
-    bench: Bench, repo, calls, said: str
+    bench: Bench, repo: Path, calls: list[tuple[str, dict[str, str]]], said: str
 ) -> None:
     (repo / ".git/info/exclude").write_text("*.log\n")
     outcome = run(bench, *calls)
@@ -125,7 +130,7 @@ def test_without_a_repository_or_without_git_the_batch_is_as_it_was(
     assert outcome.results[0].success
 
 
-def test_it_is_off_until_the_settings_say_so(bench: Bench, repo) -> None:
+def test_it_is_off_until_the_settings_say_so(bench: Bench, repo: Path) -> None:
     assert run(bench, write("x"), hooks=[]).hooks == ()
     bench.session.settings = replace(bench.session.settings, auto_commit=True)
     [said] = run(bench, write("y"), hooks=[]).hooks

@@ -7,12 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.tools.approvals.asking_gate import AskingGate
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.settings import ToolSettings
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.bundled.git.test_git import git, person, remote, repo
 from tests.tools.conftest import Bench
 
@@ -22,7 +26,7 @@ OFF = ToolSettings(confinement="off")
 
 
 @pytest.fixture
-def confined(bench: Bench):
+def confined(bench: Bench) -> Bench:
     """Only where a sandbox works here."""
     if bench.session.writer.attachment.runner.name == "plain":
         pytest.skip("no sandbox works on this machine")
@@ -62,7 +66,9 @@ def marking(repo: Path) -> tuple[Path, Path]:
     return program, mark
 
 
-def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confined, repo) -> None:
+def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(
+    confined: Bench, repo: Path
+) -> None:
     program, mark = marking(repo)
     added = f'[filter "zz"]\n\tclean = {program}\n'
     with swapping(repo, added):
@@ -81,7 +87,7 @@ def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(confi
 
 
 def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(
-    bench: Bench, repo, remote
+    bench: Bench, repo: Path, remote: Path
 ) -> None:
     program, mark = marking(repo)
     program.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(mark))}\nexit 1\n")
@@ -95,7 +101,7 @@ def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(
 
 
 def test_reading_writes_nothing_in_the_workspace_whatever_runs(
-    confined, repo, monkeypatch: pytest.MonkeyPatch
+    confined: Bench, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a program gets by: here nothing of the repository's is switched off."""
     monkeypatch.setattr("loom_audit.tools.bundled.git.repository._overrides", lambda _: ())
@@ -110,7 +116,7 @@ def test_reading_writes_nothing_in_the_workspace_whatever_runs(
 
 
 def test_the_person_s_files_are_read_those_they_include_too(
-    confined, repo, person, tmp_path: Path
+    confined: Bench, repo: Path, person: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "more").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
     (tmp_path / "ignored").write_text("*.log\n")
@@ -125,7 +131,7 @@ def test_the_person_s_files_are_read_those_they_include_too(
 
 
 def test_a_home_with_a_configuration_in_each_of_its_places(
-    confined, repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    confined: Bench, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "someone"
     (own / ".config/git").mkdir(parents=True)
@@ -145,7 +151,7 @@ def test_a_home_with_a_configuration_in_each_of_its_places(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("own", [False, True])
 def test_as_root_in_a_repository_of_another_user_the_error_says_what_to_do(
-    confined, repo, own: bool
+    confined: Bench, repo: Path, own: bool
 ) -> None:
     (repo / "notes.txt").write_text("2")
     folders = [repo / ".git", *(p for p in (repo / ".git").rglob("*") if p.is_dir())]
@@ -166,22 +172,22 @@ class Person:
         self.repo, self.yes, self.target, self.lasting = repo, yes, target, lasting
         self.shown: list[tuple[str, str]] = []
 
-    def __call__(self, request):
+    def __call__(self, request: ApprovalRequest) -> Decision:
         self.shown.append((request.reason, request.preview))
         if self.target:
             git(self.repo, "config", "remote.origin.url", self.target)
-        decision = "allowed" if len(self.shown) <= self.yes else "denied"
-        return Decision(decision, "person:test", lasting=self.lasting)
+        allowed = len(self.shown) <= self.yes
+        return Decision("allowed" if allowed else "denied", "person:test", lasting=self.lasting)
 
 
 @pytest.fixture
-def other(tmp_path: Path):
+def other(tmp_path: Path) -> Path:
     git(tmp_path, "init", "--quiet", "--bare", str(tmp_path / "other.git"))
     return tmp_path / "other.git"
 
 
 def test_a_remote_moved_while_somebody_decides_is_asked_about_again(
-    bench: Bench, repo, remote, other
+    bench: Bench, repo: Path, remote: Path, other: Path
 ) -> None:
     person = Person(repo, 1, str(other))
     result = bench.call("git_push", {}, gate=AskingGate(ask=person))
@@ -192,7 +198,7 @@ def test_a_remote_moved_while_somebody_decides_is_asked_about_again(
 
 
 def test_a_yes_for_the_session_holds_for_this_address_only(
-    bench: Bench, repo, remote, other
+    bench: Bench, repo: Path, remote: Path, other: Path
 ) -> None:
     person = Person(repo, 1, "", lasting=True)
     gate = AskingGate(ask=person)
@@ -204,10 +210,12 @@ def test_a_yes_for_the_session_holds_for_this_address_only(
 
 
 def test_a_remote_that_moves_after_the_answer_is_a_conflict(
-    bench: Bench, repo, remote, other
+    bench: Bench, repo: Path, remote: Path, other: Path
 ) -> None:
     class Gate:
-        async def decide(self, tool, args, ctx, *, asked: str = ""):
+        async def decide(
+            self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = ""
+        ) -> Decision:
             git(repo, "config", "remote.origin.pushurl", str(other))
             return Decision("allowed", "gate:test")
 
@@ -217,7 +225,7 @@ def test_a_remote_that_moves_after_the_answer_is_a_conflict(
 
 
 def test_an_address_is_written_anew_as_git_would_write_it(
-    bench: Bench, repo, remote, other, person
+    bench: Bench, repo: Path, remote: Path, other: Path, person: Path
 ) -> None:
     """By the person's settings and by the repository's, odd names included."""
     name = 'a "b" \\ c'
@@ -232,7 +240,9 @@ def test_an_address_is_written_anew_as_git_would_write_it(
     assert bench.call("git_push", {"remote": "fourth"}).data["status"] == "[up to date]"
 
 
-def test_a_shallow_clone_and_a_tag_with_a_message_are_pushed(bench: Bench, repo, remote) -> None:
+def test_a_shallow_clone_and_a_tag_with_a_message_are_pushed(
+    bench: Bench, repo: Path, remote: Path
+) -> None:
     for n in range(3):
         git(repo, "commit", "--quiet", "--allow-empty", f"--message={n}")
     git(repo, "push", "--quiet", "origin", "main")

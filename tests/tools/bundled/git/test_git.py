@@ -5,15 +5,18 @@ import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 
 @pytest.fixture(autouse=True)
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A person's own git configuration, and none of this machine's."""
     config = tmp_path / "gitconfig"
     config.write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n"
@@ -29,14 +32,14 @@ def git(root: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def repo(bench: Bench):
+def repo(bench: Bench) -> Path:
     git(bench.root, "init", "--quiet")
     git(bench.root, "add", "--all")
     git(bench.root, "commit", "--quiet", "--message=first\n\nthe body")
     return bench.root
 
 
-def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo) -> None:
+def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo: Path) -> None:
     (repo / "notes.txt").write_text("changed")
     (repo / "new file").write_text("1")
     git(repo, "mv", "src/main.py", "src/moved.py")
@@ -56,7 +59,7 @@ def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo) -> Non
     assert bench.last().status == "ok"
 
 
-def test_a_clean_repository_and_one_without_commits(bench: Bench, repo) -> None:
+def test_a_clean_repository_and_one_without_commits(bench: Bench, repo: Path) -> None:
     assert bench.call("git_status", {}).output.endswith("clean")
     git(repo, "checkout", "--quiet", "--orphan", "empty")
     git(repo, "rm", "--quiet", "-r", "--cached", ".")
@@ -65,7 +68,7 @@ def test_a_clean_repository_and_one_without_commits(bench: Bench, repo) -> None:
     assert bench.call("git_log", {}).data == {"commits": [], "truncated": False}
 
 
-def test_reading_changes_nothing_in_the_repository(bench: Bench, repo) -> None:
+def test_reading_changes_nothing_in_the_repository(bench: Bench, repo: Path) -> None:
     os.utime(repo / "notes.txt", ns=(1, 1))
     before = (repo / ".git/index").read_bytes()
     for name in ("git_status", "git_log"):
@@ -73,7 +76,7 @@ def test_reading_changes_nothing_in_the_repository(bench: Bench, repo) -> None:
     assert (repo / ".git/index").read_bytes() == before
 
 
-def test_a_difference_is_given_as_files_and_patch(bench: Bench, repo) -> None:
+def test_a_difference_is_given_as_files_and_patch(bench: Bench, repo: Path) -> None:
     (repo / "notes.txt").write_bytes(b"first\r\nsecond\r\nfourth\n")
     (repo / "bin").write_bytes(b"\0\1")
     git(repo, "add", "bin")
@@ -90,7 +93,7 @@ def test_a_difference_is_given_as_files_and_patch(bench: Bench, repo) -> None:
     assert bench.call("git_diff", {"paths": ["src"]}).output == "[no difference]"
 
 
-def test_two_revisions_are_compared_and_a_rename_is_one_file(bench: Bench, repo) -> None:
+def test_two_revisions_are_compared_and_a_rename_is_one_file(bench: Bench, repo: Path) -> None:
     git(repo, "mv", "src/main.py", "src/moved.py")
     git(repo, "commit", "--quiet", "--message=second")
     result = bench.call("git_diff", {"from": "HEAD~1", "to": "HEAD"})
@@ -99,14 +102,14 @@ def test_two_revisions_are_compared_and_a_rename_is_one_file(bench: Bench, repo)
     ]
 
 
-def test_a_large_patch_is_cut_and_says_so(bench: Bench, repo) -> None:
+def test_a_large_patch_is_cut_and_says_so(bench: Bench, repo: Path) -> None:
     (repo / "notes.txt").write_text("".join(f"line {n}\n" for n in range(60_000)))
     result = bench.call("git_diff", {})
     assert result.data["truncated"] is True and result.data["files"][0]["added"] == 60_000
     assert len(result.data["patch"]) < 300_000
 
 
-def test_a_log_gives_newest_first_and_says_when_there_are_more(bench: Bench, repo) -> None:
+def test_a_log_gives_newest_first_and_says_when_there_are_more(bench: Bench, repo: Path) -> None:
     (repo / "src/main.py").write_text("2")
     git(repo, "commit", "--quiet", "--all", "--message=second")
     result = bench.call("git_log", {"max_count": 1})
@@ -120,12 +123,12 @@ def test_a_log_gives_newest_first_and_says_when_there_are_more(bench: Bench, rep
 
 
 @pytest.mark.parametrize("bad", [{"max_count": 0}, {"max_count": 201}, {"ref": ""}, {"x": 1}])
-def test_arguments_of_a_log_that_are_none(bench: Bench, repo, bad: dict[str, object]) -> None:
+def test_arguments_of_a_log_that_are_none(bench: Bench, repo: Path, bad: dict[str, object]) -> None:
     assert bench.call("git_log", bad).error.code == "INVALID_ARGUMENTS"
 
 
 @pytest.mark.parametrize("name", ["--output=marker", "-p", "a\nb", "a\0b"])
-def test_a_revision_is_never_an_option(bench: Bench, repo, name: str) -> None:
+def test_a_revision_is_never_an_option(bench: Bench, repo: Path, name: str) -> None:
     for tool, arguments in (
         ("git_log", {"ref": name}),
         ("git_diff", {"from": name}),
@@ -141,7 +144,9 @@ def test_a_revision_is_never_an_option(bench: Bench, repo, name: str) -> None:
     assert bench.call("git_log", {"ref": "nowhere"}).error.code == "NOT_FOUND"
 
 
-def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench: Bench, repo) -> None:
+def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(
+    bench: Bench, repo: Path
+) -> None:
     odd = os.fsdecode(b"caf\xe9 \t*.py")
     for name in (odd, "*", ":(top)x", "-n"):
         (repo / name).write_text("1")
@@ -156,7 +161,9 @@ def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(bench: Bench,
     assert sorted(f["path"] for f in rest.data["files"]) == ["-n", ":(top)x"]
 
 
-def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench: Bench, repo) -> None:
+def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(
+    bench: Bench, repo: Path
+) -> None:
     (repo / "notes.txt").write_text("2")
     (repo / "src/new.py").write_text("1")
     (repo / "src/main.py").unlink()
@@ -173,7 +180,7 @@ def test_a_commit_of_paths_takes_these_and_leaves_what_else_is_staged(bench: Ben
     assert not result.files_changed
 
 
-def test_a_commit_of_paths_that_are_not_there_names_them(bench: Bench, repo) -> None:
+def test_a_commit_of_paths_that_are_not_there_names_them(bench: Bench, repo: Path) -> None:
     for paths, said in (
         (["nowhere"], "nowhere is not there"),
         (["notes.txt", "gone", "lost/x"], "gone, lost/x are not there"),
@@ -188,7 +195,7 @@ def test_a_commit_of_paths_that_are_not_there_names_them(bench: Bench, repo) -> 
     assert error.message == "there is nothing to commit"
 
 
-def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo) -> None:
+def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo: Path) -> None:
     (repo / "notes.txt").write_text("2")
     assert bench.call("git_commit", {"message": "x"}).error.code == "NOT_FOUND"
     git(repo, "add", "notes.txt")
@@ -212,7 +219,9 @@ def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo) -> None:
         {"message": "\ud800"},
     ],
 )  # fmt: skip
-def test_a_commit_that_is_none_changes_nothing(bench: Bench, repo, bad: dict[str, object]) -> None:
+def test_a_commit_that_is_none_changes_nothing(
+    bench: Bench, repo: Path, bad: dict[str, object]
+) -> None:
     (repo / "a").write_text("1")
     head = git(repo, "rev-parse", "HEAD")
     assert bench.call("git_commit", bad).error.code == "INVALID_ARGUMENTS"
@@ -222,7 +231,7 @@ def test_a_commit_that_is_none_changes_nothing(bench: Bench, repo, bad: dict[str
     )
 
 
-def test_ignored_files_are_not_committed(bench: Bench, repo) -> None:
+def test_ignored_files_are_not_committed(bench: Bench, repo: Path) -> None:
     (repo / ".gitignore").write_text("*.log\n")
     (repo / "a.log").write_text("1")
     result = bench.call("git_commit", {"message": "x", "paths": ["a.log", ".gitignore"]})
@@ -230,7 +239,9 @@ def test_ignored_files_are_not_committed(bench: Bench, repo) -> None:
     assert [f["path"] for f in result.data["files"]] == [".gitignore"]
 
 
-def test_without_an_identity_the_commit_says_what_to_do(bench: Bench, repo, person) -> None:
+def test_without_an_identity_the_commit_says_what_to_do(
+    bench: Bench, repo: Path, person: Path
+) -> None:
     person.write_text("[user]\n\tuseConfigOnly = true\n")
     (repo / "notes.txt").write_text("2")
     result = bench.call("git_commit", {"message": "x", "all": True})
@@ -254,7 +265,7 @@ def test_a_repository_above_the_workspace_is_not_touched(bench: Bench) -> None:
 
 
 def test_variables_of_ours_lead_to_no_other_repository(
-    bench: Bench, repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -271,7 +282,10 @@ def test_variables_of_ours_lead_to_no_other_repository(
 
 
 def test_a_worktree_linked_to_a_repository_elsewhere_is_used(
-    bench: Bench, repo, tmp_path: Path, new_bench: Callable[[Path], AbstractContextManager[Bench]]
+    bench: Bench,
+    repo: Path,
+    tmp_path: Path,
+    new_bench: Callable[[Path], AbstractContextManager[Bench]],
 ) -> None:
     git(repo, "worktree", "add", "--quiet", str(tmp_path / "second" / "tree"))
     # the fixture makes `work`; move the worktree there
@@ -301,7 +315,7 @@ def test_data_outside_the_workspace_is_refused(bench: Bench, tmp_path: Path) -> 
     assert bench.call("git_status", {}).error.code == "PERMISSION_DENIED"
 
 
-def test_a_work_tree_set_to_elsewhere_is_not_read(bench: Bench, repo, tmp_path: Path) -> None:
+def test_a_work_tree_set_to_elsewhere_is_not_read(bench: Bench, repo: Path, tmp_path: Path) -> None:
     secret = tmp_path / "elsewhere"
     secret.mkdir()
     (secret / "notes.txt").write_text("secret")
@@ -312,7 +326,7 @@ def test_a_work_tree_set_to_elsewhere_is_not_read(bench: Bench, repo, tmp_path: 
 
 
 @pytest.fixture
-def remote(repo, tmp_path: Path):
+def remote(repo: Path, tmp_path: Path) -> Path:
     place = tmp_path / "remote.git"
     git(tmp_path, "init", "--quiet", "--bare", str(place))
     git(repo, "remote", "add", "origin", str(place))
@@ -320,7 +334,7 @@ def remote(repo, tmp_path: Path):
 
 
 def test_a_push_is_announced_recorded_as_network_and_never_forced(
-    bench: Bench, repo, remote
+    bench: Bench, repo: Path, remote: Path
 ) -> None:
     result = bench.call("git_push", {"set_upstream": True})
     assert result.success and result.data["status"] == "[new branch]"
@@ -340,7 +354,9 @@ def test_a_push_is_announced_recorded_as_network_and_never_forced(
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench: Bench, repo, remote) -> None:
+def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(
+    bench: Bench, repo: Path, remote: Path
+) -> None:
     git(repo, "tag", "v1")
     assert bench.call("git_push", {"ref": "v1"}).data["ref"] == "refs/tags/v1"
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/tags/v1"
@@ -348,12 +364,16 @@ def test_a_tag_is_pushed_alone_and_unknown_remotes_are_named(bench: Bench, repo,
     assert result.error.code == "NOT_FOUND" and "origin" in result.error.hint
 
 
-def test_a_push_always_asks_and_a_commit_with_hooks_does(bench: Bench, repo, remote) -> None:
+def test_a_push_always_asks_and_a_commit_with_hooks_does(
+    bench: Bench, repo: Path, remote: Path
+) -> None:
     class Asked:
         def __init__(self) -> None:
-            self.seen = []
+            self.seen: list[tuple[str, str, str]] = []
 
-        async def decide(self, tool, args, ctx, *, asked: str = ""):
+        async def decide(
+            self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = ""
+        ) -> Decision:
             preview = tool.preview(args, ctx)
             self.seen.append((tool.name, asked, preview.text))
             return Decision("denied" if asked else "allowed", "gate:test", "no")
@@ -370,12 +390,14 @@ def test_a_push_always_asks_and_a_commit_with_hooks_does(bench: Bench, repo, rem
     assert bench.call("git_commit", commit, gate=gate).success
 
 
-def test_a_secret_in_a_remote_s_address_does_not_go_on_record(bench: Bench, repo) -> None:
+def test_a_secret_in_a_remote_s_address_does_not_go_on_record(bench: Bench, repo: Path) -> None:
     git(repo, "remote", "add", "origin", "https://ann:sesame@127.0.0.1:9/x.git")
     shown = []
 
     class Asked:
-        async def decide(self, tool, args, ctx, *, asked: str = ""):
+        async def decide(
+            self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = ""
+        ) -> Decision:
             shown.append(await ctx.in_thread(lambda: tool.preview(args, ctx).text))
             return Decision("allowed", "gate:test")
 

@@ -73,7 +73,9 @@ KEYS = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_a_program_the_repository_names_does_not_run(bench: Bench, repo, remote, keys) -> None:
+def test_a_program_the_repository_names_does_not_run(
+    bench: Bench, repo: Path, remote: Path, keys: list[str]
+) -> None:
     (repo / ".gitattributes").write_text("* diff=evil filter=evil merge=evil\n")
     for key in keys:
         value = program(repo, key)
@@ -87,7 +89,7 @@ def test_a_program_the_repository_names_does_not_run(bench: Bench, repo, remote,
     assert marked(repo) == []
 
 
-def test_that_the_programs_would_run_without_care(bench: Bench, repo) -> None:
+def test_that_the_programs_would_run_without_care(bench: Bench, repo: Path) -> None:
     """The traps above are real: plain git runs them."""
     value = program(repo)
     (repo / ".gitattributes").write_text("* diff=evil filter=evil\n")
@@ -117,7 +119,7 @@ HOOKS = [
 
 @pytest.mark.parametrize("configured", [False, True])
 def test_hooks_do_not_run_neither_here_nor_in_a_remote_on_this_machine(
-    bench: Bench, repo, remote, configured: bool
+    bench: Bench, repo: Path, remote: Path, configured: bool
 ) -> None:
     value = program(repo)
     for place in (repo / ".git", remote):
@@ -136,7 +138,9 @@ def test_hooks_do_not_run_neither_here_nor_in_a_remote_on_this_machine(
     assert marked(repo) == []
 
 
-def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(bench: Bench, repo) -> None:
+def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(
+    bench: Bench, repo: Path
+) -> None:
     hook = repo / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\necho hooked > hooked\n")
     hook.chmod(0o755)
@@ -151,7 +155,7 @@ def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(bench: Bench
 
 @pytest.mark.parametrize("filter", ["evil", "a=b", "with space"])
 def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(
-    bench: Bench, repo, filter: str
+    bench: Bench, repo: Path, filter: str
 ) -> None:
     value = program(repo)
     (repo / ".git/info/attributes").write_text('*.txt filter="x"\n')
@@ -177,7 +181,7 @@ def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(
     assert marked(repo) == []
 
 
-def test_a_filter_of_the_person_s_own_is_applied(bench: Bench, repo, person) -> None:
+def test_a_filter_of_the_person_s_own_is_applied(bench: Bench, repo: Path, person: Path) -> None:
     with person.open("a") as stream:
         stream.write('[filter "mine"]\n\tclean = tr 2 3\n')
     (repo / ".gitattributes").write_text("*.txt filter=mine\n")
@@ -187,7 +191,7 @@ def test_a_filter_of_the_person_s_own_is_applied(bench: Bench, repo, person) -> 
 
 
 def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(
-    bench: Bench, repo, person
+    bench: Bench, repo: Path, person: Path
 ) -> None:
     """Passed over, it would let in what it is there to keep out."""
     value = program(repo)
@@ -205,7 +209,7 @@ def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(
 
 
 def test_a_repository_s_own_word_on_a_filter_of_the_person_s_is_not_heard(
-    bench: Bench, repo, person
+    bench: Bench, repo: Path, person: Path
 ) -> None:
     value = program(repo)
     with person.open("a") as stream:
@@ -224,7 +228,9 @@ def test_a_repository_s_own_word_on_a_filter_of_the_person_s_is_not_heard(
     assert marked(repo) == []
 
 
-def test_settings_that_are_included_count_as_the_repository_s(bench: Bench, repo, remote) -> None:
+def test_settings_that_are_included_count_as_the_repository_s(
+    bench: Bench, repo: Path, remote: Path
+) -> None:
     value = program(repo)
     (repo.parent / "included").write_text(f"[core]\n\tfsmonitor = {value}\n\tsshCommand = {value}\n"
                                           f'[filter "evil"]\n\tclean = {value}\n')  # fmt: skip
@@ -241,7 +247,7 @@ def test_settings_that_are_included_count_as_the_repository_s(bench: Bench, repo
     "url", ["ext::sh -c %S{}", "ssh://example.invalid/x", "git://example.invalid/x", "evil::x"]
 )
 def test_a_remote_s_address_runs_nothing(
-    bench: Bench, repo, remote, url: str, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, repo: Path, remote: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = program(repo)
     (repo.parent / "bin").mkdir()
@@ -258,7 +264,7 @@ def test_a_remote_s_address_runs_nothing(
     assert marked(repo) == []
 
 
-def test_objects_that_are_missing_are_not_fetched(bench: Bench, repo, remote) -> None:
+def test_objects_that_are_missing_are_not_fetched(bench: Bench, repo: Path, remote: Path) -> None:
     value = program(repo)
     git(repo, "config", "core.repositoryFormatVersion", "1")
     git(repo, "config", "extensions.partialClone", "origin")
@@ -272,7 +278,7 @@ def test_objects_that_are_missing_are_not_fetched(bench: Bench, repo, remote) ->
     assert marked(repo) == []
 
 
-def test_a_submodule_s_configuration_is_not_heard(bench: Bench, repo) -> None:
+def test_a_submodule_s_configuration_is_not_heard(bench: Bench, repo: Path) -> None:
     value = program(repo)
     inner = repo / "inner"
     inner.mkdir()
@@ -303,7 +309,9 @@ def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench: Bench)
     "name",
     ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "index", "HEAD.lock/x", "logs", "lfs"],
 )
-def test_a_link_in_the_repository_is_not_written_through(bench: Bench, repo, name: str) -> None:
+def test_a_link_in_the_repository_is_not_written_through(
+    bench: Bench, repo: Path, name: str
+) -> None:
     """A confined command can make it, and where no sandbox works git follows."""
     outside = repo.parent / "outside"
     outside.mkdir()
@@ -322,7 +330,7 @@ def test_a_link_in_the_repository_is_not_written_through(bench: Bench, repo, nam
 
 @pytest.mark.parametrize("way", ["{root}/.venv/bin", "{way}/.venv/bin", ".venv/bin", ""])
 def test_programs_in_the_workspace_are_not_taken_for_ours(
-    bench: Bench, repo, remote, monkeypatch: pytest.MonkeyPatch, way: str
+    bench: Bench, repo: Path, remote: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The project's own environment is often first on PATH."""
     (repo.parent / "way").symlink_to(repo)

@@ -13,7 +13,7 @@ GOOD = 'x = {"a": 1}\n'
 
 
 @pytest.fixture
-def programs(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def programs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of programs that is all of PATH beside the system's own."""
     folder = bench.root.parent / "programs"
     folder.mkdir()
@@ -24,7 +24,7 @@ def programs(bench: Bench, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def ruff(programs) -> None:
+def ruff(programs: Path) -> None:
     here = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
     if here is None:
         pytest.skip("ruff is not installed")
@@ -71,7 +71,9 @@ def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(
     assert result.files_changed == ["a.py"]
 
 
-def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(bench: Bench, programs) -> None:
+def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(
+    bench: Bench, programs: Path
+) -> None:
     stand_in(programs / "black")
     stand_in(bench.root / "node_modules/.bin/prettier")
     (bench.root / "a.py").write_text("a  b\n")
@@ -85,7 +87,7 @@ def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(bench: Bench,
     assert one.error.code == "NOT_FOUND"
 
 
-def test_without_a_formatter_it_says_which_is_missing(bench: Bench, programs) -> None:
+def test_without_a_formatter_it_says_which_is_missing(bench: Bench, programs: Path) -> None:
     result = bench.call("format_code", {})
     assert result.error.code == "NOT_FOUND" and "ruff or black" in str(result.error)
     result = bench.call("format_code", {"formatter": "black"})

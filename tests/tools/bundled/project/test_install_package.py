@@ -11,19 +11,22 @@ import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.tools.bundled.project.install_package import _npm_settings, _pip_settings
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 
-def wheel(folder, name, version: str = "1.0", requires=()) -> None:
+def wheel(folder: Path, name: str, version: str = "1.0", requires: Sequence[str] = ()) -> None:
     """A wheel of one module, as the binary distribution format says."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -39,7 +42,7 @@ def wheel(folder, name, version: str = "1.0", requires=()) -> None:
 
 
 @pytest.fixture
-def index(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def index(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of wheels that pip takes packages from, and nothing else."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "npm_config_"))]:
         monkeypatch.delenv(name)
@@ -54,7 +57,7 @@ def index(bench: Bench, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_pip_installs_into_an_environment_of_the_workspace(
-    bench: Bench, index, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bench: Bench, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny<2"]})
@@ -85,7 +88,7 @@ def test_pip_installs_into_an_environment_of_the_workspace(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("manager", ["pip", "npm"])
-def test_what_is_no_name_is_refused(shared, manager: str, package: str) -> None:
+def test_what_is_no_name_is_refused(shared: Bench, manager: str, package: str) -> None:
     result = shared.call("install_package", {"manager": manager, "packages": [package]})
     assert result.error.code == "INVALID_ARGUMENTS"
     assert not (shared.root / ".venv").exists() and not (shared.root / "node_modules").exists()
@@ -106,7 +109,7 @@ def test_what_is_no_name_is_refused(shared, manager: str, package: str) -> None:
         "a@b c",
     ],
 )
-def test_npm_takes_names_and_versions_only(shared, package: str) -> None:
+def test_npm_takes_names_and_versions_only(shared: Bench, package: str) -> None:
     result = shared.call("install_package", {"manager": "npm", "packages": [package]})
     assert result.error.code == "INVALID_ARGUMENTS"
 
@@ -115,7 +118,7 @@ def test_npm_takes_names_and_versions_only(shared, package: str) -> None:
 def shared(
     tmp_path_factory: pytest.TempPathFactory,
     new_bench: Callable[[Path], AbstractContextManager[Bench]],
-):
+) -> Iterator[Bench]:
     with new_bench(tmp_path_factory.mktemp("refused")) as made:
         yield made
 
@@ -127,7 +130,7 @@ def shared(
         {"manager": "pip", "packages": ["x"], "dev": True}, {"packages": ["x"]},
     ],
 )  # fmt: skip
-def test_arguments_that_are_none(shared, bad: dict[str, object]) -> None:
+def test_arguments_that_are_none(shared: Bench, bad: dict[str, object]) -> None:
     assert shared.call("install_package", bad).error.code == "INVALID_ARGUMENTS"
 
 
@@ -135,7 +138,9 @@ def test_it_always_asks_and_says_what_for(bench: Bench) -> None:
     asks = []
 
     class Asked:
-        async def decide(self, tool, args, ctx, *, asked: str = ""):
+        async def decide(
+            self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = ""
+        ) -> Decision:
             asks.append((asked, tool.preview(args, ctx).text))
             return Decision("denied", "gate:test", "no")
 
@@ -150,7 +155,7 @@ def test_it_always_asks_and_says_what_for(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", [".venv", ".venv/lib"])
 def test_an_environment_that_lies_elsewhere_is_not_installed_into(
-    bench: Bench, index, tmp_path: Path, name: str
+    bench: Bench, index: Path, tmp_path: Path, name: str
 ) -> None:
     outside = tmp_path / "outside"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", outside], check=True)
@@ -165,14 +170,14 @@ def test_an_environment_that_lies_elsewhere_is_not_installed_into(
     assert sorted(path for path in outside.rglob("*")) == before
 
 
-def test_a_folder_that_is_no_environment_is_left_alone(bench: Bench, index) -> None:
+def test_a_folder_that_is_no_environment_is_left_alone(bench: Bench, index: Path) -> None:
     (bench.root / ".venv").mkdir()
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny"]})
     assert result.error.code == "PERMISSION_DENIED" and not [*(bench.root / ".venv").iterdir()]
 
 
 def test_a_configuration_in_the_workspace_s_environment_is_not_heard(
-    bench: Bench, index, tmp_path: Path
+    bench: Bench, index: Path, tmp_path: Path
 ) -> None:
     assert bench.call("install_package", {"manager": "pip", "packages": ["tiny==2.0"]}).success
     (bench.root / "evil").mkdir()
@@ -208,7 +213,7 @@ def test_where_packages_come_from_is_taken_of_the_person_s_configuration(
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch):
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     """A registry of npm that knows one package."""
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
@@ -249,7 +254,7 @@ def registry(monkeypatch: pytest.MonkeyPatch):
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_) -> None:
+        def log_message(self, *_: int | str) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
@@ -265,7 +270,9 @@ def registry(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("dev", [False, True])
-def test_npm_installs_into_the_workspace_s_package_json(bench: Bench, registry, dev: bool) -> None:
+def test_npm_installs_into_the_workspace_s_package_json(
+    bench: Bench, registry: ThreadingHTTPServer, dev: bool
+) -> None:
     (bench.root.parent / "package.json").write_text("{}")  # npm would look further up
     arguments = {"manager": "npm", "packages": ["@s/tiny@^1"], "dev": dev}
     result = bench.call("install_package", arguments)

@@ -3,10 +3,12 @@
 import json
 import shutil
 import sys
+from typing import Any
 
 import pytest
 
 from loom_audit.tools.bundled.project.run_tests import _npm_report
+from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
 
 FAILING = """
@@ -48,13 +50,13 @@ class Cases(unittest.TestCase):
 """
 
 
-def run(bench: Bench, arguments):
+def run(bench: Bench, arguments: dict[str, Any]) -> ToolResult:
     """Without the plugins that happen to be installed here, which take a second to load."""
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return bench.call("run_tests", arguments, environment=alone)
 
 
-def counts(data):
+def counts(data: Any) -> tuple[int | None, int | None, int | None, int | None]:
     return tuple(data[key] for key in ("passed", "failed", "errors", "skipped"))
 
 
@@ -180,7 +182,7 @@ def test_the_workspace_s_own_python_is_used(bench: Bench) -> None:
 
 
 @pytest.fixture
-def npm(bench: Bench):
+def npm(bench: Bench) -> Bench:
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm is not installed")
     (bench.root / "package.json").write_text(
@@ -189,7 +191,7 @@ def npm(bench: Bench):
     return bench
 
 
-def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm) -> None:
+def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm: Bench) -> None:
     (npm.root / "a.test.js").write_text(
         "const test = require('node:test'); const assert = require('assert');\n"
         "test('good', () => {});\n"
@@ -206,7 +208,7 @@ def test_npm_s_results_are_read_as_node_s_runner_prints_them(npm) -> None:
     assert run(npm, {"paths": ["a.test.js"]}).success
 
 
-def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm) -> None:
+def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm: Bench) -> None:
     script = {"name": "x", "version": "1.0.0", "scripts": {"test": "echo all well"}}
     (npm.root / "package.json").write_text(json.dumps(script))
     result = run(npm, {})

@@ -2,26 +2,29 @@
 
 import os
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.errors import AuditError
 from loom_audit.history.code_index import list_code, read_code
 from loom_audit.model.code import chunks, definitions, language_of
+from loom_audit.ports.code import FoundCode
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.driver import connect
 from tests.tools.conftest import Bench
 
 
-def find(bench: Bench, query, **arguments):
+def find(bench: Bench, query: str, **arguments: Any) -> list[tuple[str, int, str, str]]:
     result = bench.call("search_code", {"query": query, **arguments})
     assert result.success, result.output
     return [(m["path"], m["line"], m["kind"], m["name"]) for m in result.data["matches"]]
 
 
-def put(bench: Bench, path, content) -> None:
+def put(bench: Bench, path: str, content: str) -> None:
     assert bench.call("write_file", {"path": path, "content": content}).success
 
 
@@ -101,7 +104,9 @@ def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench: Be
     assert find(bench, "latin", kind="symbol") == [("latin.py", 1, "function", "latin")]
 
 
-def answers(bench: Bench, index):
+def answers(
+    bench: Bench, index: SqlCodeIndex
+) -> list[tuple[Sequence[FoundCode], Sequence[FoundCode]]]:
     attachment = bench.workspace.attachment
     list_code(attachment, index)
     while read_code(attachment, index):

@@ -138,7 +138,9 @@ texts = st.text("ab \n\r", max_size=30)
     files=st.dictionaries(names, texts, max_size=5),
     pattern=st.sampled_from(["a+b", "^a", "b$", " ", "."]),
 )
-def test_search_finds_what_a_plain_loop_finds(bench: Bench, files, pattern) -> None:
+def test_search_finds_what_a_plain_loop_finds(
+    bench: Bench, files: dict[str, str], pattern: str
+) -> None:
     folder = bench.root / f"s{time.monotonic_ns()}"
     folder.mkdir()
     for name, text in files.items():
@@ -177,7 +179,7 @@ ATOMS = st.one_of(
 )  # fmt: skip
 
 
-def combined(inner):
+def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.lists(inner, min_size=1, max_size=3).map("".join),
         st.lists(inner, min_size=2, max_size=3).map("|".join),
@@ -190,7 +192,7 @@ def combined(inner):
     )
 
 
-def valid(pattern) -> bool:
+def valid(pattern: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, OverflowError):
@@ -206,7 +208,7 @@ PATTERNS = st.tuples(
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
 @settings(max_examples=400, deadline=None)
 @given(pattern=PATTERNS.map("".join).filter(valid), content=LINES)
-def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content) -> None:
+def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern: str, content: bytes) -> None:
     alternatives = required_texts(pattern)
     for line in content.split(b"\n"):
         if re.search(pattern, line.removesuffix(b"\r").decode("utf-8", "replace")):
@@ -233,7 +235,7 @@ def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern, content) -
         (r"\101bc", [[]]),
     ],
 )
-def test_what_a_pattern_requires_of_a_line(pattern: str, alternatives) -> None:
+def test_what_a_pattern_requires_of_a_line(pattern: str, alternatives: list[list[bytes]]) -> None:
     assert required_texts(pattern) == alternatives
 
 

@@ -2,9 +2,11 @@
 
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
+from loom_audit.ports.processes import Command, CommandResult
 from tests.tools.conftest import Bench
 
 
@@ -83,7 +85,7 @@ def test_a_command_runs_in_the_workspace_by_sh_and_gives_both_streams(bench: Ben
     where, shell = result.data["stdout"].splitlines()
     assert where == str(bench.root) and shell.startswith("sh -c ")
     assert result.data["stderr"] == "oops\n" and result.data["exit_code"] == 0
-    assert {"exit_code", "stdout", "stderr", "timed_out", "truncated"} <= {*result.data}
+    assert {"exit_code", "stdout", "stderr", "timed_out", "truncated"} <= {*(result.data or ())}
 
 
 def test_the_model_sees_ten_kilobytes_of_what_a_command_prints(bench: Bench) -> None:
@@ -107,7 +109,7 @@ def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench: Bench) -> No
     asked = []
 
     class Runner:
-        def run(self, root, command, **options):
+        def run(self, root: str, command: Command, **options: Any) -> CommandResult:
             asked.append(command.timeout)
             return bench.workspace.attachment.runner.run(root, command, **options)
 

@@ -3,6 +3,9 @@
 import socket
 import ssl
 import tracemalloc
+from collections.abc import Callable, Iterator
+from ssl import SSLContext
+from typing import Any
 
 import pytest
 import trustme
@@ -11,23 +14,34 @@ from loom_audit.errors import InvalidArguments, PermissionDenied
 from loom_audit.tools.bundled.web import web_fetch as web_module
 from loom_audit.tools.bundled.web.addresses import check_address, is_listed, parse_target
 from loom_audit.tools.bundled.web.web_fetch import WebFetch
-from loom_audit.tools.calls.gate import DenyAll
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.gate import Decision, DenyAll
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.tools.bundled.web.web_server import serving
+from loom_audit.tools.calls.tool import Tool
+from tests.tools.bundled.web.web_server import Server, serving
 from tests.tools.conftest import Bench
+
+Fetch = Callable[..., ToolResult]
 
 LOCAL = ToolSettings(private_hosts=("127.0.0.1", "localhost"))
 
 
 @pytest.fixture
-def server():
+def server() -> Iterator[Server]:
     with serving() as made:
         yield made
 
 
 @pytest.fixture
-def fetch(bench: Bench):
-    def call(url, settings=LOCAL, tls=None, gate=None, **arguments):
+def fetch(bench: Bench) -> Fetch:
+    def call(
+        url: str,
+        settings: ToolSettings = LOCAL,
+        tls: SSLContext | None = None,
+        gate: DenyAll | Asked | None = None,
+        **arguments: Any,
+    ) -> ToolResult:
         bench.registry._tools["web_fetch"] = WebFetch(tls=tls)
         arguments = {"url": url, **arguments}
         return bench.call("web_fetch", arguments, gate=gate, settings=settings)
@@ -36,7 +50,7 @@ def fetch(bench: Bench):
 
 
 def test_a_page_comes_back_with_status_headers_body_and_where_it_came_from(
-    bench: Bench, fetch, server
+    bench: Bench, fetch: Fetch, server: Server
 ) -> None:
     result = fetch(server.url("/hello"))
     assert result.success and result.data["status"] == 200
@@ -51,11 +65,11 @@ def test_a_page_comes_back_with_status_headers_body_and_where_it_came_from(
     assert "outside the workspace: network" in last.coverage.reasons
 
 
-def test_a_page_that_is_missing_is_an_answer_too(fetch, server) -> None:
+def test_a_page_that_is_missing_is_an_answer_too(fetch: Fetch, server: Server) -> None:
     assert fetch(server.url("/nothing")).data["status"] == 404
 
 
-def test_a_post_sends_headers_and_body(fetch, server) -> None:
+def test_a_post_sends_headers_and_body(fetch: Fetch, server: Server) -> None:
     headers = {"X-One": "1", "Content-Type": "text/plain"}
     result = fetch(server.url("/echo"), method="POST", body="grüß", headers=headers)
     assert result.data["body"] == "POST grüß"
@@ -67,11 +81,13 @@ def test_a_post_sends_headers_and_body(fetch, server) -> None:
     ("page", "body"),
     [("/latin", "grüß"), ("/odd-charset", "plain"), ("/packed", "unpacked"), ("/long", "four")],
 )
-def test_bodies_are_decoded_as_the_server_says(fetch, server, page: str, body: str) -> None:
+def test_bodies_are_decoded_as_the_server_says(
+    fetch: Fetch, server: Server, page: str, body: str
+) -> None:
     assert fetch(server.url(page)).data["body"] == body
 
 
-def test_binary_data_comes_as_base64(fetch, server) -> None:
+def test_binary_data_comes_as_base64(fetch: Fetch, server: Server) -> None:
     data = fetch(server.url("/binary")).data
     assert data["encoding"] == "base64" and data["body"].startswith("AAECAw")
 
@@ -110,7 +126,9 @@ def test_binary_data_comes_as_base64(fetch, server) -> None:
         "h" * 9000,
     ],
 )
-def test_a_url_no_browser_would_write_is_refused_before_any_connection(fetch, url: str) -> None:
+def test_a_url_no_browser_would_write_is_refused_before_any_connection(
+    fetch: Fetch, url: str
+) -> None:
     result = fetch(url)
     assert result.error.code == "INVALID_ARGUMENTS" and result.error.hint
 
@@ -170,21 +188,23 @@ def test_link_local_and_the_like_are_refused_even_when_private_is_allowed(addres
         check_address("name.example", address, private=True)
 
 
-def test_a_private_address_is_refused_unless_its_host_is_allowed_by_name(fetch, server) -> None:
+def test_a_private_address_is_refused_unless_its_host_is_allowed_by_name(
+    fetch: Fetch, server: Server
+) -> None:
     result = fetch(server.url("/hello"), ToolSettings())
     assert result.error.code == "PERMISSION_DENIED" and "127.0.0.1" in result.error.message
     assert server.seen == []
 
 
 @pytest.mark.parametrize("host", ["[::1]", "[::ffff:7f00:1]", "localhost"])
-def test_loopback_by_another_name_is_refused(fetch, server, host: str) -> None:
+def test_loopback_by_another_name_is_refused(fetch: Fetch, server: Server, host: str) -> None:
     result = fetch(server.url("/hello", host), ToolSettings(private_hosts=("127.0.0.1",)))
     assert result.error.code == "PERMISSION_DENIED"
     assert server.seen == []
 
 
 def test_one_private_address_among_public_ones_refuses_the_host(
-    fetch, server, monkeypatch: pytest.MonkeyPatch
+    fetch: Fetch, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 80)),
@@ -196,15 +216,16 @@ def test_one_private_address_among_public_ones_refuses_the_host(
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(
-    fetch, server, monkeypatch: pytest.MonkeyPatch
+    fetch: Fetch, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = socket.getaddrinfo, []
+    real = socket.getaddrinfo
+    asked: list[str | bytes] = []
 
-    def resolve(host, *rest, **named):
+    def resolve(host: str | bytes, *rest: Any, **named: Any) -> list[Any]:
         if host in ("moving.example", b"moving.example"):
             asked.append(host)
             host = "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
-        return real(host, *rest, **named)
+        return [*real(host, *rest, **named)]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     settings = ToolSettings(private_hosts=("moving.example",))
@@ -213,11 +234,11 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(
     assert server.seen[0][2]["Host"] == f"moving.example:{server.server_port}"
 
 
-def test_a_host_nobody_knows_is_an_error(fetch) -> None:
+def test_a_host_nobody_knows_is_an_error(fetch: Fetch) -> None:
     assert fetch("http://nowhere.invalid/").error.code == "EXECUTION_ERROR"
 
 
-def test_a_port_nobody_listens_on_is_an_error(fetch) -> None:
+def test_a_port_nobody_listens_on_is_an_error(fetch: Fetch) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -228,7 +249,9 @@ def test_a_port_nobody_listens_on_is_an_error(fetch) -> None:
 # --- redirects ----------------------------------------------------------------------------
 
 
-def test_a_redirect_on_the_same_host_is_followed_and_on_record(fetch, server) -> None:
+def test_a_redirect_on_the_same_host_is_followed_and_on_record(
+    fetch: Fetch, server: Server
+) -> None:
     data = fetch(server.url("/to?/hello")).data
     assert [hop["status"] for hop in data["hops"]] == [302, 200]
     assert data["url"] == server.url("/hello")
@@ -245,7 +268,7 @@ def test_a_redirect_on_the_same_host_is_followed_and_on_record(fetch, server) ->
     ],
 )
 def test_a_redirect_to_another_host_is_not_followed_unless_allowed(
-    fetch, server, onward: str
+    fetch: Fetch, server: Server, onward: str
 ) -> None:
     result = fetch(server.url("/to?" + onward.format(port=server.server_port)))
     assert result.error.code == "PERMISSION_DENIED"
@@ -255,7 +278,7 @@ def test_a_redirect_to_another_host_is_not_followed_unless_allowed(
 
 @pytest.mark.parametrize("onward", ["http://localhost:{port}/hello", "http://10.0.0.1/"])
 def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(
-    fetch, server, onward: str
+    fetch: Fetch, server: Server, onward: str
 ) -> None:
     settings = ToolSettings(
         private_hosts=("127.0.0.1",), allowed_hosts=("127.0.0.1", "localhost", "10.0.0.1")
@@ -264,7 +287,9 @@ def test_an_allowed_host_of_a_redirect_is_checked_for_its_address_too(
     assert result.error.code == "PERMISSION_DENIED" and len(server.seen) == 1
 
 
-def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch, server) -> None:
+def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(
+    fetch: Fetch, server: Server
+) -> None:
     allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
     there = server.url("/hello", "localhost")
     assert fetch(server.url(f"/cookie?{there}"), allowed).success
@@ -272,7 +297,7 @@ def test_a_cookie_that_one_host_sets_is_not_sent_to_another_of_its_address(fetch
     assert "Cookie" not in second
 
 
-def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server) -> None:
+def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch: Fetch, server: Server) -> None:
     settings = ToolSettings(
         private_hosts=("127.0.0.1", "localhost"), allowed_hosts=("127.0.0.1", "localhost")
     )
@@ -287,16 +312,20 @@ def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch, server) -> N
 
 
 @pytest.mark.parametrize("onward", ["file:///etc/passwd", "ftp://x/", "http://0x7f000001/"])
-def test_a_redirect_to_what_is_no_plain_url_is_refused(fetch, server, onward: str) -> None:
+def test_a_redirect_to_what_is_no_plain_url_is_refused(
+    fetch: Fetch, server: Server, onward: str
+) -> None:
     assert fetch(server.url(f"/to?{onward}")).error.code == "INVALID_ARGUMENTS"
 
 
-def test_a_post_becomes_a_get_after_302_and_stays_one_after_307(fetch, server) -> None:
+def test_a_post_becomes_a_get_after_302_and_stays_one_after_307(
+    fetch: Fetch, server: Server
+) -> None:
     assert fetch(server.url("/to?/echo"), method="POST", body="x").data["body"] == "GET "
     assert fetch(server.url("/keep"), method="POST", body="x").data["body"] == "POST x"
 
 
-def test_a_circle_of_redirects_ends(fetch, server) -> None:
+def test_a_circle_of_redirects_ends(fetch: Fetch, server: Server) -> None:
     result = fetch(server.url("/loop"))
     assert result.error.code == "PERMISSION_DENIED" and "redirects" in result.error.message
     assert len(server.seen) == web_module.MAX_REDIRECTS + 1
@@ -305,13 +334,15 @@ def test_a_circle_of_redirects_ends(fetch, server) -> None:
 # --- size, time, lies ---------------------------------------------------------------------
 
 
-def test_a_body_of_a_gigabyte_is_cut_and_the_rest_never_read(fetch, server) -> None:
+def test_a_body_of_a_gigabyte_is_cut_and_the_rest_never_read(fetch: Fetch, server: Server) -> None:
     data = fetch(server.url("/gigabyte")).data
     assert data["truncated"] and len(data["body"]) == web_module.MAX_BODY
     assert server.sent < 64 << 20
 
 
-def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(fetch, server) -> None:
+def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(
+    fetch: Fetch, server: Server
+) -> None:
     tracemalloc.start()
     try:
         data = fetch(server.url("/bomb"), headers={"X": "1"}).data
@@ -322,13 +353,17 @@ def test_a_small_body_that_unpacks_to_a_large_one_stays_in_bounds(fetch, server)
 
 
 @pytest.mark.parametrize("page", ["/slow", "/silent"])
-def test_a_server_that_dawdles_is_given_up(bench: Bench, fetch, server, page: str) -> None:
+def test_a_server_that_dawdles_is_given_up(
+    bench: Bench, fetch: Fetch, server: Server, page: str
+) -> None:
     result = fetch(server.url(page), timeout=0.3)
     assert result.error.code == "TIMEOUT" and bench.last().status == "timeout"
 
 
 @pytest.mark.parametrize("page", ["/short", "/two-lengths", "/rubbish", "/bad-packed"])
-def test_a_server_that_breaks_the_protocol_is_an_error(fetch, server, page: str) -> None:
+def test_a_server_that_breaks_the_protocol_is_an_error(
+    fetch: Fetch, server: Server, page: str
+) -> None:
     result = fetch(server.url(page))
     assert result.error.code == "EXECUTION_ERROR" and "HTTP" in result.error.message
 
@@ -336,7 +371,7 @@ def test_a_server_that_breaks_the_protocol_is_an_error(fetch, server, page: str)
 # --- TLS ----------------------------------------------------------------------------------
 
 
-def contexts(*names):
+def contexts(*names: str) -> tuple[SSLContext, SSLContext]:
     authority = trustme.CA()
     ours, theirs = ssl.create_default_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.configure_trust(ours)
@@ -344,7 +379,7 @@ def contexts(*names):
     return ours, theirs
 
 
-def test_a_certificate_is_checked_against_the_name(fetch) -> None:
+def test_a_certificate_is_checked_against_the_name(fetch: Fetch) -> None:
     ours, theirs = contexts("localhost")
     with serving(theirs) as server:
         assert fetch(server.url("/hello", "localhost", "https"), tls=ours).success
@@ -352,7 +387,9 @@ def test_a_certificate_is_checked_against_the_name(fetch) -> None:
     assert wrong.error.code == "EXECUTION_ERROR" and "certificate" in wrong.error.message
 
 
-def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch) -> None:
+def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(
+    fetch: Fetch,
+) -> None:
     """Two hosts of one address: a connection made for one of them proves nothing of the other."""
     ours, theirs = contexts("localhost")
     allowed = ToolSettings(private_hosts=LOCAL.private_hosts, allowed_hosts=LOCAL.private_hosts)
@@ -364,14 +401,14 @@ def test_a_certificate_is_checked_for_each_host_of_a_chain_of_redirects(fetch) -
     assert [path for _, path, _ in server.seen] == [f"/to?{other}"]
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(fetch) -> None:
+def test_a_certificate_of_an_unknown_authority_is_refused(fetch: Fetch) -> None:
     _, theirs = contexts("localhost")
     with serving(theirs) as server:
         result = fetch(server.url("/hello", "localhost", "https"))
         assert result.error.code == "EXECUTION_ERROR" and server.seen == []
 
 
-def test_a_redirect_from_https_to_http_is_refused(fetch, server) -> None:
+def test_a_redirect_from_https_to_http_is_refused(fetch: Fetch, server: Server) -> None:
     ours, theirs = contexts("localhost")
     with serving(theirs) as secure:
         url = secure.url(f"/to?{server.url('/hello', 'localhost')}", "localhost", "https")
@@ -386,9 +423,9 @@ class Asked:
     """A gate that keeps why it was asked, and denies what was."""
 
     def __init__(self) -> None:
-        self.reasons = []
+        self.reasons: list[str] = []
 
-    async def decide(self, tool, args, ctx, *, asked: str = ""):
+    async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         from loom_audit.tools.calls.gate import Decision
 
         self.reasons.append(asked)
@@ -399,7 +436,9 @@ class Asked:
     ("allowed", "asks"),
     [((), True), (("127.0.0.1",), False), (("*.0.0.1",), False), (("other.org",), True)],
 )
-def test_a_host_off_the_allow_list_is_asked_about(fetch, server, allowed, asks: bool) -> None:
+def test_a_host_off_the_allow_list_is_asked_about(
+    fetch: Fetch, server: Server, allowed: tuple[str, ...], asks: bool
+) -> None:
     gate = Asked()
     settings = ToolSettings(allowed_hosts=allowed, private_hosts=("127.0.0.1",))
     result = fetch(server.url("/hello"), settings, gate=gate)
@@ -407,7 +446,7 @@ def test_a_host_off_the_allow_list_is_asked_about(fetch, server, allowed, asks: 
     assert len(server.seen) == (0 if asks else 1)
 
 
-def test_a_denied_fetch_connects_to_nobody(fetch, server) -> None:
+def test_a_denied_fetch_connects_to_nobody(fetch: Fetch, server: Server) -> None:
     result = fetch(server.url("/hello"), gate=DenyAll("network"))
     assert result.error.code == "APPROVAL_DENIED" and server.seen == []
 
@@ -449,11 +488,11 @@ def test_a_host_is_taken_as_it_is_resolved() -> None:
     ],
 )
 def test_headers_that_would_change_the_request_are_refused(
-    fetch, server, headers: dict[str, str]
+    fetch: Fetch, server: Server, headers: dict[str, str]
 ) -> None:
     result = fetch(server.url("/hello"), headers=headers)
     assert result.error.code == "INVALID_ARGUMENTS" and server.seen == []
 
 
-def test_a_get_with_a_body_is_refused(fetch, server) -> None:
+def test_a_get_with_a_body_is_refused(fetch: Fetch, server: Server) -> None:
     assert fetch(server.url("/hello"), body="x").error.code == "INVALID_ARGUMENTS"

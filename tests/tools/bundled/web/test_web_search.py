@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -25,11 +26,14 @@ from loom_audit.tools.bundled.web.web_search import (
     WebSearchToolGoogle,
     WebSearchToolSerper,
 )
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.forked import Forked
 from tests.tools.conftest import Bench
 
 SECRETS = ("google-secret", "serper-secret", "oracle-secret")
+
+Call = Callable[..., ToolResult]
 
 
 class Providers(ThreadingHTTPServer):
@@ -39,7 +43,7 @@ class Providers(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Endpoint)
-        self.seen: list[tuple[str, dict, dict]] = []
+        self.seen: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.failures: list[tuple[int, bytes]] = []
 
 
@@ -131,16 +135,16 @@ def environment(providers: Providers) -> dict[str, str]:
 
 
 @pytest.fixture
-def call(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr(proxy_client, "FIRST_WAIT", 0.01)
 
-    def made(kind, url, arguments):
+    def made(kind: type[Any], url: str, arguments: dict[str, Any]) -> ToolResult:
         return bench.call(kind.name, arguments, settings=ToolSettings(proxy_url=url))
 
     return made
 
 
-def test_tools_and_proxy_work_as_a_pair(bench: Bench, call, providers: Providers) -> None:
+def test_tools_and_proxy_work_as_a_pair(bench: Bench, call: Call, providers: Providers) -> None:
     with proxy(**environment(providers)) as url:
         google = call(WebSearchToolGoogle, url, {"query": "merkle trees"})
         assert google.data["provider"] == "google" and len(google.data["results"]) == 5
@@ -165,14 +169,16 @@ def test_tools_and_proxy_work_as_a_pair(bench: Bench, call, providers: Providers
     assert not any(secret in kept for secret in SECRETS)
 
 
-def test_a_failure_that_passes_is_asked_again(call, providers: Providers) -> None:
+def test_a_failure_that_passes_is_asked_again(call: Call, providers: Providers) -> None:
     providers.failures = [(503, b"busy google-secret"), (429, b"{}")]
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
     assert result.success and len(providers.seen) == 3
 
 
-def test_a_failure_that_stays_is_given_up_after_four_attempts(call, providers: Providers) -> None:
+def test_a_failure_that_stays_is_given_up_after_four_attempts(
+    call: Call, providers: Providers
+) -> None:
     providers.failures = [(500, b"no")] * 10
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
@@ -180,7 +186,7 @@ def test_a_failure_that_stays_is_given_up_after_four_attempts(call, providers: P
     assert len(providers.seen) == proxy_client.ATTEMPTS
 
 
-def test_a_refusal_is_not_asked_again_and_tells_no_key(call, providers: Providers) -> None:
+def test_a_refusal_is_not_asked_again_and_tells_no_key(call: Call, providers: Providers) -> None:
     providers.failures = [(403, b'{"error": "key google-secret is wrong"}')]
     with proxy(**environment(providers)) as url:
         result = call(WebSearch, url, {"query": "x"})
@@ -189,14 +195,14 @@ def test_a_refusal_is_not_asked_again_and_tells_no_key(call, providers: Provider
 
 
 @pytest.mark.parametrize("raw", [b"<html>", b"[]", b'{"choices": []}', b"[" * 100_000])
-def test_an_answer_that_is_none_is_an_error(call, providers: Providers, raw: bytes) -> None:
+def test_an_answer_that_is_none_is_an_error(call: Call, providers: Providers, raw: bytes) -> None:
     providers.failures = [(200, raw)] * 4
     with proxy(**environment(providers)) as url:
         result = call(Oracle, url, {"question": "x"})
     assert result.error.code == "EXECUTION_ERROR"
 
 
-def test_without_a_provider_the_error_says_what_to_set(call) -> None:
+def test_without_a_provider_the_error_says_what_to_set(call: Call) -> None:
     with proxy() as url:
         for kind in (WebSearch, WebSearchToolGoogle, WebSearchToolSerper):
             result = call(kind, url, {"query": "x"})
@@ -204,7 +210,7 @@ def test_without_a_provider_the_error_says_what_to_set(call) -> None:
         assert "configured" in call(Oracle, url, {"question": "x"}).error.message
 
 
-def test_without_a_proxy_the_error_says_how_to_start_one(call) -> None:
+def test_without_a_proxy_the_error_says_how_to_start_one(call: Call) -> None:
     result = call(WebSearch, "", {"query": "x"})
     assert result.error.code == "EXECUTION_ERROR" and "loom-audit proxy" in result.error.hint
     gone = call(WebSearch, f"http://127.0.0.1:{_free_port()}", {"query": "x"})
@@ -224,7 +230,7 @@ def test_without_a_proxy_the_error_says_how_to_start_one(call) -> None:
         {"query": "x" * 2001},
     ],
 )
-def test_arguments_beyond_the_limits_are_refused(call, arguments: dict[str, object]) -> None:
+def test_arguments_beyond_the_limits_are_refused(call: Call, arguments: dict[str, object]) -> None:
     assert call(WebSearch, "", arguments).error.code == "INVALID_ARGUMENTS"
 
 
@@ -291,7 +297,7 @@ def test_searching_again_waits_twice_as_long_each_time(
     waits = []
     whole = asyncio.sleep
 
-    async def sleep(seconds, *more) -> None:
+    async def sleep(seconds: float, *more: object) -> None:
         if seconds:
             waits.append(seconds)
         await whole(0, *more)
