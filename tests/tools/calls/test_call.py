@@ -162,7 +162,10 @@ def test_a_running_command_is_killed_when_the_call_is_cancelled(bench: Bench) ->
             tasks.cancel_scope.cancel()
 
     anyio.run(main)
-    assert working_in(bench.root) == []
+    end = time.monotonic() + 20  # what was killed is not gone at once on a busy machine
+    while working_in(bench.root):
+        assert time.monotonic() < end
+        time.sleep(0.01)
     assert bench.last().status == "cancelled"
     assert bench.last().result["files_changed"] == ["made"]
     bench.assert_every_call_has_one_finish()
