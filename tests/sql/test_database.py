@@ -79,7 +79,12 @@ def test_the_connection_that_made_a_store_compiles_each_statement_once(tmp_path:
     assert opened.database
     compiled: list[int] = []
     with opened.database.connections.writing() as connection:
-        connection.raw.set_authorizer(lambda action, *_: compiled.append(action) or 0)
+
+        def allow(action: int, *_: Any) -> int:
+            compiled.append(action)
+            return 0
+
+        connection.raw.set_authorizer(allow)
     counts = []
     for n in range(5):
         compiled.clear()
