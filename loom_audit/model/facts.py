@@ -6,7 +6,7 @@ and whether there is a `result` or a `manifest` (with `keys`). All other fields 
 stored as the array of its fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
 from typing import Any, get_args
 
@@ -119,6 +119,18 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Any]]] = {
     kind: [(item.name, item.default) for item in fields(fact)] for kind, fact in _KINDS.items()
 }
 """The names of a fact's fields with their defaults, MISSING where there is none."""
+
+
+def _places(fact: type[Any]) -> Iterator[tuple[str, Any, str, type[Any] | None]]:
+    layout = LAYOUTS.get(fact, _PLAIN)
+    elsewhere = {layout.args, *layout.result, *layout.manifest}
+    for name, default in _FIELDS[fact.kind]:
+        if name not in elsewhere:
+            yield name, default, layout.envelope.get(name, ""), _ITEMS.get((fact, name))
+
+
+_PLACES = {kind: [*_places(fact)] for kind, fact in _KINDS.items()}
+"""Of the fields in the envelope or in `fact`: name, default, name in the envelope, dataclass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,24 +252,21 @@ def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) 
     if cls is None:
         return _unknown(kind, record)
     layout = LAYOUTS.get(cls, _PLAIN)
-    listed = {item["role"] for item in record.envelope.get("payloads", ())}
-    erased = fact_fields is None and "fact" in listed
+    envelope = record.envelope
+    erased = fact_fields is None and _lists(envelope, "fact")
     if erased and not layout.tolerant:
         return _unknown(kind, record)
-    values = _stored_elsewhere(cls, layout, record, listed)
+    values = _stored_elsewhere(cls, layout, record)
     if values is None:
         return _unknown(kind, record)
-    for name, default in _FIELDS[kind]:
-        far = (fact_fields or {}).get(name, MISSING)
-        if far is not MISSING:
-            values[name] = _typed(cls, name, far)
-        elif name in layout.envelope:
-            near = record.envelope.get(layout.envelope[name], MISSING)
-            if near is not MISSING:
-                values[name] = _typed(cls, name, near)
-            elif name == "tool":
-                values[name] = ""
-        elif name not in values and erased and default in (MISSING, ""):
+    for name, default, near, made in _PLACES[kind]:
+        if fact_fields and name in fact_fields:
+            values[name] = _typed(made, fact_fields[name])
+        elif near and near in envelope:
+            values[name] = _frozen(envelope[near])
+        elif name == "tool":
+            values[name] = ""
+        elif erased and not near and default in (MISSING, ""):
             values[name] = _ERASED_TEXT
     if "coverage" in values:
         values["coverage"] = _coverage(values["coverage"], fact_fields or {})
@@ -265,12 +274,15 @@ def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) 
     return fact
 
 
-def _stored_elsewhere(
-    cls: type[Any], layout: Layout, record: Record, listed: set[str]
-) -> dict[str, Any] | None:
+def _lists(envelope: Mapping[str, Any], role: str) -> bool:
+    """Whether an event has, or had, a payload of this role."""
+    return any(item["role"] == role for item in envelope.get("payloads", ()))
+
+
+def _stored_elsewhere(cls: type[Any], layout: Layout, record: Record) -> dict[str, Any] | None:
     """The fields in `args`, `result` and the manifest; None when a manifest is not there."""
     values: dict[str, Any] = {}
-    if layout.args and not (layout.optional and "args" not in listed):
+    if layout.args and (not layout.optional or _lists(record.envelope, "args")):
         values[layout.args] = _value(record, "args")
     if layout.result:
         stored = _value(record, "result")
@@ -289,7 +301,7 @@ def _stored_elsewhere(
     values.update(changes=manifest.changes, moves=manifest.moves)
     for name in layout.manifest[len(_CHANGES) :]:
         if name in manifest.fields:
-            values[name] = _typed(cls, name, manifest.fields[name])
+            values[name] = _typed(_ITEMS.get((cls, name)), manifest.fields[name])
     return values
 
 
@@ -298,9 +310,8 @@ def _decoded_manifest(record: Record) -> Manifest | None:
     return None if stored is None else decode_manifest(stored, record.payloads.get(("keys", 0)))
 
 
-def _typed(cls: type[Any], name: str, value: Any) -> Any:
-    """A stored value of a field as the fact has it."""
-    made = _ITEMS.get((cls, name))
+def _typed(made: type[Any] | None, value: Any) -> Any:
+    """A stored value as the fact has it; `made` is the dataclass it holds, or holds several of."""
     if made is None or value is None:
         return _frozen(value)
     if made is Lease:

@@ -14,8 +14,8 @@ over unpacked bytes.
 
 import re
 import zlib
-from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterator
+from binascii import a2b_base64, b2a_base64, hexlify, unhexlify
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -90,9 +90,8 @@ _FOLDS = re.compile(
 )
 """Marker 1: 32 hex digits, 2: 16 of them, 3: 32 bytes in base64url, 4: a time in microseconds."""
 
-_SIZES = {1: 16, 2: 8, 3: 32, 4: 8}
 _CONTROL = re.compile(rb"[\x00-\x1f]")
-_MARKERS = re.compile(rb"[\x01-\x04]")
+_MARKERS = re.compile(rb"([\x01-\x04])")
 _UUID_BYTES = 16
 _SHORT_BYTES = 8
 
@@ -112,7 +111,7 @@ def _fold(aside: list[bytes], found: re.Match[bytes]) -> bytes:
     value, marker = found[0], found.lastindex or 0
     try:
         raw = _folded(marker, value)
-        if _unfolded(marker, raw) != value:
+        if _UNFOLDED[marker](raw) != value:
             return value
     except (ValueError, OverflowError):
         return value
@@ -122,40 +121,42 @@ def _fold(aside: list[bytes], found: re.Match[bytes]) -> bytes:
 
 def _folded(marker: int, value: bytes) -> bytes:
     if marker < 3:
-        return bytes.fromhex(value.decode("ascii"))
+        return unhexlify(value)
     if marker == 3:
         return a2b_base64(value.translate(_FROM_URL) + b"=")
     return to_micros(datetime.fromisoformat(value.decode("ascii"))).to_bytes(8, "big")
 
 
-def _unfolded(marker: int, raw: bytes) -> bytes:
-    if marker < 3:
-        return raw.hex().encode("ascii")
-    if marker == 3:
-        return b2a_base64(raw, newline=False)[:43].translate(_TO_URL)
+def _base64url(raw: bytes) -> bytes:
+    return b2a_base64(raw, newline=False)[:43].translate(_TO_URL)
+
+
+def _time(raw: bytes) -> bytes:
     return format_time(from_micros(int.from_bytes(raw, "big"))).encode("ascii")
 
 
 _TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
+_UNFOLDED: Mapping[int, Callable[[bytes], bytes]] = {
+    1: hexlify,
+    2: hexlify,
+    3: _base64url,
+    4: _time,
+}
+_SIZES = {1: 16, 2: 8, 3: 32, 4: 8}
 
 
 def _unfold(data: bytes, aside: bytes) -> bytes:
     """The text whose markers stand for these bytes. ValueError when they do not fit."""
-    place = 0
-
-    def value(found: re.Match[bytes]) -> bytes:
-        nonlocal place
-        marker = found[0][0]
-        raw = aside[place : place + _SIZES[marker]]
-        place += len(raw)
-        if len(raw) < _SIZES[marker]:
-            raise ValueError("bytes are missing")
-        return _unfolded(marker, raw)
-
-    text = _MARKERS.sub(value, data) if aside else data
-    if place != len(aside):
-        raise ValueError("there are bytes too many")
-    return text
+    pieces = _MARKERS.split(data) if aside else [data]
+    start = 0
+    for n in range(1, len(pieces), 2):
+        marker = pieces[n][0]
+        end = start + _SIZES[marker]
+        pieces[n] = _UNFOLDED[marker](aside[start:end])
+        start = end
+    if start != len(aside):
+        raise ValueError(f"{start} bytes are due, {len(aside)} are there")
+    return b"".join(pieces)
 
 
 def pack_raw(data: bytes) -> bytes:
