@@ -122,8 +122,8 @@ def test_a_database_that_was_dropped_closes_itself(path: Path, lock: DiskLock) -
 
 def test_log_ids_are_never_the_same(database: Database) -> None:
     ids = [database.create_log() for _ in range(50)]
-    assert len(set(ids)) == 50 and sorted(ids)[0][:8] == ids[0][:8]
-    assert all(re.fullmatch(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", id) for id in ids)
+    assert len(set(ids)) == 50
+    assert all(re.fullmatch(r"[0-9a-f]{16}", id) for id in ids)
     assert logs_of(database) == ids
     with pytest.raises(NotFound):
         database.event_log("0" * 32)
