@@ -1,6 +1,5 @@
 """`loom-audit call`: one bundled tool; a person at the terminal is asked."""
 
-import asyncio
 import json
 import os
 import sys
@@ -49,6 +48,8 @@ def call(
 
     Arguments that are not JSON are refused by the tool, and on record as the text they are.
     """
+    import asyncio
+
     output = invocation.output
     if arguments == "-":
         arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")

@@ -19,12 +19,8 @@ class Connection:
         self.raw = raw
         self.dialect = dialect
 
-    def execute(self, sql: Any, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Run a text as the driver takes it; the driver's cursor."""
-        if not isinstance(sql, str):
-            from loom_audit.sql.expressions import Rows
-
-            return Rows(self.raw, sql)
         return self.raw.execute(sql, values)
 
     def execute_many(self, sql: str, rows: Sequence[Any]) -> int:
