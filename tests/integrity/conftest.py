@@ -94,15 +94,16 @@ class Writer:
         call = f"{self.calls:032x}"
         change = self.changed(path, self.state(content, self.tree.get(path)))
         arguments = {"path": path, "content": content.decode("utf-8", "surrogateescape")}
-        self.append(
+        *_, intended = self.append(
             CallRequested(call, "write_file", arguments, "write"),
             CallDecided(call, "write_file", "allowed", "policy", "it may"),
             ChangeIntended(call, (change,)),
             session=session,
             actor="agent:a",
         )
+        intention = intended.seq if self.calls % 2 else None
         self.append(
-            FilesChanged((change,), "tool", call),
+            FilesChanged((change,), "tool", call, intention=intention),
             CallFinished(call, "write_file", "write", "ok", {"success": True}, duration=5),
             session=session,
             actor="agent:a",

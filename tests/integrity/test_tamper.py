@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import rfc8785
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.verification import Verification
-from loom_audit.model.codec import encode
-from loom_audit.model.events import CallFinished, Draft, SessionStarted
+from loom_audit.model.codec import encode, intention_of, read_envelope
+from loom_audit.model.events import CallFinished, Draft, FilesChanged, SessionStarted
 from loom_audit.model.merkle import Frontier, leaf_hash
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.driver import driver
@@ -381,7 +381,7 @@ def add_a_payload(raw: Any, store: Recorded) -> Expected:
 
 
 def edit_a_key(raw: Any, store: Recorded) -> Expected:
-    seq = find_seq(raw, "files.changed")
+    seq = find_seq(raw, "change.intended")
     [(keys,)] = raw.execute(
         "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
     ).fetchall()
@@ -391,18 +391,18 @@ def edit_a_key(raw: Any, store: Recorded) -> Expected:
 
 
 def swap_two_contents_of_a_change(raw: Any, store: Recorded) -> Expected:
-    seq = find_seq(raw, "files.changed")
+    seq = find_seq(raw, "change.intended")
     [(packed,)] = raw.execute(
         "SELECT content FROM payload WHERE seq = ? AND role = 'keys'", (seq,)
     ).fetchall()
     keys = unpack(packed, 10_000)
-    swapped = pack(keys[64:128] + keys[:64])
+    swapped = pack(keys[48:96] + keys[:48])
     raw.execute("UPDATE payload SET content = ? WHERE seq = ? AND role = 'keys'", (swapped, seq))
     return Expected({("keys.mismatch", seq)})
 
 
 def delete_keys(raw: Any, store: Recorded) -> Expected:
-    seq = find_seq(raw, "files.changed")
+    seq = find_seq(raw, "change.intended")
     raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'keys'", (seq,))
     return Expected({("keys.erased", seq)})
 
@@ -533,6 +533,21 @@ def forge_a_finish_nobody_requested(raw: Any, store: Recorded) -> Expected:
     return Expected({("call.twice", forge(raw, store, fact, "session-1"))})
 
 
+def forge_a_change_that_another_call_intended(raw: Any, store: Recorded) -> Expected:
+    intention = find_seq(raw, "change.intended")
+    fact = FilesChanged((), "tool", "another", intention=intention)
+    return Expected({("event.intention", forge(raw, store, fact, "session-1"))})
+
+
+def forge_a_second_outcome_of_an_intention(raw: Any, store: Recorded) -> Expected:
+    for (seq,) in raw.execute("SELECT seq FROM event WHERE kind = 'files.changed'").fetchall():
+        if (intention := intention_of(leaf_of(raw, seq))) is not None:
+            envelope = read_envelope(leaf_of(raw, seq))
+            break
+    fact = FilesChanged((), "tool", envelope["call_id"], intention=intention)
+    return Expected({("event.intention", forge(raw, store, fact, envelope["session"]))})
+
+
 def move_an_event_to_another_log(raw: Any, store: Recorded) -> Expected:
     raw.execute("INSERT INTO log (id) VALUES ('other')")
     raw.execute("UPDATE event SET log = 2 WHERE seq = ?", (WHERE,))
@@ -598,6 +613,8 @@ ATTACKS: tuple[Attack, ...] = (
     add_a_tree_node,
     forge_a_second_finish,
     forge_a_finish_nobody_requested,
+    forge_a_change_that_another_call_intended,
+    forge_a_second_outcome_of_an_intention,
     move_an_event_to_another_log,
     rename_the_log,
 )
@@ -706,6 +723,14 @@ def test_an_edited_projection_differs_from_the_log(store: Recorded, table: str, 
 # --- bits ---------------------------------------------------------------------------------
 
 
+def unpacked(value: object) -> object:
+    """What a packed row says: one text can be packed in several ways."""
+    try:
+        return unpack(value, 1 << 20) if isinstance(value, bytes) else value
+    except Corrupt:
+        return value
+
+
 def contents_of(path: Path) -> dict[str, str]:
     """A digest of every table's rows, but for the full-text index and SQLite's own."""
     found = {}
@@ -714,6 +739,8 @@ def contents_of(path: Path) -> dict[str, str]:
         for (name,) in names:
             if not name.startswith(("search", "sqlite_")):
                 rows = raw.execute(f"SELECT * FROM {name}").fetchall()
+                if name in ("event", "payload"):
+                    rows = [tuple(map(unpacked, row)) for row in rows]
                 found[name] = sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
     return found
 
@@ -762,3 +789,22 @@ def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(
 ) -> None:
     found, harmless = flip_bits(store, seed, 500)
     assert found > harmless
+
+
+def test_a_sample_checks_what_an_event_refers_to(store: Recorded) -> None:
+    with connect(store) as raw:
+        [(total,)] = raw.execute("SELECT max(seq) FROM event").fetchall()
+        unguarded(raw)
+        changed = [
+            (seq, intention)
+            for (seq,) in raw.execute("SELECT seq FROM event WHERE kind = 'files.changed'")
+            if (intention := intention_of(leaf_of(raw, seq))) is not None
+        ]
+        assert store.verify(sample=total).ok
+        for _, intention in changed:
+            raw.execute("DELETE FROM payload WHERE seq = ? AND role = 'manifest'", (intention,))
+    found = store.verify(sample=total)
+    missing = {one.seq for one in found.findings if one.code == "payload.missing"}
+    assert missing >= {intention for _, intention in changed}
+    told = {one.seq for one in found.findings if one.code == "event.intention"}
+    assert told == {seq for seq, _ in changed}
