@@ -31,8 +31,8 @@ TCP = 0b11
 SCOPES = 0b11
 """Abstract sockets and signals."""
 
-OLDEST = 3
-"""The version that stops truncating, of Linux 6.2."""
+OLDEST, NEWEST = 3, 6
+"""The version that stops truncating, of Linux 6.2, and the last whose rights are known here."""
 
 READ = EXECUTE | READ_FILE | READ_DIR
 ALL = BASIC | REFER | TRUNCATE | IOCTL_DEVICE
@@ -41,12 +41,16 @@ DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
 
 
 class LandlockRunner:
-    """Runs every command confined. `hidden` folders are not shown, also not within others."""
+    """Runs every command confined. `hidden` folders are not shown, also not within others.
+
+    The kernel is asked for what Landlock's version `newest` has, or less where it is older.
+    """
 
     name = "landlock"
 
-    def __init__(self, hidden: Sequence[str] = ()) -> None:
+    def __init__(self, hidden: Sequence[str] = (), *, newest: int = NEWEST) -> None:
         self._hidden = [os.path.realpath(path) for path in hidden]
+        self._newest = newest
 
     def run(
         self,
@@ -57,14 +61,14 @@ class LandlockRunner:
         before: Callable[[], object] | None = None,
     ) -> CommandResult:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
-        version = _version()
+        version = min(_kernel_version(), self._newest)
         root = os.path.realpath(root)
         with _home() as home:
             steps = [
                 *limit_steps(command.limits, core=False),
                 *(["drop-capabilities"] if os.geteuid() == 0 else []),
                 *self._rules(root, command, home),
-                _ruleset(version, network=command.network),
+                ruleset(version, network=command.network),
                 f"seccomp {filter_program(INTERNET if command.network else ()).hex()}",
             ]
             ordered = replace(
@@ -92,7 +96,7 @@ def _allow(access: int, path: str) -> str:
     return f"allow {access} {os.fsencode(os.path.realpath(path)).hex()}"
 
 
-def _ruleset(version: int, *, network: bool) -> str:
+def ruleset(version: int, *, network: bool) -> str:
     """What is not allowed by a rule is refused, as far as this version of Landlock knows it."""
     files = ALL if version >= 5 else ALL & ~IOCTL_DEVICE
     ports = 0 if network or version < 4 else TCP
@@ -101,7 +105,7 @@ def _ruleset(version: int, *, network: bool) -> str:
     return f"landlock {files} {ports} {scopes} {size}"
 
 
-def _version() -> int:
+def _kernel_version() -> int:
     """What the kernel has. Asked of the call itself: the list of modules may not be mounted."""
     if sys.platform != "linux":
         raise ExecutionFailed(f"Landlock is not there on {platform.system()}")

@@ -2,13 +2,13 @@
 
 import os
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.disk import index as index_module
 from loom_audit.disk.index import MAGIC, DiskChangeIndex
 from loom_audit.errors import AuditError
 from loom_audit.model.files import BlobId
@@ -81,17 +81,16 @@ def test_a_no_op_writes_nothing_and_one_path_writes_little(file: Path) -> None:
     assert file.stat().st_size - before.st_size < 200
 
 
-def test_a_file_that_is_mostly_outdated_is_written_anew(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_module, "_SMALL", 1000)
+def test_a_file_that_is_mostly_outdated_is_written_anew(file: Path) -> None:
     one, other = DiskChangeIndex(file), DiskChangeIndex(file)
-    one.update({f"p{n}": entry(n) for n in range(20)}, head=0)
-    for n in range(300):
-        (one, other)[n % 2].update({f"p{n % 20}": entry(n)}, head=n)
-        assert file.stat().st_size < 20_000
+    paths = [f"{n}/{'long' * 900}" for n in range(20)]
+    sizes = []
+    for n in range(100):
+        (one, other)[n % 2].update({path: entry(n) for path in paths}, head=n)
+        sizes.append(file.stat().st_size)
+    assert sum(size < before for before, size in pairwise(sizes)) > 2 and max(sizes) < 1_300_000
     assert one.load() == other.load() == DiskChangeIndex(file).load()
-    assert one.load()["p0"] == entry(280)
+    assert one.load() == dict.fromkeys(paths, entry(99))
     assert os.listdir(file.parent) == [file.name]
 
 

@@ -1,6 +1,8 @@
 """What of a command's effects is not captured is said in its coverage."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -20,24 +22,26 @@ def undo(workspace: AuditedWorkspace) -> None:
 def test_folders_that_vanish_by_the_thousand_during_the_look_are_gone(
     workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loom_audit.disk import walk
-
     folders = [root / "many" / f"{n:05}" for n in range(2000)]
     for folder in folders:
         folder.mkdir(parents=True)
-    listed = walk._scan_folder
+    list_folder = os.scandir
+    parent = (root / "many").stat()
 
-    def then_deleted(look: walk.Scan, folder: str, descriptor: int):  # type: ignore[no-untyped-def]
-        found = listed(look, folder, descriptor)
-        if folder == "many" and (root / "made").exists():
+    @contextmanager
+    def then_deleted(folder: int) -> Iterator[list[os.DirEntry[str]]]:
+        with list_folder(folder) as entries:
+            found = [*entries]
+        if os.path.samestat(os.stat(folder), parent) and (root / "made").exists():
             while folders:
                 folders.pop().rmdir()
-        return found
+        yield found
 
     with workspace.session("tester") as session:
-        monkeypatch.setattr(walk, "_scan_folder", then_deleted)
+        monkeypatch.setattr(os, "scandir", then_deleted)
         with session.recording("make"):
             (root / "made").touch()
+    assert not folders
     (call,) = workspace.timeline.calls()
     assert (call.status, call.coverage.level) == ("ok", "full")
     assert set(workspace.timeline.tree()) == {"a.txt", "src", "src/main.py", "made", "many"}

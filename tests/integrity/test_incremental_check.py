@@ -8,25 +8,24 @@ from typing import Any
 import pytest
 
 from loom_audit.history.verification import Verification, verify
-from loom_audit.model.events import Event
+from loom_audit.ports import EventRow
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 from tests.integrity.conftest import Recorded, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
 
 class Counted:
-    """Evidence that counts how often events are read from the start."""
+    """Counts how often events are read once more from the start."""
 
     def __init__(self, evidence: SqlEvidence) -> None:
-        self.evidence = evidence
-        self.decoded = 0
-        real = evidence._decode_events
+        self.again = -1
+        real = evidence.events
 
-        def decoded() -> Iterator[Sequence[Event]]:
-            self.decoded += 1
-            return real()
+        def counted(after: int = 0, until: int | None = None) -> Iterator[Sequence[EventRow]]:
+            self.again += 1
+            return real(after, until)
 
-        evidence._decode_events = decoded  # type: ignore[method-assign] # counts, and reads on
+        evidence.events = counted  # type: ignore[method-assign] # counts, and reads on
 
 
 def verified(store: Recorded) -> tuple[Verification, Counted]:
@@ -37,7 +36,7 @@ def verified(store: Recorded) -> tuple[Verification, Counted]:
 
 def test_a_log_in_order_is_read_once(master: Recorded) -> None:
     found, counted = verified(master)
-    assert found.ok and counted.decoded == 0
+    assert found.ok and counted.again == 0
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
@@ -47,7 +46,7 @@ def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql:
         files, finish = find_seq(raw, "files.changed"), find_seq(raw, "call.finished")
         raw.execute(sql, {"files": files, "finish": finish})
     found, counted = verified(store)
-    assert counted.decoded == 1
+    assert counted.again == 1
     assert not found.ok
 
 
@@ -72,7 +71,7 @@ def test_no_column_of_a_projection_is_left_out(
     recorded: Recorded, tmp_path: Path, table: str
 ) -> None:
     small = recorded.copy(tmp_path / "small")
-    assert verified(small)[1].decoded == 0
+    assert verified(small)[1].again == 0
     with connect(small) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")
         names = columns_of(raw, table)
@@ -92,7 +91,7 @@ def test_no_column_of_a_projection_is_left_out(
             assert before is not None
             raw.execute("COMMIT")
         found, counted = verified(small)
-        assert counted.decoded == 1, f"{table}.{name} is not looked at"
+        assert counted.again == 1, f"{table}.{name} is not looked at"
         assert not found.ok, f"{table}.{name} is not compared"
         with connect(small) as raw:
             raw.execute("BEGIN")

@@ -19,6 +19,7 @@ from loom_audit.sandbox import (
     probe,
 )
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
+from loom_audit.sandbox.landlock import LandlockRunner
 from loom_audit.sandbox.plain import LaunchOptions, PlainRunner, supervise
 from tests.sandbox.backends import working
 
@@ -154,30 +155,30 @@ def test_what_cannot_be_given_up_means_that_nothing_runs(tmp_path: Path, steps: 
 
 def test_an_older_landlock_is_asked_only_for_what_it_knows() -> None:
     """Its set of rights and the size of the structure grew with its versions."""
-    asked = {v: landlock._ruleset(v, network=False).split()[1:] for v in (3, 4, 5, 6, 7)}
+    asked = {v: landlock.ruleset(v, network=False).split()[1:] for v in (3, 4, 5, 6, 7)}
     assert asked[3] == [str((1 << 15) - 1), "0", "0", "8"]
     assert asked[4] == [str((1 << 15) - 1), "3", "0", "16"]
     assert asked[5] == [str((1 << 16) - 1), "3", "0", "16"]
     assert asked[6] == asked[7] == [str((1 << 16) - 1), "3", "3", "24"]
-    assert landlock._ruleset(7, network=True).split()[2] == "0"
+    assert landlock.ruleset(7, network=True).split()[2] == "0"
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_what_older_landlocks_know_can_be_asked_for_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
-    runner = working("landlock")
-    monkeypatch.setattr(landlock, "_version", lambda: version)
+def test_what_older_landlocks_know_can_be_asked_for_here(tmp_path: Path, version: int) -> None:
+    working("landlock")
+    runner = LandlockRunner(newest=version)
     done = runner.run(str(tmp_path), Command(("sh", "-c", "ls / >&2; echo x > made && cat made")))
     assert (done.exit_code, done.stdout) == (0, b"x\n")
     assert b"ermission denied" in done.stderr
 
 
-def test_a_landlock_that_is_too_old_or_off_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_landlock_that_is_too_old_or_off_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     working("landlock")
     monkeypatch.setattr(landlock, "OLDEST", 1000)
     with pytest.raises(ExecutionFailed, match="too old or switched off"):
-        landlock._version()
+        LandlockRunner().run(str(tmp_path), Command(("true",)))
 
 
 def test_further_variables_are_added_to_whatever_environment_there_is(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
@@ -31,8 +32,7 @@ def given(bench: Bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
 
     function.__annotations__["return"] = hint
     made = tool(name="made", description="gives it")(function)
-    bench.registry._tools.pop("made", None)
-    bench.registry.register(made)
+    bench.registry = ToolRegistry(bundled=[made])
     return bench.call("made", {}), made.schema("mcp").get("outputSchema")
 
 

@@ -13,8 +13,11 @@ import pytest
 
 from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.tools.approvals.asking_gate import AskingGate
+from loom_audit.tools.bundled.git.repository import Repository
+from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Tool
 from tests.tools.bundled.git.test_git import git, person, remote, repo
@@ -100,18 +103,28 @@ def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(
     assert mark.exists()
 
 
-def test_reading_writes_nothing_in_the_workspace_whatever_runs(
-    confined: Bench, repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_writes_nothing_in_the_workspace_whatever_runs(confined: Bench, repo: Path) -> None:
     """Also when a program gets by: here nothing of the repository's is switched off."""
-    monkeypatch.setattr("loom_audit.tools.bundled.git.repository._overrides", lambda _: ())
+
+    class Status(Tool):
+        name = "status"
+        description = "asks git, and switches nothing off"
+        effect = "read"
+
+        async def execute(self, args: Any, ctx: ToolContext) -> ToolResult:
+            asked = Repository(ctx, root=str(ctx.workspace), confinement="preferred")
+            done = await asked.ask("status", "--porcelain")
+            return ToolResult(True, decode(done.stdout + done.stderr))
+
+    confined.registry.register(Status())
     program = repo / "prog"
     program.write_text("#!/bin/sh\necho x > written\nhead -c 1 ~/.gitconfig >&2\ncat\n")
     program.chmod(0o755)
     (repo / ".gitattributes").write_text("* filter=zz\n")
     git(repo, "config", "filter.zz.clean", f"{program}; touch {repo}/ran")
     os.utime(repo / "notes.txt", ns=(1, 1))
-    assert confined.call("git_status", {}).success
+    said = confined.call("status", {})
+    assert said.success and str(program) in said.output, "the program ran"
     assert not (repo / "written").exists() and not (repo / "ran").exists()
 
 

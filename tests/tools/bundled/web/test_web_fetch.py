@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
+from loom_audit.api.registry import ToolRegistry
 from loom_audit.errors import InvalidArguments, PermissionDenied
 from loom_audit.tools.bundled.web import web_fetch as web_module
 from loom_audit.tools.bundled.web.addresses import check_address, is_listed, parse_target
@@ -42,7 +43,7 @@ def fetch(bench: Bench) -> Fetch:
         gate: DenyAll | Asked | None = None,
         **arguments: Any,
     ) -> ToolResult:
-        bench.registry._tools["web_fetch"] = WebFetch(tls=tls)
+        bench.registry = ToolRegistry(bundled=[WebFetch(tls=tls)])
         arguments = {"url": url, **arguments}
         return bench.call("web_fetch", arguments, gate=gate, settings=settings)
 
