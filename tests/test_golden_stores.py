@@ -1,7 +1,10 @@
 """The store of every release stays readable: each is opened, listed, verified and replayed."""
 
+import asyncio
+import fcntl
 import gzip
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.disk.heads import parse_heads
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.ports import CallFilter, EventFilter
-from tests.data.stores.make import tree
+from tests.data.stores.make import WORKSPACE, tree
 
 STORES = Path(__file__).parent / "data" / "stores"
 RELEASES = sorted(folder.name for folder in STORES.iterdir() if (folder / "audit.db.gz").exists())
@@ -78,3 +81,36 @@ def test_an_older_release_s_store_is_listed(golden: SimpleNamespace) -> None:
     assert [one.name for one in workspace.timeline.checkpoints()] == ["here"]
     assert workspace.rebuild() == golden.head.size
     assert workspace.timeline.calls(CallFilter(limit=None)) == calls
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """The directory that the stores say, which one test at a time may have."""
+    with open(f"{WORKSPACE.parent}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        WORKSPACE.parent.mkdir()
+        try:
+            yield WORKSPACE
+        finally:
+            shutil.rmtree(WORKSPACE.parent)
+
+
+def test_an_older_release_s_store_is_appended_to_and_rolled_back(
+    golden: SimpleNamespace, place: Path
+) -> None:
+    workspace: AuditedWorkspace = golden.workspace
+    workspace.replay(golden.head.size, place)
+    before = tree(place)
+    with workspace.session("later") as session:
+        written = asyncio.run(session.call("write_file", {"path": "later.txt", "content": "x"}))
+        asyncio.run(session.call("shell_execute", {"command": "rm -r src; echo y > later.txt"}))
+    assert written.ok and tree(place) != before
+    workspace.carry_out(workspace.plan_undo(), actor="person:ada")
+    workspace.carry_out(workspace.plan_undo(), actor="person:ada")
+    assert tree(place) == before
+    for at in sorted(golden.trees, reverse=True):
+        plan = workspace.plan_rollback(at, outside=True)
+        workspace.carry_out(plan, actor="person:ada")
+        assert tree(place) == golden.trees[at]
+    found = workspace.verify(against=golden.head)
+    assert found.findings == () and found.anchored == golden.head.size < found.size
