@@ -11,6 +11,8 @@ from loom_audit.config import Settings, read_settings
 from loom_audit.disk.heads import append_head, logs_with_heads, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.looks import DiskLooks
+from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.disk.roots import check_root, check_target
 from loom_audit.disk.workspace import DiskWorkspace, vanished_workspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
@@ -116,6 +118,8 @@ class Adapters:
             free_bytes=self.free_bytes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
+            processes=LinuxProcesses(),
+            looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
         )
 
     def free_bytes(self) -> int:

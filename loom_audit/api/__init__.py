@@ -1,5 +1,6 @@
 """The Python face: open a store, attach a directory, record sessions, look and take back."""
 
+from loom_audit.api.foreign import ForeignSession
 from loom_audit.api.session import CommandRun, Session
 from loom_audit.api.store import AuditStore, check_root, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
@@ -20,6 +21,7 @@ __all__ = [
     "CallDetail",
     "CommandRun",
     "Finding",
+    "ForeignSession",
     "OpenCall",
     "RecoveredCall",
     "Session",

@@ -2,14 +2,12 @@
 
 import functools
 import inspect
-import json
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, ParamSpec, TypeVar, cast
 
 from loom_audit.history.call import OpenCall
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.values import nearest_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,12 +53,6 @@ def recorded_function(function: Callable[P, R], recording: Recording) -> Callabl
 
 
 def _keep(call: OpenCall, value: R) -> R:
-    """Make a return value, as the JSON nearest to it, the call's result."""
-    plain = nearest_json(value)
-    if plain is None or isinstance(plain, str):
-        call.result = ToolResult(True, plain or "").to_record()
-    else:
-        data = plain if isinstance(plain, dict) else {"result": plain}
-        text = json.dumps(plain, ensure_ascii=False)
-        call.result = ToolResult(True, text, data).to_record()
+    """Make a return value the call's result."""
+    call.result = ToolResult.of(value).to_record()
     return value

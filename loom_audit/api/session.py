@@ -13,8 +13,8 @@ from loom_audit.api.gates import default_settings
 from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
 from loom_audit.history.attachment import FUNCTION, check_tool_name
-from loom_audit.history.call import OpenCall, check_unused
-from loom_audit.history.writer import Writer, new_id
+from loom_audit.history.call import OpenCall
+from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.events import Coverage, Effect, Event
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from loom_audit.api.foreign import SECONDS, ForeignSession, start_session
 from loom_audit.api.gates import default_gate
 from loom_audit.api.session import Session
 from loom_audit.api.session_record import SessionRecord
@@ -27,7 +28,10 @@ from loom_audit.model.events import (
     Call,
     Checkpoint,
     CheckpointMarked,
+    Event,
+    Rules,
     ScopeAccepted,
+    SessionStarted,
     TreeHead,
     Untracked,
 )
@@ -114,6 +118,45 @@ class AuditedWorkspace:
             cwd=cwd,
             environment=environment,
         )
+
+    def start_foreign_session(
+        self,
+        agent: str,
+        *,
+        id: str | None = None,
+        actor: str | None = None,
+        title: str = "",
+        parent: str | None = None,
+        pid: int | None = None,
+        seconds: int = SECONDS,
+        cwd: str = "",
+        version: str = "",
+        rules: Rules = (),
+    ) -> ForeignSession:
+        """A session of another program, which reports its calls; or one that goes on, by its id.
+
+        `pid` is the client's process, with which its open calls end. Where that cannot be seen,
+        or is not known, the session counts as ended when nothing was reported for `seconds`.
+        NotFound when the process does not run; Conflict for the id of a session of ours.
+        """
+        lease = self.attachment.processes.lease(pid, seconds)
+        started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
+        found = ForeignSession(id or new_id(), actor or f"agent:{agent}", self.attachment)
+        start_session(found, started)
+        return found
+
+    def foreign_session(self, id: str) -> ForeignSession:
+        """A session of another program, by its whole id. NotFound."""
+        return ForeignSession(id, self.timeline.session(id).actor, self.attachment)
+
+    def end_session(self, id: str, *, actor: str | None = None) -> Event:
+        """End a session that nobody else will end, by its whole id: its end on record.
+
+        Calls still open are closed as `unknown`, with what changed. NotFound; Conflict while a
+        process of ours is recording it.
+        """
+        self.timeline.session(id)
+        return ForeignSession(id, actor or self.actor, self.attachment).end()
 
     def default_gate(self, *, ask: "AskCallback | None" = None) -> ApprovalGate:
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""

@@ -1,37 +1,49 @@
-"""`loom-audit session`: the sessions, or one with its calls."""
+"""`loom-audit session`: the sessions, one with its calls, or the end of one."""
 
 from typing import Annotated
 
 import typer
 
+from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record
+from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import count_text, one_line
 from loom_audit.model.events import Session
 from loom_audit.ports import CallFilter
 
 
-@command(examples=("loom-audit session", "loom-audit session ID"))
+@command(
+    examples=("loom-audit session", "loom-audit session ID", "loom-audit session end ID"),
+    codes={exits.UNAVAILABLE: "", exits.CONFLICT: "a running process is recording it"},
+)
 def session(
     invocation: Invocation,
-    id: Annotated[
-        str | None,
-        typer.Argument(metavar="ID", help="Show this one with its calls; its start is enough."),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID | end ID",
+            help="Show this one with its calls, or end it; its start is enough.",
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, metavar="N", help="0 means all.")
     ] = 20,
 ) -> None:
-    """List the sessions, or show one.
+    """List the sessions, show one, or end one.
 
-    The list is newest first; one is shown with its calls in order.
+    The list is newest first; one is shown with its calls in order. `end` is for a session of
+    another program whose end nobody reports: its open calls are closed as they are now.
     """
     output = invocation.output
+    ending, id = _read_words(words or [])
     with invocation.workspace() as workspace:
+        if ending:
+            workspace.end_session(session_id(workspace, id or ""))
         if id is not None:
             found = workspace.timeline.session(session_id(workspace, id))
             if output.json:
@@ -52,6 +64,16 @@ def session(
                 _print_session(invocation, found)
         if not listed:
             output.note("no sessions yet")
+
+
+def _read_words(words: list[str]) -> tuple[bool, str | None]:
+    """Whether to end a session, and which one is named."""
+    ending = len(words) == 2 and words[0] == "end"
+    if len(words) > 1 and not ending:
+        raise InvalidArguments(
+            "one session can be shown", hint="Write `loom-audit session ID`, or `… end ID`."
+        )
+    return ending, words[-1] if words else None
 
 
 def _print_session(invocation: Invocation, session: Session) -> None:

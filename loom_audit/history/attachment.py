@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
-from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import Call, Effect
+from loom_audit.model.events import Call, Effect, Lease, SessionStarted
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
     BlobStore,
@@ -16,6 +16,8 @@ from loom_audit.ports import (
     EventFilter,
     EventLog,
     Lock,
+    Looks,
+    Processes,
     Projections,
     Runner,
     Stamp,
@@ -26,6 +28,10 @@ from loom_audit.ports import (
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 FUNCTION = "function"
 """The source of what a recorded Python function does that changes files by itself."""
+
+CLIENT, CLIENT_UNSEEN = "client", "client, not looked at"
+"""The sources of what is reported about a foreign call, and of the request of one that was begun
+without a look at the workspace."""
 
 STALE = Stamp(0, 0, 0, 0, 0)
 """A stamp that never equals a real one, so that the path is read again."""
@@ -64,6 +70,8 @@ class Attachment:
     lock: Lock
     clock: Clock
     free_bytes: Callable[[], int]
+    processes: Processes
+    looks: Looks
     last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
@@ -102,39 +110,40 @@ class Attachment:
             yield
 
     def is_alive(self, call: Call) -> bool:
-        """Whether the process that opened this call is still running."""
+        """Whether whoever opened this call is still there to end it."""
         if is_undo(call):
             return self.lock.is_held(self.undo_lock)
-        return self.lock.is_held(session_lock(call.session))
+        return self.is_session_alive(call.session)
+
+    def is_session_alive(self, session: str) -> bool:
+        """Whether a session's process is running: it holds a lock, or has a lease on record.
+
+        Where a leased process cannot be seen, the deadline counts.
+        """
+        if self.lock.is_held(session_lock(session)):
+            return True
+        lease = self.lease(session)
+        if lease is None:
+            return False
+        seen = self.processes.is_alive(lease)
+        return not self._is_overdue(session, lease) if seen is None else seen
+
+    def lease(self, session: str) -> Lease | None:
+        """The lease that a foreign session was given last; None for a session of ours."""
+        wanted = EventFilter(
+            kinds=(SessionStarted.kind,), session=session, newest_first=True, limit=1
+        )
+        facts = [event.fact for event in self.log.read(wanted)] if session else []
+        return next((fact.lease for fact in facts if isinstance(fact, SessionStarted)), None)
+
+    def _is_overdue(self, session: str, lease: Lease) -> bool:
+        for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):
+            return self.clock.now() > event.at + timedelta(seconds=lease.seconds)
+        return True
 
     @property
     def undo_lock(self) -> str:
         return f"undo-{self.log.id}"
-
-    def running_commands(self, *, excluding: tuple[str, str] | None = None) -> list[Call]:
-        """Open calls that may change files by themselves, without one by (session, id).
-
-        A call that waits for an answer has not started its command and is not included.
-        """
-        return [
-            call
-            for call in self.projections.open_calls()
-            if (call.session, call.call_id) != excluding
-            and self.changes_by_itself(call)
-            and self.is_alive(call)
-            and not is_waiting(self.log, call)
-        ]
-
-    def changes_by_itself(self, call: Call) -> bool:
-        """Whether a call changes files that only a look at the workspace finds.
-
-        One of effect write does not when it is ours: it is recorded step by step, and its
-        request names no source.
-        """
-        if call.effect != "write":
-            return call.effect == "execute"
-        wanted = EventFilter(after=call.requested - 1, before=call.requested + 1)
-        return any(event.source for event in self.log.read(wanted))
 
 
 def is_undo(call: Call) -> bool:

@@ -2,14 +2,8 @@
 
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import (
-    OUTSIDE,
-    ScanResult,
-    outside_draft,
-    record_drift,
-    scan,
-    without_gc,
-)
+from loom_audit.history.attribution import OUTSIDE, outside_draft
+from loom_audit.history.capture import ScanResult, record_drift, scan, without_gc
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (

@@ -12,11 +12,11 @@ from loom_audit.errors import (
     AuditUnavailable,
     Conflict,
     ExecutionFailed,
-    NotFound,
     PermissionDenied,
     ToolTimeout,
 )
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.attribution import candidates, changes_by_itself
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.changes import check_planned, make_changes
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
@@ -24,7 +24,7 @@ from loom_audit.history.interrupted import (
     Comparison,
     add_outcome,
     compare_with_disk,
-    record_command_changes,
+    record_found_changes,
     writer_of,
 )
 from loom_audit.history.looks import look_after, look_before
@@ -64,8 +64,12 @@ class OpenCall:
         effect: Effect,
         *,
         call_id: str,
+        cwd: str = "",
+        paths: tuple[str, ...] | None = None,
+        within: int | None = None,
         requested: bool = False,
     ) -> None:
+        request = CallRequested(call_id, tool, arguments, effect, cwd, paths, within)
         self.writer = writer
         self.call_id = call_id
         self.tool = tool
@@ -73,22 +77,27 @@ class OpenCall:
         self.sandbox = ""
         self.result: dict[str, Any] = {"success": True}
         self.finish_event: Event | None = None
-        self._ended = False
+        self.record = CallRecord(writer, call_id, *([] if requested else [request]), paths=paths)
         self._attachment = writer.attachment
-        self._began: datetime | None = None
-        facts: list[CallRequested] = []
-        if not requested:
-            self._began = writer.attachment.clock.now()
-            facts.append(CallRequested(call_id, tool, arguments, effect))
-        self.record = CallRecord(writer, call_id, *facts)
+        self._began = None if requested else writer.attachment.clock.now()
+        self._ended = False
         self._workspace_lock = ExitStack()
         self._reverts: tuple[int, ...] = ()
 
     @classmethod
-    def resumed(cls, writer: Writer, call: Call) -> "OpenCall":
-        """A call that is on record as requested and not finished; its duration is not known."""
-        resumed = cls(writer, call.tool, None, call.effect, call_id=call.call_id, requested=True)
+    def resumed(
+        cls,
+        writer: Writer,
+        call: Call,
+        *,
+        paths: tuple[str, ...] | None = None,
+        began: datetime | None = None,
+    ) -> "OpenCall":
+        """A call that is on record as requested and not finished; `began` is for its duration."""
+        id, tool, effect = call.call_id, call.tool, call.effect
+        resumed = cls(writer, tool, None, effect, call_id=id, paths=paths, requested=True)
         resumed.sandbox = call.sandbox
+        resumed._began = began
         return resumed
 
     @property
@@ -245,24 +254,19 @@ class OpenCall:
         with exclusive(self._attachment):
             left_out = look_before(self.record)
             mode = self._attachment.workspace.stamp("")
-            others = self._other_commands()
+            earlier = candidates(self._attachment, besides=self.record.key)
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    look_after(self.record, others | self._other_commands(), left_out)
+                    look_after(self.record, left_out, earlier)
                     if self._attachment.workspace.stamp("") != mode:
                         self.record.lower_coverage("the workspace's own mode changed")
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
                 self.record.lower_coverage(f"not seen: {why}", level="none")
                 raise
-
-    def _other_commands(self) -> set[str]:
-        """The ids of the calls whose commands run now beside this one."""
-        running = self._attachment.running_commands(excluding=self.record.key)
-        return {call.call_id for call in running}
 
     # --- the end --------------------------------------------------------------------------
 
@@ -299,7 +303,7 @@ class OpenCall:
     def _duration(self) -> int:
         if self._began is None:
             return 0
-        passed = self._attachment.clock.now() - self._began
+        passed = (self.writer.occurred_at or self._attachment.clock.now()) - self._began
         return max(0, round(passed.total_seconds() * 1_000_000))
 
     def __enter__(self) -> "OpenCall":
@@ -333,18 +337,6 @@ def status_of(error: BaseException) -> Status:
     return "error" if isinstance(error, Exception) else "cancelled"
 
 
-def check_unused(writer: Writer, call_id: str) -> None:
-    """Conflict when the session has a call of this id, which then stays as it is."""
-    try:
-        writer.attachment.projections.call(writer.session, call_id)
-    except NotFound:
-        return
-    raise Conflict(
-        f"this session has a call {call_id} already",
-        hint="Give every call an id of its own, or none.",
-    )
-
-
 @contextmanager
 def exclusive(attachment: Attachment) -> Iterator[None]:
     """Hold the workspace lock, once calls whose end could not be recorded are closed.
@@ -368,22 +360,27 @@ def _close_unfinished(attachment: Attachment) -> None:
         return
     for call in attachment.projections.open_calls():
         if (call.session, call.call_id) in attachment.unfinished:
-            if attachment.changes_by_itself(call):
-                record_command_changes(attachment, [call])
+            if changes_by_itself(attachment, call):
+                record_found_changes(attachment, [call])
             close_interrupted(attachment, call, "the log could not be written when this call ended")
     attachment.unfinished.clear()
 
 
 def close_interrupted(
-    attachment: Attachment, call: Call, why: str, *, ran: bool = True
+    attachment: Attachment,
+    call: Call,
+    why: str,
+    *,
+    ran: bool = True,
+    status: Status = "interrupted",
 ) -> Comparison:
-    """Finish an open call as interrupted, with what is on disk now; the lock is held.
+    """Finish an open call whose end nobody reports, with what is on disk now; the lock is held.
 
-    Call it for one that has not `ran` when it was still waiting for an answer.
+    One that was still waiting for an answer has not `ran`.
     """
     found = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
-        if ran and attachment.changes_by_itself(call):
+        if ran and changes_by_itself(attachment, call):
             closing.record.lower_coverage("interrupted")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
         add_outcome(closing.record, call, found)
@@ -392,5 +389,5 @@ def close_interrupted(
             "error": {"code": "EXECUTION_ERROR", "message": why},
             "data": {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]},
         }
-        closing.finish("interrupted", result)
+        closing.finish(status, result)
     return found

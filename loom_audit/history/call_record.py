@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from loom_audit.history.capture import ScanResult, attributed_draft
+from loom_audit.history.attribution import Candidate, attributed_drafts, candidates
+from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import (
@@ -23,14 +24,24 @@ class CallRecord:
     """Collects what a call did until it is committed; the index follows each commit.
 
     `facts` are those of its beginning that are not on record yet: its request, as a rule.
+    `paths` are the only ones it changes, None when it does not say. It is `shared` when others
+    may have changed what it may have changed.
     `approved` are the states an approval is bound to, by path: other paths, or paths in other
     states, are not changed.
     """
 
-    def __init__(self, writer: Writer, call_id: str, *facts: Fact) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        call_id: str,
+        *facts: Fact,
+        paths: tuple[str, ...] | None = None,
+    ) -> None:
         self.writer = writer
         self.attachment = writer.attachment
         self.call_id = call_id
+        self.candidate = Candidate(call_id, writer.session, writer.actor, paths)
+        self.shared = False
         self.coverage: Coverage = FULL
         self.files_changed: list[str] = []
         self.approved: dict[str, FileState | None] | None = None
@@ -64,6 +75,7 @@ class CallRecord:
     def add_changes(self, fact: FilesChanged) -> None:
         """Store what this call changed with the next commit."""
         self._drafts.append(self.writer.draft(fact))
+        self.shared = self.shared or bool(fact.causes)
         self.add_changed_paths(change.path for change in fact.changes)
 
     def add_changed_paths(self, paths: Iterable[str]) -> None:
@@ -74,16 +86,16 @@ class CallRecord:
     def add_foreign(self, changes: Iterable[FileChange]) -> None:
         """Store what this call did not change with the next commit, if there is anything."""
         if listed := tuple(changes):
-            self.add_draft(attributed_draft(self.attachment, listed, excluding=self.key))
+            self.add_drafts(self._attributed_drafts(listed))
 
-    def add_draft(self, draft: Draft) -> None:
-        """Store a fact about somebody else's changes with the next commit."""
-        self._drafts.append(draft)
+    def add_drafts(self, drafts: Iterable[Draft]) -> None:
+        """Store facts about somebody else's changes with the next commit."""
+        self._drafts += drafts
 
     def add_untracked(self, found: ScanResult) -> None:
         """Store what a scan could not look at with the next commit."""
         if found.untracked:
-            self.add_draft(Draft(PathsUntracked(tuple(found.untracked)), "", "outside"))
+            self.add_drafts([Draft(PathsUntracked(tuple(found.untracked)), "", "outside")])
             self.entries.update(untracked_entries(self.attachment, found.untracked))
 
     def commit(self, *last: Fact) -> Sequence[Event]:
@@ -106,10 +118,13 @@ class CallRecord:
         """Store a part of a scan as changes of others, and nothing of what waits."""
         self.entries.update(found.entries)
         if found.changes:
-            drafts = [attributed_draft(self.attachment, found.changes, excluding=self.key)]
+            drafts = self._attributed_drafts(found.changes)
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:
         """Let the index follow these events."""
         update_index(self.attachment, self.entries, events)
         self.entries = {}
+
+    def _attributed_drafts(self, changes: Sequence[FileChange]) -> list[Draft]:
+        return attributed_drafts(changes, candidates(self.attachment, besides=self.key))

@@ -3,17 +3,18 @@
 import gc
 import hashlib
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
 from loom_audit.model.display import size_text
-from loom_audit.model.events import Draft, FilesChanged, Origin, Untracked
-from loom_audit.model.files import BlobId, FileChange, FileState, find_moves
+from loom_audit.model.events import Untracked
+from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.left_out import LeftOutFolders
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
 
@@ -30,8 +31,6 @@ file of petabytes is made in an instant."""
 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
-
-OUTSIDE = "outside"
 
 
 @dataclass(slots=True)
@@ -286,35 +285,7 @@ def record_drift(attachment: Attachment) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held."""
 
     def flush(found: ScanResult) -> None:
-        drafts = [attributed_draft(attachment, found.changes)] if found.changes else []
+        drafts = attributed_drafts(found.changes, candidates(attachment)) if found.changes else []
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))
-
-
-def outside_draft(changes: Iterable[FileChange]) -> Draft:
-    """Changes from outside, as a draft."""
-    listed = tuple(changes)
-    return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
-
-
-def attributed_draft(
-    attachment: Attachment,
-    changes: Iterable[FileChange],
-    *,
-    excluding: tuple[str, str] | None = None,
-) -> Draft:
-    """Changes that a scan found and its call did not make, as a draft.
-
-    They are attributed to the running command; to the first of several, with all of them as
-    causes; without a running command to the outside.
-    """
-    listed = tuple(changes)
-    running = attachment.running_commands(excluding=excluding)
-    if not running:
-        return outside_draft(listed)
-    owner = running[0]
-    causes = tuple(call.call_id for call in running) if len(running) > 1 else ()
-    origin: Origin = "command"
-    fact = FilesChanged(listed, origin, owner.call_id, find_moves(listed), causes=causes)
-    return Draft(fact, owner.session, owner.actor)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.attribution import candidates, innermost, outside_draft
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.capture import outside_draft
 from loom_audit.history.looks import collect_changes
 from loom_audit.history.steps import observe_all
 from loom_audit.history.writer import Writer
@@ -81,14 +81,19 @@ def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
         origin: Origin = "undo" if is_undo(call) else "tool"
         record.add_changes(FilesChanged(found.made, origin, call.call_id, find_moves(found.made)))
     if found.foreign:
-        record.add_draft(outside_draft(found.foreign))
+        record.add_drafts([outside_draft(found.foreign)])
 
 
-def record_command_changes(attachment: Attachment, commands: Sequence[Call]) -> None:
-    """Record what changed on disk as the interrupted commands', shared with running ones."""
-    mine = {call.requested for call in commands}
-    running = [call for call in attachment.running_commands() if call.requested not in mine]
-    owner, *others = [*commands, *running]
-    record = CallRecord(writer_of(attachment, owner), owner.call_id)
-    collect_changes(record, [call.call_id for call in others])
+def record_found_changes(attachment: Attachment, calls: Sequence[Call]) -> None:
+    """Record what changed on disk as the interrupted calls', shared with those that go on.
+
+    The lock is held.
+    """
+    ended = {(call.session, call.call_id) for call in calls}
+    running = [one for one in candidates(attachment) if one.key not in ended]
+    among = [*innermost(attachment, calls), *running]
+    owner = among[0]
+    writer = Writer(attachment, owner.session, owner.actor, SOURCE)
+    record = CallRecord(writer, owner.call_id, paths=owner.paths)
+    collect_changes(record, among)
     record.commit_and_index()

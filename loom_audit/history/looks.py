@@ -1,11 +1,16 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
+from loom_audit.history.attribution import (
+    Candidate,
+    attributed_drafts,
+    by_owners,
+    candidates_with,
+    found_fact,
+)
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
-from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import find_moves
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 
 
@@ -22,23 +27,35 @@ def look_before(record: CallRecord) -> LeftOutFolders:
     return found.left_out
 
 
-def look_after(record: CallRecord, others: Collection[str], before: LeftOutFolders) -> None:
-    """Collect what changed as this call's, shared with `others` (call ids); the lock is held."""
-    found = collect_changes(record, others)
+def look_after(
+    record: CallRecord, before: LeftOutFolders | None, earlier: Sequence[Candidate] = ()
+) -> None:
+    """Collect what changed as this call's, shared with the others; the lock is held.
+
+    `before` is what the look before it gave, None where that is not known; `earlier` are the
+    others of then.
+    """
+    now = candidates_with(record.attachment, record.candidate)
+    found = collect_changes(record, [*now, *(one for one in earlier if one not in now)])
+    if before is None:
+        record.lower_coverage("folders left out were not compared")
+        before = found.left_out
     record.lower_coverage(*found.reasons, *left_out_changes(before, found.left_out))
-    _add_changes_recorded_by_others(record, shared=bool(others))
+    _add_changes_recorded_by_others(record)
 
 
-def collect_changes(record: CallRecord, others: Collection[str]) -> ScanResult:
-    """Scan, and collect what changed as this call's, shared with `others`; the lock is held."""
-    causes = (record.call_id, *sorted(others)) if others else ()
+def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResult:
+    """Scan, and collect what changed as that of these candidates; the lock is held."""
+    own = record.candidate.key
+    ordered = sorted(among, key=lambda one: (one.key != own, one.call_id))
 
     def add(found: ScanResult) -> None:
         record.entries.update(found.entries)
-        if changes := tuple(found.changes):
-            moves = find_moves(changes)
-            fact = FilesChanged(changes, "command", record.call_id, moves, causes=causes)
-            record.add_changes(fact)
+        for owners, part in by_owners(found.changes, ordered).items():
+            if owners and owners[0].key == own:
+                record.add_changes(found_fact(owners, part))
+            else:
+                record.add_drafts(attributed_drafts(part, ordered))
 
     def flush(found: ScanResult) -> None:
         add(found)
@@ -50,13 +67,12 @@ def collect_changes(record: CallRecord, others: Collection[str]) -> ScanResult:
     return found
 
 
-def _add_changes_recorded_by_others(record: CallRecord, *, shared: bool) -> None:
-    """Count what the scans of other calls recorded as this call's changes."""
-    shared = shared and record.has_changes
+def _add_changes_recorded_by_others(record: CallRecord) -> None:
+    """Count what the looks of other calls recorded as this call's changes."""
     for recorded in record.attachment.projections.changes(call_ids=(record.call_id,)):
         if recorded.session != record.writer.session and not recorded.causes:
             continue  # another session has a call of this id
         record.add_changed_paths([recorded.change.path])
-        shared = shared or bool(recorded.causes)
-    if shared:
+        record.shared = record.shared or bool(recorded.causes)
+    if record.shared:
         record.lower_coverage("shared with other commands")

@@ -1,17 +1,20 @@
 """Recovery after a crash: closes calls whose process has ended. Never writes the workspace."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from loom_audit.errors import Conflict
-from loom_audit.history.attachment import Attachment, is_undo, session_lock
+from loom_audit.errors import AuditError, Conflict
+from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call import close_interrupted
-from loom_audit.history.interrupted import SOURCE, PathOutcome, record_command_changes
+from loom_audit.history.interrupted import SOURCE, PathOutcome, record_found_changes
 from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import Call, Draft, Session, SessionEnded
+from loom_audit.model.events import Call, Draft, Session, SessionEnded, Status
 
 GONE = "the process that made this call ended before the call did"
 UNANSWERED = "the process that asked whether this call may run ended before it had an answer"
+OVERDUE = "nobody reported the end of this call in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +34,74 @@ def interrupted_calls(attachment: Attachment) -> list[Call]:
     return [call for call in attachment.projections.open_calls() if not attachment.is_alive(call)]
 
 
-def recover(attachment: Attachment, *, abandon: bool = False) -> Sequence[RecoveredCall]:
+def recover(
+    attachment: Attachment, *, abandon: bool = False, sparing: str = ""
+) -> Sequence[RecoveredCall]:
     """Close every call whose process has ended, recording what is on disk now.
 
     An undo, redo, revert or rollback is left open for a person to decide, or closed with
-    `abandon`.
+    `abandon`. The session `sparing`, of which somebody reports just now, is left as it is.
     """
-    if not interrupted_calls(attachment) and not _dead_sessions(attachment):
+    if not _dead_calls(attachment, sparing) and not _dead_sessions(attachment, sparing):
         return []
     with attachment.exclusive():
-        dead = interrupted_calls(attachment)
-        closed: list[RecoveredCall] = []
-        asking = {call.requested for call in dead if is_waiting(attachment.log, call)}
-        commands = [
-            call
-            for call in dead
-            if attachment.changes_by_itself(call) and call.requested not in asking
-        ]
-        if commands:
-            record_command_changes(attachment, commands)
-        for call in dead:
-            if is_undo(call) and not abandon:
-                closed.append(RecoveredCall(call, waiting=True))
-                continue
-            ran = call.requested not in asking
-            found = close_interrupted(attachment, call, GONE if ran else UNANSWERED, ran=ran)
-            finished = attachment.projections.call(call.session, call.call_id)
-            closed.append(RecoveredCall(finished, tuple(found.outcomes.items())))
-        _end_sessions(attachment, excluding={one.call.session for one in closed if one.waiting})
-        return closed
+        dead = _dead_calls(attachment, sparing)
+        waiting = [] if abandon else [call for call in dead if is_undo(call)]
+        closed = close_calls(attachment, [call for call in dead if call not in waiting])
+        kept = {call.session for call in waiting}
+        _end_sessions(
+            attachment, [s for s in _dead_sessions(attachment, sparing) if s.id not in kept]
+        )
+        left = [RecoveredCall(call, waiting=True) for call in waiting]
+        return sorted([*closed, *left], key=lambda one: one.call.requested)
+
+
+def close_calls(
+    attachment: Attachment, calls: Sequence[Call], why: str = ""
+) -> list[RecoveredCall]:
+    """Close open calls whose end nobody will report, with what is on disk now; the lock is held.
+
+    `why` is the reason, when it is another than that their process has ended.
+    """
+    asking = {call.requested for call in calls if is_waiting(attachment.log, call)}
+    acting = [
+        call
+        for call in calls
+        if call.requested not in asking and changes_by_itself(attachment, call)
+    ]
+    if acting:
+        record_found_changes(attachment, acting)
+    closed = []
+    for call in calls:
+        ran = call.requested not in asking
+        status, reason = _end_of(attachment, call, why)
+        found = close_interrupted(
+            attachment, call, reason if ran else UNANSWERED, ran=ran, status=status
+        )
+        discard_look(attachment, call)
+        finished = attachment.projections.call(call.session, call.call_id)
+        closed.append(RecoveredCall(finished, tuple(found.outcomes.items())))
+    return closed
+
+
+def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
+    if why:
+        return "unknown", why
+    lease = attachment.lease(call.session)
+    if lease is not None and attachment.processes.is_alive(lease) is None:
+        return "unknown", OVERDUE
+    return "interrupted", GONE
+
+
+def discard_look(attachment: Attachment, call: Call) -> None:
+    """Forget what was kept for the end of a foreign call."""
+    with suppress(AuditError):  # a file that stays is written over or does no harm
+        attachment.looks.discard(look_name(call.session, call.call_id))
+
+
+def look_name(session: str, call_id: str) -> str:
+    """The name under which the look before a foreign call is kept."""
+    return f"{session}\0{call_id}"
 
 
 def decision_needed(call: Call) -> Conflict:
@@ -70,15 +112,20 @@ def decision_needed(call: Call) -> Conflict:
     )
 
 
-def _dead_sessions(attachment: Attachment) -> list[Session]:
+def _dead_calls(attachment: Attachment, sparing: str) -> list[Call]:
     return [
-        session
-        for session in attachment.projections.open_sessions()
-        if not attachment.lock.is_held(session_lock(session.id))
+        call for call in interrupted_calls(attachment) if call.session != sparing or is_undo(call)
     ]
 
 
-def _end_sessions(attachment: Attachment, *, excluding: set[str]) -> None:
+def _dead_sessions(attachment: Attachment, sparing: str) -> list[Session]:
+    return [
+        session
+        for session in attachment.projections.open_sessions()
+        if session.id != sparing and not attachment.is_session_alive(session.id)
+    ]
+
+
+def _end_sessions(attachment: Attachment, sessions: Collection[Session]) -> None:
     fact = SessionEnded("interrupted")
-    ended = [Draft(fact, s.id, s.actor, source=SOURCE) for s in _dead_sessions(attachment)]
-    attachment.log.append([draft for draft in ended if draft.session not in excluding])
+    attachment.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])

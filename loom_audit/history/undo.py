@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.attribution import contains_calls
 from loom_audit.history.call import OpenCall
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import record_drift, without_gc
@@ -92,14 +93,27 @@ class Undo:
             # a call of one step holds the lock, so the open ones have several
             calls = self.attachment.projections.open_calls()
             busy = [
-                call for call in calls if call.effect != "read" and self.attachment.is_alive(call)
+                call
+                for call in calls
+                if call.effect != "read"
+                and self.attachment.is_alive(call)
+                and not contains_calls(self.attachment, call)
             ]
         if busy:
-            raise Conflict(
-                f"{busy[0].tool} of session {busy[0].session} is still running here",
-                hint="Wait until it has ended, or end that session.",
-                details={"calls": [call.requested for call in busy]},
-            )
+            raise self._busy_error(busy)
+
+    def _busy_error(self, busy: Sequence[Call]) -> Conflict:
+        call = busy[0]
+        named = f"{call.tool} of session {call.session} is still"
+        details = {"calls": [call.requested for call in busy]}
+        if self.attachment.lease(call.session) is None:
+            hint = "Wait until it has ended, or end that session."
+            return Conflict(f"{named} running here", hint=hint, details=details)
+        return Conflict(
+            f"{named} open: its client has not reported its end (call {call.call_id})",
+            hint=f"Wait for that, or run `loom-audit session end {call.session}`.",
+            details=details,
+        )
 
     # --- after a crash --------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
-"""Commands, locks, and the progress of long work."""
+"""Commands, locks, other programs' processes, and the progress of long work."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from loom_audit.model.events import Lease
 
 Confinement = Literal["required", "preferred", "off"]
 """Run it confined or not at all; confined if this machine can; not confined."""
@@ -118,6 +120,26 @@ class Lock(Protocol):
 
     def is_held(self, name: str) -> bool:
         """Whether a running process or thread holds it."""
+        ...
+
+
+class Processes(Protocol):
+    """Processes of other programs, as far as they can be seen from here."""
+
+    def lease(self, pid: int | None, seconds: int) -> Lease:
+        """A lease for a process that runs now, or None for one that is not known.
+
+        What cannot be found out of it is left empty. NotFound when it does not run.
+        """
+        ...
+
+    def is_alive(self, lease: Lease) -> bool | None:
+        """Whether the process still runs; None when it cannot be seen from here.
+
+        It is the same process when pid and start are the same under the same boot of the
+        machine and in the same process namespace. One in another boot or namespace, or whose
+        pid or start is not known, cannot be seen.
+        """
         ...
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from stat import S_ISDIR
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
@@ -263,3 +263,20 @@ class ChangeIndex(Protocol):
     def head(self) -> int: ...
 
     def clear(self) -> None: ...
+
+
+class Looks(Protocol):
+    """What was seen when a call began that may be ended by another process, until it ends.
+
+    A cache on the machine that has the workspace: losing it lowers the call's coverage.
+    """
+
+    def keep(self, name: str, seen: Any) -> None:
+        """Keep JSON under a name, in the place of what was there. Not durable."""
+        ...
+
+    def get(self, name: str) -> Any:
+        """What is kept under the name; None when nothing is, or it cannot be read."""
+        ...
+
+    def discard(self, name: str) -> None: ...

@@ -25,8 +25,8 @@ from loom_audit.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from loom_audit.history.call import OpenCall, check_unused, status_of
-from loom_audit.history.writer import Writer, new_id
+from loom_audit.history.call import OpenCall, status_of
+from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.events import Effect, Status
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_audit.errors import AuditError
-from loom_audit.tools.calls.values import as_json
+from loom_audit.tools.calls.values import as_json, nearest_json
 
 MAX_OUTPUT = 10 * 1024
 """Bytes of `ToolResult.output`, as UTF-8."""
@@ -70,6 +70,16 @@ class ToolResult:
         lines += [error.hint] if error.hint else []
         lines += [output] if output else []
         return cls(False, "\n".join(lines), data, error=ToolError.of(error))
+
+    @classmethod
+    def of(cls, value: Any, error: AuditError | None = None) -> "ToolResult":
+        """A value, as the JSON nearest to it: a text as output, a dict as data, others in one."""
+        plain = nearest_json(value)
+        failed = ToolError.of(error) if error else None
+        if plain is None or isinstance(plain, str):
+            return cls(error is None, plain or "", error=failed)
+        data = plain if isinstance(plain, dict) else {"result": plain}
+        return cls(error is None, json.dumps(plain, ensure_ascii=False), data, error=failed)
 
     @property
     def ok(self) -> bool:

@@ -1,0 +1,122 @@
+"""Sessions of other programs, whose calls they report: a hook, a client, a transcript."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from loom_audit.errors import (
+    ApprovalDenied,
+    AuditError,
+    ExecutionFailed,
+    InvalidArguments,
+    ToolTimeout,
+)
+from loom_audit.history import foreign
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.writer import Writer
+from loom_audit.model.display import visible
+from loom_audit.model.events import CallRequested, Effect, Event, SessionStarted, Status
+from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.values import nearest_json
+
+MAX_ID = 200
+"""Bytes of the id of a session or a call."""
+
+SECONDS = 3600
+"""How long a client that cannot be seen may be silent before its session counts as ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSession:
+    """A session that another program reports. It holds nothing: any process may have one like it.
+
+    While the client's process runs its calls are open until their end is reported. Where the
+    process cannot be seen, a deadline counts, which every report extends.
+    """
+
+    id: str
+    actor: str
+    attachment: Attachment
+
+    def begin_call(
+        self,
+        call_id: str,
+        tool: str,
+        arguments: Any = None,
+        effect: Effect = "execute",
+        *,
+        at: datetime | None = None,
+        cwd: str = "",
+        paths: Sequence[str] | None = None,
+        within: int | None = None,
+        look: bool = True,
+    ) -> Event:
+        """Put on record that a call begins: the event of its request; told again it is the same.
+
+        With a `look` what changed until now is recorded as that of others. `paths` are the only
+        ones that the call changes; `within` is the seq of the request of the call that contains
+        it; `at` is when it began, when that is not now. Conflict for an id used for something
+        else, or when the session is not open; InvalidArguments, InvalidPath.
+        """
+        _check_id(call_id, "call")
+        inside = self.attachment.workspace.relative
+        named = None if paths is None else tuple(sorted({inside(path) for path in paths}))
+        request = CallRequested(
+            call_id, _name(tool), nearest_json(arguments), effect, cwd, named, within
+        )
+        return foreign.begin(self._writer(at), request, look=look)
+
+    def end_call(
+        self,
+        call_id: str,
+        status: Status = "ok",
+        result: Any = None,
+        *,
+        at: datetime | None = None,
+        look: bool = True,
+    ) -> Event:
+        """Put on record how a call ended, and by a `look` what it changed: the event of its finish.
+
+        Told again it is the same event; what is told differently, or after it was closed, is an
+        event `call.reported`. NotFound for a call that was not begun.
+        """
+        kept = ToolResult.of(result, _error_of(status, result)).to_record()
+        return foreign.end(self._writer(at), call_id, status, kept, look=look)
+
+    def end(self) -> Event:
+        """Put on record that the session has ended; calls still open are closed as `unknown`."""
+        return foreign.end_session(self._writer(None))
+
+    def _writer(self, at: datetime | None) -> Writer:
+        if at is not None and at.tzinfo is None:
+            raise InvalidArguments(f"{at} has no time zone", hint="Give a time with its zone.")
+        return Writer(self.attachment, self.id, self.actor, occurred_at=at)
+
+
+def start_session(session: ForeignSession, started: SessionStarted) -> None:
+    """Put a foreign session on record, or that it goes on. InvalidArguments, Conflict."""
+    _check_id(session.id, "session")
+    foreign.start_session(Writer(session.attachment, session.id, session.actor), started)
+
+
+def _error_of(status: Status, result: Any) -> AuditError | None:
+    if status in ("ok", "running", "unknown"):
+        return None
+    text = result if isinstance(result, str) else ""
+    message = next(iter(text.splitlines()), "")[:500] or f"the client reported {status}"
+    if status == "denied":
+        return ApprovalDenied(message)
+    return ToolTimeout(message) if status == "timeout" else ExecutionFailed(message)
+
+
+def _check_id(id: str, what: str) -> None:
+    if visible(id) != id or not 0 < len(id.encode("utf-8", "replace")) <= MAX_ID:
+        raise InvalidArguments(
+            f"not an id for a {what}: {visible(id[:50]) or 'an empty text'}",
+            hint=f"An id is 1 to {MAX_ID} bytes of visible text.",
+        )
+
+
+def _name(tool: str) -> str:
+    return tool if 0 < len(tool.encode("utf-8", "replace")) <= MAX_ID else tool[:40] + "…"

@@ -1,0 +1,160 @@
+"""Which open calls may have made the changes that a look at the workspace finds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loom_audit.errors import Corrupt
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.questions import is_waiting
+from loom_audit.model.events import Call, CallRequested, Draft, Event, FilesChanged
+from loom_audit.model.files import FileChange, find_moves, parents
+from loom_audit.ports import EventFilter
+
+OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A call that may be changing files; `paths` are the only ones, None when it does not say."""
+
+    call_id: str
+    session: str
+    actor: str
+    paths: tuple[str, ...] | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The session and the id that the call is named by."""
+        return (self.session, self.call_id)
+
+    def owns(self, change: FileChange) -> bool:
+        """Whether it said that it changes this path: named, below one, or a folder made for one."""
+        if self.paths is None:
+            return False
+        if not {change.path, *parents(change.path)}.isdisjoint(self.paths):
+            return True
+        made = change.before is None and change.after and change.after.kind == "directory"
+        return bool(made) and any(change.path in parents(path) for path in self.paths)
+
+
+def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallRequested]:
+    """The event of a call's request, and its fact. Corrupt when there is another fact."""
+    wanted = EventFilter(after=call.requested - 1, before=call.requested + 1)
+    for event in attachment.log.read(wanted):
+        if isinstance(event.fact, CallRequested):
+            return event, event.fact
+    raise Corrupt(
+        f"event {call.requested} is not the request of a call", hint="Run `loom-audit verify`."
+    )
+
+
+def changes_by_itself(attachment: Attachment, call: Call) -> bool:
+    """Whether a call changes files that only a look at the workspace finds.
+
+    One of effect write does not when it is ours: it is recorded step by step, and its request
+    names no source.
+    """
+    if call.effect == "write":
+        return bool(request_event(attachment, call)[0].source)
+    return call.effect == "execute"
+
+
+def contains_calls(attachment: Attachment, call: Call) -> bool:
+    """Whether a call was ever requested within this one."""
+    later = EventFilter(after=call.requested, kinds=(CallRequested.kind,))
+    return any(
+        isinstance(event.fact, CallRequested) and event.fact.within == call.requested
+        for event in attachment.log.read(later)
+    )
+
+
+def candidates(
+    attachment: Attachment, *, besides: tuple[str, str] | None = None
+) -> list[Candidate]:
+    """The open calls that may be changing files now, oldest first, besides one (session, id).
+
+    A call that waits for an answer has not begun to act.
+    """
+    return innermost(attachment, _acting_calls(attachment, besides))
+
+
+def candidates_with(attachment: Attachment, own: Candidate) -> list[Candidate]:
+    """The candidates for what is found at the end of a call, its own first.
+
+    It is not among them when it contains one that goes on.
+    """
+    others = _acting_calls(attachment, own.key)
+    if not others:
+        return [own]
+    mine = [
+        call
+        for call in attachment.projections.open_calls()
+        if (call.session, call.call_id) == own.key
+    ]
+    return innermost(attachment, [*mine, *others])
+
+
+def _acting_calls(attachment: Attachment, besides: tuple[str, str] | None) -> list[Call]:
+    return [
+        call
+        for call in attachment.projections.open_calls()
+        if (call.session, call.call_id) != besides
+        and changes_by_itself(attachment, call)
+        and attachment.is_alive(call)
+        and not is_waiting(attachment.log, call)
+    ]
+
+
+def innermost(attachment: Attachment, calls: Sequence[Call]) -> list[Candidate]:
+    """These calls as candidates, without those that contain another of them.
+
+    What changes between the calls that one contains is its own, and what changes during them is
+    not.
+    """
+    requests = [request_event(attachment, call)[1] for call in calls]
+    containing = {request.within for request in requests}
+    return [
+        Candidate(call.call_id, call.session, call.actor, request.paths)
+        for call, request in zip(calls, requests, strict=True)
+        if call.requested not in containing
+    ]
+
+
+def by_owners(
+    changes: Iterable[FileChange], among: Sequence[Candidate]
+) -> dict[tuple[Candidate, ...], list[FileChange]]:
+    """The changes by the candidates that may have made them: () for those of nobody.
+
+    A path that a call said it changes is its own; the others are shared by those that did not
+    say.
+    """
+    anybody = tuple(one for one in among if one.paths is None)
+    sayers = [one for one in among if one.paths is not None]
+    found: dict[tuple[Candidate, ...], list[FileChange]] = {}
+    for change in changes:
+        owners = tuple(one for one in sayers if one.owns(change)) or anybody
+        found.setdefault(owners, []).append(change)
+    return found
+
+
+def found_fact(owners: Sequence[Candidate], changes: Iterable[FileChange]) -> FilesChanged:
+    """Changes that a look found, as the first owner's, with all of several as causes."""
+    listed = tuple(changes)
+    causes = tuple(one.call_id for one in owners) if len(owners) > 1 else ()
+    return FilesChanged(listed, "command", owners[0].call_id, find_moves(listed), causes=causes)
+
+
+def outside_draft(changes: Iterable[FileChange]) -> Draft:
+    """Changes from outside, as a draft."""
+    listed = tuple(changes)
+    return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
+
+
+def attributed_drafts(changes: Iterable[FileChange], among: Sequence[Candidate]) -> list[Draft]:
+    """Changes that a look found, as drafts: of the candidates, or else from outside."""
+    return [
+        Draft(found_fact(owners, part), owners[0].session, owners[0].actor)
+        if owners
+        else outside_draft(part)
+        for owners, part in by_owners(changes, among).items()
+    ]

@@ -1,0 +1,249 @@
+"""Calls of other programs: begun by a report, ended by another, maybe in another process.
+
+Nothing is held between the two. While a call is open its session's lease says who ends it.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from loom_audit.errors import AuditError, Conflict, InvalidArguments, NotFound
+from loom_audit.history.attachment import (
+    CLIENT,
+    CLIENT_UNSEEN,
+    UNDO_TOOLS,
+    Attachment,
+    is_undo,
+    session_lock,
+)
+from loom_audit.history.attribution import changes_by_itself, request_event
+from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.looks import look_after, look_before
+from loom_audit.history.recovery import (
+    close_calls,
+    decision_needed,
+    discard_look,
+    look_name,
+    recover,
+)
+from loom_audit.history.writer import Writer
+from loom_audit.model.events import (
+    Call,
+    CallFinished,
+    CallReported,
+    CallRequested,
+    Event,
+    Session,
+    SessionEnded,
+    SessionStarted,
+    Status,
+)
+from loom_audit.model.left_out import LeftOutFolders
+from loom_audit.ports import EventFilter
+
+ENDED_BY_HAND = "the session was ended before the end of this call was reported"
+
+
+def start_session(writer: Writer, started: SessionStarted) -> None:
+    """Put a session with a lease on record, or that it goes on under another lease.
+
+    Calls that another process of it left open are closed when that one has ended. Conflict for
+    a session of ours.
+    """
+    attachment, session = writer.attachment, writer.session
+    same = attachment.lease(session) == started.lease
+    recover(attachment, sparing=session if same else "")
+    with attachment.exclusive():
+        known = _find_session(attachment, session)
+        if known is not None and attachment.lease(session) is None:
+            raise Conflict(
+                f"session {session} is not one that another program reports",
+                hint="Give the session an id of its own.",
+            )
+        if known is None or known.ended is not None or not same:
+            writer.record(started)
+
+
+def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
+    """Put a call on record as requested, with a look at what others changed before it.
+
+    The event of its request, again when it was begun like this before. Conflict when it was begun
+    otherwise, or the session is not open; NotFound without a session. InvalidArguments when
+    `within` is not the request of a call.
+    """
+    attachment = writer.attachment
+    if request.tool in UNDO_TOOLS and request.effect == "write":
+        request = replace(request, effect="execute")  # it is not taken for ours
+    recover(attachment, sparing=writer.session)
+    with exclusive(attachment):
+        known = _find_call(attachment, writer.session, request.call_id)
+        if known is not None:
+            return _begun_before(attachment, known, request)
+        _check_open(attachment, writer.session)
+        _check_container(attachment, request)
+        looks = look and request.effect in ("write", "execute")
+        source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
+        call = OpenCall(
+            replace(writer, source=source),
+            request.tool,
+            request.arguments,
+            request.effect,
+            call_id=request.call_id,
+            cwd=request.cwd,
+            paths=request.paths,
+            within=request.within,
+        )
+        if looks:
+            _keep_look(attachment, call, look_before(call.record))
+        else:
+            call.announce()
+        begun = attachment.projections.call(writer.session, request.call_id)
+        return request_event(attachment, begun)[0]
+
+
+def end(
+    writer: Writer, call_id: str, status: Status, result: Mapping[str, Any], *, look: bool
+) -> Event:
+    """Finish a call with what it changed, as a look finds it.
+
+    What is reported once it is finished is a fact of its own, once. The event. NotFound for
+    a call that was not begun.
+    """
+    attachment = writer.attachment
+    writer = replace(writer, source=CLIENT)
+    recover(attachment, sparing=writer.session)
+    with exclusive(attachment):
+        call = _find_call(attachment, writer.session, call_id)
+        if call is None:
+            raise NotFound(
+                f"session {writer.session} has no call {call_id}",
+                hint="Begin it before it is ended.",
+            )
+        if call.seq is not None:
+            return _report(writer, call, status, result)
+        event, request = request_event(attachment, call)
+        began = event.occurred_at or event.at
+        ending = OpenCall.resumed(writer, call, paths=request.paths, began=began)
+        if changes_by_itself(attachment, call):
+            _capture(ending, look=look, seen=event.source == CLIENT)
+        if call.effect == "network":
+            ending.record.lower_coverage("outside the workspace: network")
+        finished = ending.finish(status, {**result, "files_changed": [*ending.files_changed]})
+    discard_look(attachment, call)
+    return finished
+
+
+def end_session(writer: Writer) -> Event:
+    """Put the end of a session on record, and close the calls that are open in it.
+
+    The event; the one on record when it has ended already. Conflict while a process of ours is
+    recording it. NotFound.
+    """
+    attachment = writer.attachment
+    with exclusive(attachment):
+        session = attachment.projections.session(writer.session)
+        if session.ended is not None:
+            wanted = EventFilter(after=session.ended - 1, before=session.ended + 1)
+            [event] = attachment.log.read(wanted)
+            return event
+        if attachment.lock.is_held(session_lock(session.id)):
+            raise Conflict(
+                f"session {session.id} belongs to a process that is running",
+                hint="End that process.",
+            )
+        open_calls = attachment.projections.open_calls()
+        mine = [call for call in open_calls if call.session == session.id]
+        for call in mine:
+            if is_undo(call):
+                raise decision_needed(call)
+        close_calls(attachment, mine, ENDED_BY_HAND)
+        [event] = writer.record(SessionEnded("interrupted" if mine else "completed"))
+        return event
+
+
+def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
+    """Record what a call changed, and how far that is known."""
+    attachment = ending.writer.attachment
+    if not look:
+        ending.record.lower_coverage("not looked at after it", level="none")
+        return
+    before: LeftOutFolders | None = None
+    if not seen:
+        ending.record.lower_coverage("not looked at before it")
+    elif kept := attachment.looks.get(look_name(*ending.record.key)):
+        inodes, unread = kept
+        before = LeftOutFolders(inodes, frozenset(unread), attachment.scope)
+    look_after(ending.record, before)
+
+
+def _keep_look(attachment: Attachment, call: OpenCall, seen: LeftOutFolders) -> None:
+    with suppress(AuditError):  # then the end says that it could not compare
+        kept = [dict(seen.inodes), sorted(seen.unread)]
+        attachment.looks.keep(look_name(*call.record.key), kept)
+
+
+def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:
+    """Put on record what was reported about a finished call, unless it is there already."""
+    assert call.seq is not None
+    kinds = (CallFinished.kind, CallReported.kind)
+    told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
+    for event in writer.attachment.log.read(told):
+        fact = event.fact
+        if isinstance(fact, CallFinished | CallReported) and fact.call_id == call.call_id:
+            said = fact.result if isinstance(fact.result, Mapping) else {}
+            if (fact.status, _as_told(said)) == (status, _as_told(result)):
+                return event
+    [event] = writer.record(CallReported(call.call_id, call.tool, status, dict(result)))
+    return event
+
+
+def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A result without what we add to it."""
+    return {name: value for name, value in result.items() if name != "files_changed"}
+
+
+def _begun_before(attachment: Attachment, call: Call, request: CallRequested) -> Event:
+    event, fact = request_event(attachment, call)
+    if fact != request:
+        raise Conflict(
+            f"call {request.call_id} was begun with something else before",
+            hint="Give every call an id of its own.",
+            details={"requested": call.requested},
+        )
+    return event
+
+
+def _check_open(attachment: Attachment, session: str) -> None:
+    found = attachment.projections.session(session)
+    if attachment.lease(session) is None:
+        raise Conflict(
+            f"session {session} is not one that another program reports",
+            hint="Start a session of its own for the program.",
+        )
+    if found.ended is not None:
+        raise Conflict(f"session {session} has ended", hint="Start it again to go on with it.")
+
+
+def _check_container(attachment: Attachment, request: CallRequested) -> None:
+    if request.within is None:
+        return
+    with suppress(NotFound):
+        if attachment.projections.call_at(request.within).requested == request.within:
+            return
+    raise InvalidArguments(
+        f"event {request.within} is not the request of a call",
+        hint="`within` is the seq of the request of the call that contains this one.",
+    )
+
+
+def _find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
+    with suppress(NotFound):
+        return attachment.projections.call(session, call_id)
+    return None
+
+
+def _find_session(attachment: Attachment, session: str) -> Session | None:
+    with suppress(NotFound):
+        return attachment.projections.session(session)
+    return None
