@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.conditions import chunks, in_list
+from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.statements import prepare
 
@@ -13,12 +14,8 @@ _SMALL = 32 * 1024
 _MAX_HELD = 8 * 1024 * 1024
 """When so many stored bytes are held, further bases are left to be read one by one."""
 
-_MANY, _MANY_WITH_BASES = 500, 128
-"""How many hashes one statement names; it is always the same statement."""
-
-_NAMES = tuple(f"n{n}" for n in range(_MANY))
-_LISTED = ", ".join(f":{name}" for name in _NAMES)
-_LISTED_WITH_BASES = ", ".join(f":{name}" for name in _NAMES[:_MANY_WITH_BASES])
+_MANY_WITH_BASES = 128
+"""How many contents are read together."""
 
 _INSERT = prepare(
     "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
@@ -42,14 +39,14 @@ _ENTRY = prepare(
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
 )
-_ENTRIES = prepare(
+_ENTRIES = (
     "SELECT b.sha256, b.size, b.stored, b.encoding, base.sha256, b.version, b.large, b.number, "
     f"CASE WHEN b.large = 0 AND b.stored <= {_SMALL} THEN CAST(c.content AS BLOB) END "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base "
     "LEFT JOIN blob_content c ON c.blob = b.number "
-    f"WHERE b.sha256 IN ({_LISTED_WITH_BASES}) AND b.encoding <> 'absent'"
+    "WHERE b.encoding <> 'absent' AND b.sha256 IN ({listed})"
 )
-_PRESENT = prepare(f"SELECT sha256 FROM blob WHERE sha256 IN ({_LISTED}) AND encoding <> 'absent'")
+_PRESENT = "SELECT sha256 FROM blob WHERE encoding <> 'absent' AND sha256 IN ({listed})"
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
 
@@ -107,7 +104,7 @@ def load_with_bases(connections: Connections, digests: Iterable[bytes]) -> dict[
     while wanted and held < _MAX_HELD:
         some = sorted(wanted)[:_MANY_WITH_BASES]
         wanted.difference_update(some)
-        for row in connections.rows(_ENTRIES, **_values(some, _MANY_WITH_BASES)):
+        for row in _rows_of(connections, _ENTRIES, some):
             sha256, size, stored, encoding, base, version, large, number, content = row
             found[sha256] = BlobEntry(
                 sha256, size, stored, encoding, base, version, bool(large), number, content
@@ -127,13 +124,11 @@ def load_content(connections: Connections, number: int | None) -> bytes | None:
 def present(connections: Connections, digests: Sequence[bytes]) -> set[bytes]:
     """Those of the hashes whose content is durable."""
     found: set[bytes] = set()
-    for start in range(0, len(digests), _MANY):
-        some = digests[start : start + _MANY]
-        found.update(row[0] for row in connections.rows(_PRESENT, **_values(some, _MANY)))
+    for some in chunks(digests):
+        found.update(row[0] for row in _rows_of(connections, _PRESENT, some))
     return found
 
 
-def _values(some: Sequence[bytes], count: int) -> dict[str, bytes]:
-    """The hashes as a statement's parameters; the last one again in those that are left."""
-    filled = [*some, *[some[-1]] * (count - len(some))]
-    return dict(zip(_NAMES[:count], filled, strict=True))
+def _rows_of(connections: Connections, sql: str, digests: Sequence[bytes]) -> list[Row]:
+    listed, values = in_list("n", digests)
+    return connections.rows(prepare(sql.format(listed=listed)), **values)

@@ -29,9 +29,6 @@ _CLEARLY_SMALLER = 8
 MAX_CHAIN = 64
 RADIX = 16
 
-_FEW = 8
-"""So many contents are asked for one by one: quicker than one statement with 500 names."""
-
 
 class SqlBlobStore:
     """Contents in a store's database, and beside it where they are large.
@@ -100,8 +97,6 @@ class SqlBlobStore:
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
         """Those whose content is not here."""
         wanted = {_digest(blob): blob for blob in blobs}
-        if len(wanted) <= _FEW:
-            return {blob for digest, blob in wanted.items() if self._find(digest) is None}
         with self._lock:
             rest = sorted(wanted.keys() - self._staged.keys())
         found = blob_rows.present(self._connections, rest)
