@@ -14,7 +14,7 @@ from loom_audit.sql.driver import connect
 from loom_audit.sql.evidence import open_evidence
 from loom_audit.sql.packing import unpack
 
-FOLLOWING = ("file_change", "change_set", "call", "call_change", "tree_entry", "path", "session")
+FOLLOWING = ("file_change", "change_set", "call", "tree_entry", "path", "session")
 """The tables that follow the log, which verifying compares with it."""
 
 

@@ -30,7 +30,8 @@ class Call:
     """A call as lists show it; `seq` is its number, None while it is open.
 
     `paths` are the first 20 it changed and `changed` how many there are; `undone_by` is the
-    number of the call that took it back, when that one has not been taken back itself.
+    number of the call that took it back, when that one has not been taken back itself; `within`
+    is the seq of the request of the call that contains it.
     """
 
     call_id: str
@@ -51,6 +52,7 @@ class Call:
     duration: int
     sandbox: str = ""
     undone_by: int | None = None
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

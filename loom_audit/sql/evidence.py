@@ -8,13 +8,14 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, intention_of
-from loom_audit.model.events import ChangeIntended, Event, WorkspaceAttached
+from loom_audit.model.codec import MAX_LEAF, decode, intention_of, parse_time
+from loom_audit.model.events import ChangeIntended, Event, Fact, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
 from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version
+from loom_audit.sql.clock import to_micros
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database
 from loom_audit.sql.driver import connect, driver, write_error
@@ -23,11 +24,13 @@ from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import DICTIONARIES, unpack, unpack_id
 from loom_audit.sql.projections.comparison import RebuiltProjections
-from loom_audit.sql.projections.incremental_check import IncrementalCheck
-from loom_audit.sql.projections.rows import followed
+from loom_audit.sql.projections.quick_check import QuickCheck
+from loom_audit.sql.projections.rows import FollowedEvent, followed
+from loom_audit.sql.projections.summaries import plain_text
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
+_FOLLOWED_AT_ONCE = 256
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 _EVENTS = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? AND seq >= ?"
@@ -66,7 +69,9 @@ class SqlEvidence:
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
         self._resources = ExitStack()
-        self._check: IncrementalCheck | None = None
+        self._waiting: list[CheckedEvent] = []
+        self._check: QuickCheck | None = None
+        self._agrees: bool | None = None
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
         try:
@@ -147,27 +152,37 @@ class SqlEvidence:
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
-        # many small queries: text is decoded by SQLite's driver, where damage ends the comparison
+        self._waiting += events
+        if len(self._waiting) >= _FOLLOWED_AT_ONCE:
+            self._follow_waiting()
+
+    def _follow_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._agrees is False:
+            return
+        # text is decoded by SQLite's driver here, where damage ends the comparison
         self._raw.text_factory = str
         try:
             if self._check is None:
-                self._check = IncrementalCheck(self._raw, self._number)
-            for seq, envelope, fact in events:
-                self._check.follow(seq, envelope, fact)
+                self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
+            self._check.follow([_followed(*event) for event in waiting])
         except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
-            # the comparison with a rebuild finds out what it is
-            self._check = IncrementalCheck(self._raw, 0)
+            self._agrees = False  # reading the log once more finds out what it is
         finally:
             self._raw.text_factory = _decode_losslessly
 
     def _check_agrees(self) -> bool:
         """Whether all events were told and every projection is as they make it."""
-        if self._check is None:
+        self._follow_waiting()
+        if self._check is None or self._agrees is False:
             return False
         (last,) = self._raw.execute(
             "SELECT max(seq) FROM event WHERE log = ?", (self._number,)
         ).fetchone()
-        return self._check.agrees(last or 0)
+        try:
+            return self._check.agrees(last or 0)
+        except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
+            return False
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
@@ -177,6 +192,7 @@ class SqlEvidence:
         try:
             if self._check_agrees():
                 return
+            self._rebuilt.start_over()
             self._rebuild(report or (lambda _: None))
             yield from self._rebuilt.differences()
         except driver().Error as error:
@@ -282,6 +298,11 @@ class SqlEvidence:
 
 _decode_losslessly = methodcaller("decode", "utf-8", "surrogateescape")
 """Text from a column, also where it is not UTF-8."""
+
+
+def _followed(seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> FollowedEvent:
+    at, actor = to_micros(parse_time(envelope["at"])), plain_text(envelope["actor"])
+    return FollowedEvent(seq, at, envelope.get("session", ""), actor, fact)
 
 
 def _file_size(path: str) -> int | None:

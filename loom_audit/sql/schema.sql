@@ -123,6 +123,7 @@ CREATE TABLE call (
     reverts VARCHAR,
     duration INTEGER NOT NULL,
     sandbox VARCHAR NOT NULL,
+    within INTEGER,
     PRIMARY KEY (log, requested)
 ) WITHOUT ROWID;
 
@@ -134,7 +135,14 @@ CREATE INDEX call_number ON call (log, finished);
 
 CREATE INDEX call_open ON call (log, requested) WHERE finished IS NULL;
 
-CREATE INDEX call_session ON call (log, session, requested);
+CREATE TABLE lowered (
+    log INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    level VARCHAR NOT NULL,
+    reasons VARCHAR NOT NULL,
+    PRIMARY KEY (log, number, seq)
+) WITHOUT ROWID;
 
 CREATE TABLE revert (
     log INTEGER NOT NULL,
@@ -157,22 +165,22 @@ CREATE TABLE change_set (
     seq INTEGER NOT NULL,
     at INTEGER NOT NULL,
     session INTEGER,
-    actor VARCHAR NOT NULL,
+    actor VARCHAR,
     origin VARCHAR NOT NULL,
+    requested INTEGER,
     call BLOB,
     causes VARCHAR,
     PRIMARY KEY (log, seq)
 ) WITHOUT ROWID;
 
-CREATE TABLE call_change (
+CREATE INDEX change_set_call ON change_set (log, requested) WHERE requested IS NOT NULL;
+
+CREATE TABLE candidate (
     log INTEGER NOT NULL,
     requested INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    own INTEGER NOT NULL,
     PRIMARY KEY (log, requested, seq)
 ) WITHOUT ROWID;
-
-CREATE INDEX call_change_seq ON call_change (log, seq);
 
 CREATE TABLE file_change (
     log INTEGER NOT NULL,
@@ -216,15 +224,6 @@ CREATE TABLE checkpoint (
     note VARCHAR NOT NULL,
     PRIMARY KEY (log, seq)
 );
-
-CREATE TABLE rollup (
-    log INTEGER NOT NULL,
-    hour INTEGER NOT NULL,
-    tool VARCHAR NOT NULL,
-    status VARCHAR NOT NULL,
-    n INTEGER NOT NULL,
-    PRIMARY KEY (log, hour, tool, status)
-) WITHOUT ROWID;
 
 CREATE TABLE reach (
     log INTEGER NOT NULL,
@@ -292,13 +291,13 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call', '250000 100000
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_id', '250000 100000 1');
 
-INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_session', '250000 100000 500 1');
-
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_number', '250000 100000 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_open', '4 2 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_not_ok', '10000 5000 1 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('lowered', 'lowered', '100 50 1 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('revert', 'revert', '1000 500 10 1');
 
@@ -306,9 +305,9 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('path', 'path_name', '40000 20
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('change_set', 'change_set', '250000 100000 1');
 
-INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call_change', 'call_change', '250000 100000 1 1');
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('change_set', 'change_set_call', '250000 100000 1');
 
-INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call_change', 'call_change_seq', '250000 100000 1');
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('candidate', 'candidate', '1000 500 2 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('file_change', 'file_change', '500000 200000 2 1');
 
@@ -319,7 +318,5 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('tree_entry', 'tree_entry', '2
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('keyframe', 'sqlite_autoindex_keyframe_1', '100 50 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('checkpoint', 'sqlite_autoindex_checkpoint_1', '100 50 1');
-
-INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('rollup', 'rollup', '5000 2500 10 3 1');
 
 ANALYZE sqlite_schema;

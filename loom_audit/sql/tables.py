@@ -166,12 +166,13 @@ class CallRow(SQLModel, table=True):
     """A call by the seq of its request; `finished` is its number.
 
     `actor` is null when it is the session's; `reasons` and `reverts` are JSON lists or null.
+    `coverage` is as the finish says: `lowered` holds what was found later. `within` is the request
+    of the call that contains it.
     """
 
     __tablename__ = "call"
     __table_args__ = (
         Index("call_id", "log", "call_id"),
-        Index("call_session", "log", "session", "requested"),
         Index("call_number", "log", "finished"),
         Index(
             "call_open",
@@ -208,6 +209,19 @@ class CallRow(SQLModel, table=True):
     reverts: str | None = None
     duration: int = Field(default=0, sa_type=BIG)
     sandbox: str = ""
+    within: int | None = Field(default=None, sa_type=BIG)
+
+
+class LoweredRow(SQLModel, table=True):
+    """The event `seq` lowered the coverage of the call numbered `number`; `reasons` is JSON."""
+
+    __tablename__ = "lowered"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    number: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    level: str
+    reasons: str
 
 
 class RevertRow(SQLModel, table=True):
@@ -228,30 +242,46 @@ class PathRow(SQLModel, table=True):
     path: bytes = Field(sa_type=BYTES)
 
 
+_OF_A_CALL = text("requested IS NOT NULL")
+
+
 class ChangeSetRow(SQLModel, table=True):
-    """What all file changes of one event have in common; `causes` is a JSON list or null."""
+    """What all file changes of one event have in common.
+
+    `actor` is null when it is the session's. `requested` is the call that made them; `call` is its
+    id where that call is not on record. `causes` is a JSON list or null.
+    """
 
     __tablename__ = "change_set"
-    __table_args__ = (_CLUSTERED,)
+    __table_args__ = (
+        Index(
+            "change_set_call",
+            "log",
+            "requested",
+            sqlite_where=_OF_A_CALL,
+            postgresql_where=_OF_A_CALL,
+        ),
+        _CLUSTERED,
+    )
     log: int = Field(primary_key=True, sa_type=BIG)
     seq: int = Field(primary_key=True, sa_type=BIG)
     at: int = Field(sa_type=BIG)
     session: int | None = Field(default=None, sa_type=BIG)
-    actor: str
+    actor: str | None = None
     origin: str
+    requested: int | None = Field(default=None, sa_type=BIG)
     call: bytes | None = Field(default=None, sa_type=BYTES)
     causes: str | None = None
 
 
-class CallChangeRow(SQLModel, table=True):
-    """The event `seq` holds changes that the call made (`own`), or may have made."""
+class CandidateRow(SQLModel, table=True):
+    """The call may have made the changes of the event `seq`; they are another's, or nobody's."""
 
-    __tablename__ = "call_change"
-    __table_args__ = (Index("call_change_seq", "log", "seq"), _CLUSTERED)
+    __tablename__ = "candidate"
+    __table_args__ = (_CLUSTERED,)
     log: int = Field(primary_key=True, sa_type=BIG)
     requested: int = Field(primary_key=True, sa_type=BIG)
     seq: int = Field(primary_key=True, sa_type=BIG)
-    own: int
 
 
 class FileChangeRow(SQLModel, table=True):
@@ -303,18 +333,6 @@ class CheckpointRow(SQLModel, table=True):
     note: str
 
 
-class RollupRow(SQLModel, table=True):
-    """How many calls of a tool ended in a status in one hour (counted since 1970 UTC)."""
-
-    __tablename__ = "rollup"
-    __table_args__ = (_CLUSTERED,)
-    log: int = Field(primary_key=True, sa_type=BIG)
-    hour: int = Field(primary_key=True)
-    tool: str = Field(primary_key=True)
-    status: str = Field(primary_key=True)
-    n: int
-
-
 class ReachRow(SQLModel, table=True):
     """The latest time of any event so far; clocks can go back."""
 
@@ -349,20 +367,20 @@ BLOB_CONTENT = table_of(BlobContentRow)
 WORKSPACE = table_of(WorkspaceRow)
 SESSION = table_of(SessionRow)
 CALL = table_of(CallRow)
+LOWERED = table_of(LoweredRow)
 REVERT = table_of(RevertRow)
 PATH = table_of(PathRow)
 CHANGE_SET = table_of(ChangeSetRow)
-CALL_CHANGE = table_of(CallChangeRow)
+CANDIDATE = table_of(CandidateRow)
 FILE_CHANGE = table_of(FileChangeRow)
 TREE_ENTRY = table_of(TreeEntryRow)
 KEYFRAME = table_of(KeyframeRow)
 CHECKPOINT = table_of(CheckpointRow)
-ROLLUP = table_of(RollupRow)
 REACH = table_of(ReachRow)
 SEARCHED = table_of(SearchedRow)
 
 TABLES = (
     LOG, EVENT, TREE_NODE, DICTIONARY, PAYLOAD, BLOB, BLOB_CONTENT,
-    WORKSPACE, SESSION, CALL, REVERT, PATH, CHANGE_SET, CALL_CHANGE, FILE_CHANGE, TREE_ENTRY,
-    KEYFRAME, CHECKPOINT, ROLLUP, REACH, SEARCHED,
+    WORKSPACE, SESSION, CALL, LOWERED, REVERT, PATH, CHANGE_SET, CANDIDATE, FILE_CHANGE,
+    TREE_ENTRY, KEYFRAME, CHECKPOINT, REACH, SEARCHED,
 )  # fmt: skip

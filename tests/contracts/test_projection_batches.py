@@ -15,6 +15,7 @@ from loom_audit.model.events import (
     CallRequested,
     CheckpointMarked,
     Coverage,
+    CoverageLowered,
     Draft,
     FilesChanged,
     ScopeAccepted,
@@ -33,7 +34,7 @@ SIZES = (1, 2, 7, 1000)
 PATHS = ("a", "b", "d/a", "caf\udce9")
 KINDS = (
     *["request", "change"] * 3, *["finish"] * 2, "start", "end", "attach", "scope", "baseline",
-    "mark",
+    "mark", "lower",
 )  # fmt: skip
 
 
@@ -75,6 +76,9 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
                 yield draft(ScopeAccepted(f"*.scope{n}"), "")
             case "baseline":
                 yield draft(BaselineFinished(n, n), "")
+            case "lower":
+                coverage = Coverage("partial", (f"why {n}",))
+                yield draft(CoverageLowered((n // 2, n - 1), coverage), session, actor)
             case "mark":
                 yield draft(CheckpointMarked(f"m{n % 3}", n, f"note {n}"), session, actor)
 

@@ -23,6 +23,7 @@ from loom_audit.model.events import (
     CallRequested,
     CheckpointMarked,
     Coverage,
+    CoverageLowered,
     FilesChanged,
     ScopeAccepted,
     SessionEnded,
@@ -265,6 +266,50 @@ def test_calls_are_found_by_their_coverage_and_by_when_they_ended(opened: Opened
     assert found(ended_after=ends["two"]) == []
 
 
+def test_what_is_found_later_lowers_the_coverage_of_calls(opened: Opened) -> None:
+    opened.log.append([started("s")])
+    full, other = opened.call(), opened.call()
+    opened.log.append([draft(CallRequested("c", "t", {}, "execute"))])
+    finish = CallFinished("c", "t", "execute", "ok", {}, Coverage("none", ("no hook",)))
+    [finished] = opened.log.append([draft(finish)])
+
+    def lower(*numbers: int, level: Any = "partial", reasons: tuple[str, ...] = ("late",)) -> None:
+        opened.log.append([draft(CoverageLowered(numbers, Coverage(level, reasons)))])
+
+    def coverage(number: int) -> Coverage:
+        return opened.projections.call_at(number).coverage
+
+    lower(full, finished.seq)
+    assert coverage(full) == Coverage("partial", ("late",))
+    assert coverage(finished.seq) == Coverage("none", ("no hook", "late"))
+    assert coverage(other) == Coverage()
+    lower(full, full, 999, level="none", reasons=("late", "later"))
+    assert coverage(full) == Coverage("none", ("late", "later"))
+    lower(other, reasons=())
+    assert coverage(other) == Coverage()
+    found = opened.projections.calls(CallFilter(partial_only=True))
+    assert [call.seq for call in found] == [finished.seq, full]
+    if isinstance(opened.projections, SqlProjections):
+        rebuild(opened)
+        assert coverage(full) == Coverage("none", ("late", "later"))
+
+
+def test_a_call_says_which_call_contains_it(opened: Opened) -> None:
+    [outer] = opened.log.append([draft(CallRequested("outer", "run", {}, "execute"))])
+    opened.log.append([draft(CallRequested("inner", "t", {}, "read", within=outer.seq))])
+    assert opened.projections.call("s", "inner").within == outer.seq
+    assert opened.projections.call("s", "outer").within is None
+
+
+def test_a_change_keeps_the_id_of_a_call_that_is_not_on_record(opened: Opened) -> None:
+    opened.log.append([started("s"), draft(CallRequested("later", "t", {}, "write"), "other")])
+    opened.change(FileChange("x", None, opened.file(b"x")), call_id="later")
+    opened.log.append([draft(CallRequested("later", "t", {}, "write"))])
+    [change] = opened.projections.changes()
+    assert (change.call_id, change.number) == ("later", None)
+    assert opened.projections.session("s").files == 1
+
+
 def test_a_call_lists_its_first_twenty_paths(opened: Opened) -> None:
     a = opened.file(b"a")
     names = [f"z{n}" for n in range(30, 0, -1)]
@@ -373,24 +418,6 @@ def test_workspaces_are_listed_with_their_state(stored: Opened) -> None:
     assert entry.attached_at == START
 
 
-def test_the_histogram_counts_calls_by_hour(stored: Opened) -> None:
-    assert stored.database
-    stored.call()
-    stored.call()
-    stored.call(status="error")
-    stored.clock.pass_time(3600)
-    stored.call(tool="shell")
-    hour = int(START.timestamp()) // 3600
-    raw = connect(stored.database.connections.path, "ro")
-    rows = raw.execute("SELECT hour, tool, status, n FROM rollup ORDER BY hour, status").fetchall()
-    raw.close()
-    assert [tuple(row) for row in rows] == [
-        (hour, "write_file", "error", 1),
-        (hour, "write_file", "ok", 2),
-        (hour + 1, "shell", "ok", 1),
-    ]
-
-
 def test_calls_are_found_by_their_words(stored: Opened) -> None:
     found = stored.projections
     assert isinstance(found, SqlProjections)
@@ -449,6 +476,8 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     stored.call(FileChange("x", b, None), reverts=(number,), tool="undo", session="none started")
     stored.log.append([draft(CheckpointMarked("c", 2)), draft(SessionEnded(), "t")])
     stored.log.append([draft(CallRequested("open", "t", None, "read"))])
+    stored.change(FileChange("z", None, a), call_id="open", causes=("open", "call-1"))
+    stored.log.append([draft(CoverageLowered((number,), Coverage("partial", ("late",))))])
     before = rows_of(stored)
     assert all(before[name] for name in before if name != "keyframe")
     assert rebuild(stored) == stored.log.head()

@@ -12,6 +12,7 @@ from loom_audit.model.events import (
     CallRequested,
     Checkpoint,
     CheckpointMarked,
+    CoverageLowered,
     Event,
     FilesChanged,
     RecordedChange,
@@ -184,6 +185,12 @@ class MemoryProjections:
                     sandbox=fact.sandbox,
                     undone_by=undone.get(event.seq),
                 )
+            elif isinstance(fact, CoverageLowered):
+                for key, call in found.items():
+                    if call.seq in fact.calls:
+                        reasons, level = fact.coverage.reasons, fact.coverage.level
+                        lowered = call.coverage.lowered(*reasons, level=level)
+                        found[key] = replace(call, coverage=lowered)
         calls = []
         for call in found.values():
             paths = self._paths(call)
@@ -221,6 +228,7 @@ def _requested(event: Event, fact: CallRequested) -> Call:
         changed=0,
         reverts=(),
         duration=0,
+        within=fact.within,
     )
 
 

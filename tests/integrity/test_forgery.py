@@ -122,9 +122,9 @@ ALTERED = {
     "index": ("the index more", "CREATE INDEX more ON call (tool)"),
     "missing index": ("the index event_id", "DROP INDEX event_id"),
     "narrowed index": (
-        "the index call_session",
-        "DROP INDEX call_session",
-        "CREATE INDEX call_session ON call (log, session, requested) WHERE requested <> 60",
+        "the index call_number",
+        "DROP INDEX call_number",
+        "CREATE INDEX call_number ON call (log, finished) WHERE requested <> 60",
     ),
     "index that ignores case": (
         "the index session_id",

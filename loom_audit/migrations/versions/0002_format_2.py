@@ -1,6 +1,7 @@
-"""Format 2: the dictionaries that rows are packed with, and events without an id of their own."""
+"""Format 2: dictionaries of packed rows, events without an id of their own, smaller projections."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,11 +13,26 @@ down_revision: str | Sequence[str] | None = "0001"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
+BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 DICTIONARY = (
     "CREATE TABLE dictionary (number INTEGER NOT NULL, words BLOB NOT NULL, PRIMARY KEY (number))"
 )
 LAST = (
     "coalesce((SELECT max(seq) FROM event WHERE log = NEW.log AND seq <= 9223372036854775807), 0)"
+)
+
+
+STATISTICS = (
+    ("call", "call", "250000 100000 1"),
+    ("call", "call_id", "250000 100000 1"),
+    ("call", "call_number", "250000 100000 1"),
+    ("call", "call_open", "4 2 1"),
+    ("call", "call_not_ok", "10000 5000 1 1"),
+    ("lowered", "lowered", "100 50 1 1"),
+    ("change_set", "change_set", "250000 100000 1"),
+    ("change_set", "change_set_call", "250000 100000 1"),
+    ("candidate", "candidate", "1000 500 2 1"),
 )
 
 
@@ -38,6 +54,102 @@ def upgrade() -> None:
         "log = NEW.log AND id = NEW.id AND id <> x''",
         more=f" OR NEW.seq <> 1 + {LAST}",
     )
+    _projections()
+
+
+def _projections() -> None:
+    """Smaller rows, made of those that are there: a log that is damaged is upgraded too."""
+    op.execute("DELETE FROM sqlite_stat1 WHERE tbl IN ('call', 'change_set')")
+    op.execute("DROP TABLE rollup")
+    op.create_table(
+        "lowered",
+        *_columns(log=BIG, number=BIG, seq=BIG, level=sa.String, reasons=sa.String),
+        sa.PrimaryKeyConstraint("log", "number", "seq"),
+        sqlite_with_rowid=False,
+    )
+    _calls()
+    _change_sets()
+    for table, index, rows in STATISTICS:
+        op.execute(
+            f"INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('{table}', '{index}', '{rows}')"
+        )
+
+
+def _calls() -> None:
+    """Which call contains it; calls of a session are found by the span of its events."""
+    op.rename_table("call", "old_call")
+    for name in ("call_id", "call_not_ok", "call_number", "call_open", "call_session"):
+        op.drop_index(name, "old_call")
+    numbers = ("log", "requested", "finished", "session", "at", "duration", "within")
+    names = (
+        "log", "requested", "finished", "session", "call_id", "at", "actor", "tool", "effect",
+        "status", "coverage", "reasons", "summary", "error", "changed", "reverts", "duration",
+        "sandbox", "within",
+    )  # fmt: skip
+    kinds = {"call_id": sa.LargeBinary, "changed": sa.Integer, **dict.fromkeys(numbers, BIG)}
+    columns = {name: kinds.get(name, sa.String) for name in names}
+    null = ("finished", "session", "actor", "coverage", "reasons", "reverts", "within")
+    op.create_table(
+        "call",
+        *_columns(null, **columns),
+        sa.PrimaryKeyConstraint("log", "requested"),
+        sqlite_with_rowid=False,
+    )
+    old = [name for name in columns if name != "within"]
+    op.execute(f"INSERT INTO call ({', '.join(old)}) SELECT {', '.join(old)} FROM old_call")
+    op.drop_table("old_call")
+    op.create_index("call_id", "call", ["log", "call_id"])
+    op.create_index(
+        "call_not_ok", "call", ["log", "requested", "status"], **_only("status <> 'ok'")
+    )
+    op.create_index("call_number", "call", ["log", "finished"])
+    op.create_index("call_open", "call", ["log", "requested"], **_only("finished IS NULL"))
+
+
+def _change_sets() -> None:
+    """The call by its request, the actor when it is not the session's; candidates by themselves."""
+    op.rename_table("change_set", "old_change_set")
+    op.create_table(
+        "change_set",
+        *_columns(
+            ("session", "actor", "requested", "call", "causes"),
+            log=BIG, seq=BIG, at=BIG, session=BIG, actor=sa.String, origin=sa.String,
+            requested=BIG, call=sa.LargeBinary, causes=sa.String,
+        ),
+        sa.PrimaryKeyConstraint("log", "seq"),
+        sqlite_with_rowid=False,
+    )  # fmt: skip
+    op.execute(
+        "INSERT INTO change_set (log, seq, at, session, actor, origin, requested, call, causes) "
+        "SELECT o.log, o.seq, o.at, o.session, nullif(o.actor, s.actor), o.origin, c.requested, "
+        "CASE WHEN c.requested IS NULL THEN o.call END, o.causes FROM old_change_set o "
+        "LEFT JOIN session s ON s.number = o.session LEFT JOIN call c ON c.log = o.log "
+        "AND c.requested = (SELECT max(d.requested) FROM call d WHERE d.log = o.log AND "
+        "d.call_id = o.call AND d.requested < o.seq AND d.session IS NOT DISTINCT FROM o.session)"
+    )
+    op.drop_table("old_change_set")
+    op.create_index(
+        "change_set_call", "change_set", ["log", "requested"], **_only("requested IS NOT NULL")
+    )
+    op.create_table(
+        "candidate",
+        *_columns(log=BIG, requested=BIG, seq=BIG),
+        sa.PrimaryKeyConstraint("log", "requested", "seq"),
+        sqlite_with_rowid=False,
+    )
+    op.execute(
+        "INSERT INTO candidate (log, requested, seq) "
+        "SELECT log, requested, seq FROM call_change WHERE own = 0"
+    )
+    op.drop_table("call_change")
+
+
+def _columns(null: Sequence[str] = (), **kinds: Any) -> "list[sa.Column[Any]]":
+    return [sa.Column(name, kind, nullable=name in null) for name, kind in kinds.items()]
+
+
+def _only(condition: str) -> dict[str, Any]:
+    return {f"{name}_where": sa.text(condition) for name in ("sqlite", "postgresql")}
 
 
 def _refuse_changes(table: str, *keys: str) -> None:

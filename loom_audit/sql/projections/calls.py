@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from loom_audit.errors import NotFound
@@ -25,21 +26,20 @@ from loom_audit.sql.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.projections import changes, reverts, sessions
-from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
+from loom_audit.sql.projections import changes, coverage, reverts, sessions
+from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
 from loom_audit.sql.statements import prepare
 
-TABLES = ("call", "rollup")
+TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)
-
-_MICROS_PER_HOUR = 3_600_000_000
 
 _REQUESTED = prepare(
     "INSERT INTO call (log, requested, session, call_id, at, actor, tool, effect, status, "
-    f"summary, error, changed, duration, sandbox) VALUES (:log, :requested, {sessions.NUMBER}, "
-    ":call_id, :at, nullif(:actor, (SELECT actor FROM session WHERE log = :log "
-    "AND id = :session)), :tool, :effect, 'open', :summary, '', 0, 0, '')"
+    "summary, error, changed, duration, sandbox, within) "
+    f"VALUES (:log, :requested, {sessions.NUMBER}, :call_id, :at, "
+    "nullif(:actor, (SELECT actor FROM session WHERE log = :log AND id = :session)), "
+    ":tool, :effect, 'open', :summary, '', 0, 0, '', :within)"
 )
 _FINISHED = prepare(
     "UPDATE call SET finished = :finished, status = :status, coverage = :coverage, "
@@ -48,16 +48,54 @@ _FINISHED = prepare(
     f"AND session IS NOT DISTINCT FROM {sessions.NUMBER} "
     "AND finished IS NULL AND requested < :finished"
 )
-_ROLLED_UP = prepare(
-    "INSERT INTO rollup (log, hour, tool, status, n) VALUES (:log, :hour, :tool, :status, 1) "
-    "ON CONFLICT (log, hour, tool, status) DO UPDATE SET n = rollup.n + 1"
-)
-STATEMENTS = (_REQUESTED, _FINISHED, _ROLLED_UP)
+STATEMENTS = (_REQUESTED, _FINISHED)
 
+# an actor that is written out though it is the session's is none that we wrote
+READ_BACK = (
+    ReadBack(
+        _REQUESTED,
+        {
+            "requested": "c.requested",
+            "session": "coalesce(s.id, c.session, '')",
+            "call_id": "c.call_id",
+            "at": "c.at",
+            "actor": "CASE WHEN c.actor = s.actor THEN NULL ELSE coalesce(c.actor, s.actor) END",
+            "tool": "c.tool",
+            "effect": "c.effect",
+            "summary": "c.summary",
+            "within": "c.within",
+        },
+        "FROM call c LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
+        "WHERE c.log = ? ORDER BY c.requested",
+    ),
+    ReadBack(
+        _FINISHED,
+        {
+            "finished": "c.finished",
+            "session": "coalesce(s.id, c.session, '')",
+            "call_id": "c.call_id",
+            "status": "c.status",
+            "coverage": "c.coverage",
+            "reasons": "c.reasons",
+            "error": "c.error",
+            "reverts": "c.reverts",
+            "duration": "c.duration",
+            "sandbox": "c.sandbox",
+        },
+        "FROM call c LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
+        "WHERE c.log = ? AND c.finished IS NOT NULL ORDER BY c.finished",
+    ),
+)
+
+_ODD = prepare(
+    "SELECT 1 FROM call WHERE log = :log AND finished IS NULL AND NOT (status = 'open' "
+    "AND coverage IS NULL AND reasons IS NULL AND error = '' AND reverts IS NULL "
+    "AND duration = 0 AND sandbox = '') LIMIT 1"
+)
 _COLUMNS = (
     "c.requested, c.finished, c.call_id, c.at, coalesce(c.actor, s.actor, ''), "
     "coalesce(s.id, ''), c.tool, c.effect, c.status, c.coverage, c.reasons, c.summary, c.error, "
-    "c.changed, c.reverts, c.duration, c.sandbox"
+    "c.changed, c.reverts, c.duration, c.sandbox, c.within"
 )
 _CALLS = f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session"
 # by the session's id: one that has no events yet has no number, as if it were none
@@ -78,17 +116,18 @@ _ALL = 2**63 - 1
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """A row for each request, filled in by the finish."""
     match event.fact:
-        case CallRequested(call_id=call_id, tool=tool, arguments=arguments, effect=effect):
+        case CallRequested() as request:
             rows.add(
                 _REQUESTED,
                 requested=event.seq,
                 session=event.session,
-                call_id=pack_id(call_id),
+                call_id=pack_id(request.call_id),
                 at=event.at,
                 actor=event.actor,
-                tool=plain_text(tool),
-                effect=effect,
-                summary=summarize(arguments),
+                tool=plain_text(request.tool),
+                effect=request.effect,
+                summary=summarize(request.arguments),
+                within=request.within,
             )
         case CallFinished() as fact:
             rows.add(
@@ -104,8 +143,11 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 duration=fact.duration,
                 sandbox=plain_text(fact.sandbox),
             )
-            hour = event.at // _MICROS_PER_HOUR
-            rows.add(_ROLLED_UP, hour=hour, tool=plain_text(fact.tool), status=fact.status)
+
+
+def agrees(store: Connection, log: int) -> bool:
+    """Whether what only a finish says is not said of calls that are open."""
+    return not _ODD.rows(store, log=log)
 
 
 def is_finished(connection: Connection, log: int, session: str, call_id: str) -> bool | None:
@@ -122,7 +164,9 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.session == "":
         where = where.also("c.session IS NULL")
     elif filter.session is not None:
-        where = where.also(f"c.session = {sessions.NUMBER}", session=filter.session)
+        number, *span = sessions.span(connection, log, filter.session) or (0, 0, 0)
+        within = "c.session = :session AND c.requested BETWEEN :first AND :last"
+        where = where.also(within, session=number, first=span[0], last=span[1])
     if filter.tool is not None:
         where = where.also("c.tool = :tool", tool=filter.tool)
     if filter.actor is not None:
@@ -139,7 +183,7 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.ended_after is not None:
         where = where.also("c.finished > :ended_after", ended_after=filter.ended_after)
     if filter.partial_only:
-        where = where.also("c.coverage IS NOT NULL")
+        where = where.also(coverage.PARTIAL)
     if filter.changed_only:
         where = where.also("c.changed > 0")
     if filter.path is not None:
@@ -183,39 +227,46 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     """The rows as calls, with their paths and what became of them."""
     if not rows:
         return []
-    undone = reverts.reverted_by(connection, log)
-    return [
-        _to_call(row, changes.first_paths(connection, log, row[0]) if row[13] else (), undone)
-        for row in rows
-    ]
+    with corrupt_on_mismatch():
+        undone = reverts.reverted_by(connection, log)
+        later = coverage.lowered(connection, log, [row[1] for row in rows if row[1] is not None])
+        calls = []
+        for row in rows:
+            paths = changes.first_paths(connection, log, row[0]) if row[13] else ()
+            call = _to_call(row, paths, undone)
+            for found in later.get(row[1], ()):
+                lowered = call.coverage.lowered(*found.reasons, level=found.level)
+                call = replace(call, coverage=lowered)
+            calls.append(call)
+    return calls
 
 
 def _to_call(row: Row, paths: tuple[str, ...], undone: Mapping[int, int]) -> Call:
-    with corrupt_on_mismatch():
-        requested, finished, call_id, at, *texts, changed, reverted, duration, sandbox = row
-        actor, session, tool, effect, status, coverage, reasons, summary, error = texts
-        check_texts(*texts, sandbox)
-        check_numbers(requested, finished, changed, duration)
-        return Call(
-            call_id=unpack_id(call_id),
-            seq=finished,
-            requested=requested,
-            at=from_micros(at),
-            session=session,
-            actor=actor,
-            tool=tool,
-            effect=cast(Effect, effect),
-            status=status,
-            coverage=_coverage(coverage, reasons),
-            summary=summary,
-            error=error,
-            paths=paths,
-            changed=changed,
-            reverts=tuple(json.loads(reverted)) if reverted else (),
-            duration=duration,
-            sandbox=sandbox,
-            undone_by=undone.get(finished),
-        )
+    requested, finished, call_id, at, *texts, changed, reverted, duration, sandbox, within = row
+    actor, session, tool, effect, status, level, reasons, summary, error = texts
+    check_texts(*texts, sandbox)
+    check_numbers(requested, finished, changed, duration, within)
+    return Call(
+        call_id=unpack_id(call_id),
+        seq=finished,
+        requested=requested,
+        at=from_micros(at),
+        session=session,
+        actor=actor,
+        tool=tool,
+        effect=cast(Effect, effect),
+        status=status,
+        coverage=_coverage(level, reasons),
+        summary=summary,
+        error=error,
+        paths=paths,
+        changed=changed,
+        reverts=tuple(json.loads(reverted)) if reverted else (),
+        duration=duration,
+        sandbox=sandbox,
+        undone_by=undone.get(finished),
+        within=within,
+    )
 
 
 def _coverage(level: Any, reasons: str | None) -> Coverage:

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from loom_audit.model.events import FilesChanged, Origin, RecordedChange
 from loom_audit.model.files import FileChange
-from loom_audit.sql.blob_rows import INSERT_ABSENT
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.conditions import MANY, Where, chunks, in_list
 from loom_audit.sql.connection import Connection, Row
@@ -18,11 +17,11 @@ from loom_audit.sql.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.projections import sessions, states
-from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
+from loom_audit.sql.projections import numbers, sessions, states
+from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 from loom_audit.sql.statements import prepare
 
-TABLES = ("change_set", "file_change", "call_change")
+TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)
 
 LISTED_PATHS = 20
@@ -32,66 +31,131 @@ FEW = 2_000
 
 _LAST = 2**63 - 1
 
-PATH_NUMBER = "(SELECT number FROM path WHERE log = :log AND path = :path)"
-BLOB_NUMBER = "(SELECT number FROM blob WHERE sha256 = :{})"
-
+# the call of this id in the event's session, requested before the event
 _CHANGE_SET = prepare(
-    "INSERT INTO change_set (log, seq, at, session, actor, origin, call, causes) "
-    f"VALUES (:log, :seq, :at, {sessions.NUMBER}, :actor, :origin, :call, :causes)"
-)
-_PATH = prepare(
-    "INSERT INTO path (log, path) VALUES (:log, :path) ON CONFLICT (log, path) DO NOTHING"
+    "INSERT INTO change_set (log, seq, at, session, actor, origin, requested, call, causes) "
+    "SELECT :log, :seq, :at, s.number, nullif(:actor, s.actor), :origin, c.requested, "
+    "CASE WHEN c.requested IS NULL THEN :call END, :causes FROM (SELECT 1) one "
+    "LEFT JOIN session s ON s.log = :log AND s.id = :session "
+    "LEFT JOIN call c ON c.log = :log AND c.requested = (SELECT max(d.requested) FROM call d "
+    "WHERE d.log = :log AND d.call_id = :call AND d.requested < :seq "
+    "AND d.session IS NOT DISTINCT FROM s.number)"
 )
 _FILE_CHANGE = prepare(
     "INSERT INTO file_change (log, seq, n, path, old_mode, old_size, old_blob, new_mode, "
-    f"new_size, new_blob) VALUES (:log, :seq, :n, {PATH_NUMBER}, :old_mode, :old_size, "
-    f"{BLOB_NUMBER.format('old_blob')}, :new_mode, :new_size, {BLOB_NUMBER.format('new_blob')})"
+    f"new_size, new_blob) VALUES (:log, :seq, :n, {numbers.PATH}, :old_mode, :old_size, "
+    f"{numbers.BLOB.format('old_blob')}, :new_mode, :new_size, {numbers.BLOB.format('new_blob')})"
 )
-_CALL_CHANGE = prepare(
-    "INSERT INTO call_change (log, requested, seq, own) SELECT :log, requested, :seq, :own "
+_MEANT = (
+    "SELECT :log, requested, :seq "
     "FROM call WHERE log = :log AND call_id = :call_id AND requested < :seq ORDER BY "
     f"CASE WHEN session IS NOT DISTINCT FROM {sessions.NUMBER} THEN 0 ELSE 1 END, "
-    "requested DESC LIMIT 1 ON CONFLICT DO NOTHING"
+    "requested DESC LIMIT 1"
 )
+"""The call that an id means in an event: of its session, or else the newest before it."""
+
+_CANDIDATE = prepare(f"INSERT INTO candidate (log, requested, seq) {_MEANT} ON CONFLICT DO NOTHING")
 _CALL_COUNT = prepare(
     "UPDATE call SET changed = changed + (SELECT count(DISTINCT f.path) FROM file_change f "
-    "WHERE f.log = :log AND f.seq = :seq AND NOT EXISTS (SELECT 1 FROM call_change c "
-    "JOIN file_change g ON g.log = c.log AND g.seq = c.seq AND g.path = f.path "
-    "WHERE c.log = :log AND c.requested = call.requested AND c.seq < :seq AND c.own = 1)) "
+    "WHERE f.log = :log AND f.seq = :seq AND NOT EXISTS (SELECT 1 FROM change_set x "
+    "JOIN file_change g ON g.log = x.log AND g.seq = x.seq AND g.path = f.path "
+    "WHERE x.log = :log AND x.requested = call.requested AND x.seq < :seq)) "
     "WHERE log = :log AND requested = "
-    "(SELECT requested FROM call_change WHERE log = :log AND seq = :seq AND own = 1)"
+    "(SELECT requested FROM change_set WHERE log = :log AND seq = :seq)"
 )
 _SESSION_COUNT = prepare(
     "UPDATE session SET files = files + (SELECT count(DISTINCT f.path) FROM file_change f "
     "WHERE f.log = :log AND f.seq = :seq AND NOT EXISTS (SELECT 1 FROM file_change g "
-    "JOIN change_set s ON s.log = g.log AND s.seq = g.seq WHERE g.log = f.log "
+    "JOIN change_set x ON x.log = g.log AND x.seq = g.seq WHERE g.log = f.log "
     "AND g.path = f.path AND g.seq < :seq AND g.seq >= session.started "
-    "AND s.session = session.number AND s.call IS NOT NULL)) WHERE log = :log AND id = :session"
+    "AND x.session = session.number AND (x.requested IS NOT NULL OR x.call IS NOT NULL))) "
+    "WHERE log = :log AND id = :session"
 )
-STATEMENTS = (
-    _CHANGE_SET, INSERT_ABSENT, _PATH, _FILE_CHANGE, _CALL_CHANGE, _CALL_COUNT, _SESSION_COUNT,
-)  # fmt: skip
+STATEMENTS = (_CHANGE_SET, _FILE_CHANGE, _CANDIDATE, _CALL_COUNT, _SESSION_COUNT)
+
+READ_BACK = (
+    ReadBack(
+        _CHANGE_SET,
+        {
+            "seq": "x.seq",
+            "at": "x.at",
+            "session": "coalesce(s.id, x.session, '')",
+            "actor": "CASE WHEN x.actor = s.actor THEN NULL ELSE coalesce(x.actor, s.actor) END",
+            "origin": "x.origin",
+            "call": "CASE WHEN c.requested < x.seq AND c.session IS x.session THEN c.call_id "
+            "ELSE x.requested END",
+            "causes": "x.causes",
+        },
+        "FROM change_set x LEFT JOIN session s ON s.number = x.session AND s.log = x.log "
+        "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
+        "WHERE x.log = ? ORDER BY x.seq",
+    ),
+    # a number that leads nowhere is shown as it is: it equals no path and no hash
+    ReadBack(
+        _FILE_CHANGE,
+        {
+            "seq": "f.seq",
+            "n": "f.n",
+            "path": "p.path",
+            "old_mode": "f.old_mode",
+            "old_size": "f.old_size",
+            "old_blob": "coalesce(a.sha256, f.old_blob)",
+            "new_mode": "f.new_mode",
+            "new_size": "f.new_size",
+            "new_blob": "coalesce(b.sha256, f.new_blob)",
+        },
+        "FROM file_change f LEFT JOIN path p ON p.number = f.path AND p.log = f.log "
+        "LEFT JOIN blob a ON a.number = f.old_blob LEFT JOIN blob b ON b.number = f.new_blob "
+        "WHERE f.log = ? ORDER BY f.seq, f.n",
+    ),
+)
+
+_ODD = (
+    # a call that is not on record: whether it ever was, only a rebuild can tell
+    prepare("SELECT 1 FROM change_set WHERE log = :log AND call IS NOT NULL LIMIT 1"),
+    prepare(
+        "WITH counted AS (SELECT x.requested, count(DISTINCT f.path) n FROM change_set x "
+        "JOIN file_change f ON f.log = x.log AND f.seq = x.seq "
+        "WHERE x.log = :log AND x.requested IS NOT NULL GROUP BY x.requested) "
+        "SELECT 1 FROM call c LEFT JOIN counted d ON d.requested = c.requested "
+        "WHERE c.log = :log AND c.changed IS NOT coalesce(d.n, 0) LIMIT 1"
+    ),
+    prepare(
+        "WITH counted AS (SELECT x.session, count(DISTINCT f.path) n FROM change_set x "
+        "JOIN file_change f ON f.log = x.log AND f.seq = x.seq "
+        "WHERE x.log = :log AND x.requested IS NOT NULL GROUP BY x.session) "
+        "SELECT 1 FROM session s LEFT JOIN counted d ON d.session = s.number "
+        "WHERE s.log = :log AND s.files IS NOT coalesce(d.n, 0) LIMIT 1"
+    ),
+)
+_CAUSES = prepare(
+    "SELECT x.seq, coalesce(s.id, ''), x.causes, c.call_id FROM change_set x "
+    "LEFT JOIN session s ON s.number = x.session "
+    "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
+    "WHERE x.log = :log AND x.causes IS NOT NULL"
+)
+_CANDIDATES = prepare("SELECT seq, requested FROM candidate WHERE log = :log")
 
 _CHANGES = (
-    "SELECT f.seq, f.n, x.at, s.id, x.actor, x.origin, x.call, x.causes, c.finished, p.path, "
+    "SELECT f.seq, f.n, x.at, coalesce(s.id, ''), coalesce(x.actor, s.actor), x.origin, "
+    "coalesce(c.call_id, x.call), x.causes, c.finished, p.path, "
     "f.old_mode, f.old_size, old.sha256, f.new_mode, f.new_size, new.sha256 FROM file_change f "
     "JOIN change_set x ON x.log = f.log AND x.seq = f.seq JOIN path p ON p.number = f.path "
     "LEFT JOIN session s ON s.number = x.session "
-    "LEFT JOIN call c ON c.log = x.log AND c.call_id = x.call "
-    "AND coalesce(c.session, 0) = coalesce(x.session, 0) "
+    "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
     "LEFT JOIN blob old ON old.number = f.old_blob LEFT JOIN blob new ON new.number = f.new_blob"
 )
 _FIRST_PATHS = prepare(
-    "SELECT p.path FROM call_change c "
-    "JOIN file_change f ON f.log = c.log AND f.seq = c.seq JOIN path p ON p.number = f.path "
-    "WHERE c.log = :log AND c.requested = :requested AND c.own = 1 "
+    "SELECT p.path FROM change_set x "
+    "JOIN file_change f ON f.log = x.log AND f.seq = x.seq JOIN path p ON p.number = f.path "
+    "WHERE x.log = :log AND x.requested = :requested "
     "ORDER BY f.seq, f.n LIMIT :limit"
 )
 _ANY = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _TOUCHING = (
     "FROM path p JOIN file_change f ON f.log = p.log AND f.path = p.number "
-    "JOIN call_change x ON x.log = f.log AND x.seq = f.seq WHERE p.log = :log AND ({}) "
-    "AND x.own = 1"
+    "JOIN change_set x ON x.log = f.log AND x.seq = f.seq WHERE p.log = :log AND ({}) "
+    "AND x.requested IS NOT NULL"
 )
 
 
@@ -112,9 +176,9 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     )
     for n, change in enumerate(fact.changes):
         _apply_one(rows, event.seq, n, change)
-    for call_id in dict.fromkeys((*([fact.call_id] if fact.call_id else ()), *fact.causes)):
-        own = int(call_id == fact.call_id)
-        rows.add(_CALL_CHANGE, **key, call_id=pack_id(call_id), own=own)
+    for call_id in dict.fromkeys(fact.causes):
+        if call_id != fact.call_id:
+            rows.add(_CANDIDATE, **key, call_id=pack_id(call_id))
     if fact.call_id:
         rows.add(_CALL_COUNT, seq=event.seq)
         if event.session:
@@ -125,10 +189,6 @@ def _apply_one(rows: Rows, seq: int, n: int, change: FileChange) -> None:
     path = change.path.encode("utf-8", "surrogateescape")
     old_mode, old_size, old_blob = states.columns(change.before)
     new_mode, new_size, new_blob = states.columns(change.after)
-    for digest, size in ((old_blob, old_size), (new_blob, new_size)):
-        if digest is not None and rows.kept(INSERT_ABSENT, digest) is None:
-            rows.keep(INSERT_ABSENT, digest, sha256=digest, size=size)
-    rows.keep(_PATH, path, path=path)
     rows.add(
         _FILE_CHANGE,
         seq=seq,
@@ -141,6 +201,21 @@ def _apply_one(rows: Rows, seq: int, n: int, change: FileChange) -> None:
         new_size=new_size,
         new_blob=new_blob,
     )
+
+
+def agrees(store: Connection, log: int) -> bool:
+    """Whether counts and candidates are those that the other rows of this subject make."""
+    if any(odd.rows(store, log=log) for odd in _ODD):
+        return False
+    meant = prepare(_MEANT)
+    expected: set[tuple[int, int]] = set()
+    for seq, session, causes, own in _CAUSES.rows(store, log=log):
+        for call_id in map(pack_id, json.loads(causes)):
+            if call_id != own:
+                values = {"log": log, "seq": seq, "session": session, "call_id": call_id}
+                expected.update((row[2], row[1]) for row in meant.rows(store, **values))
+    found = _CANDIDATES.rows(store, log=log)
+    return len(found) == len(expected) and set(found) == expected
 
 
 # --- reading ------------------------------------------------------------------------------
@@ -185,9 +260,12 @@ def _seqs_of(
     for some in chunks(ids):
         listed, values = in_list("id", some)
         sql = (
-            "SELECT x.seq FROM call c "
-            "JOIN call_change x ON x.log = c.log AND x.requested = c.requested "
-            f"WHERE c.log = :log AND c.call_id IN ({listed}) AND x.seq > :after AND x.seq <= :until"
+            "WITH wanted AS (SELECT requested FROM call "
+            f"WHERE log = :log AND call_id IN ({listed})) "
+            "SELECT x.seq FROM wanted w JOIN change_set x ON x.log = :log "
+            "AND x.requested = w.requested WHERE x.seq > :after AND x.seq <= :until "
+            "UNION SELECT x.seq FROM wanted w JOIN candidate x ON x.log = :log "
+            "AND x.requested = w.requested WHERE x.seq > :after AND x.seq <= :until"
         )
         found.update(row[0] for row in connections.rows(prepare(sql), log=log, **span, **values))
     return sorted(found)
@@ -269,7 +347,7 @@ def _to_change(row: Row) -> RecordedChange:
         return RecordedChange(
             seq=seq,
             at=from_micros(at),
-            session=session or "",
+            session=session,
             actor=actor,
             origin=cast(Origin, origin),
             call_id=None if call is None else unpack_id(call),

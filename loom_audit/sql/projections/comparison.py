@@ -14,7 +14,7 @@ from typing import Any
 from loom_audit.ports import ReferencedBlob
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import driver
-from loom_audit.sql.projections.fold import fold
+from loom_audit.sql.projections.fold import empty, fold
 from loom_audit.sql.projections.rows import FollowedEvent
 from loom_audit.sql.projections.subjects import PROJECTIONS
 from loom_audit.sql.schema import create_all, structure, structure_differences
@@ -85,10 +85,18 @@ class RebuiltProjections:
             )
         fold(self._connection(), self._log, events)
 
+    def scratch(self) -> Connection:
+        """The temporary database, for rows that `start_over` deletes."""
+        return self._connection()
+
+    def start_over(self) -> None:
+        """Delete all rows of projections."""
+        empty(self._connection(), self._log)
+
     def differences(self) -> Iterator[tuple[int | None, str]]:
         """Where the store's projections are not what the events followed make, as (seq, text)."""
         for table in PROJECTIONS:
-            sql, keys, seq_at = _listing_query(self._connection(), table)
+            sql, keys, seq_at = listing_query(self._connection(), table)
             ours = self._connection().execute(sql, (self._log,))
             theirs = self._store.execute(sql, (self._log,))
             yield from _compare(table, keys, seq_at, ours, theirs)
@@ -127,8 +135,10 @@ def _connect() -> Any:
     return connection
 
 
-def _listing_query(connection: Connection, table: str) -> tuple[str, int, int | None]:
-    """SQL for all rows of a log, key first, sessions by their ids.
+def listing_query(
+    connection: Connection, table: str, *, but: Sequence[str] = ()
+) -> tuple[str, int, int | None]:
+    """SQL for all rows of a log, key first, sessions by their ids; without some columns.
 
     And how many columns the key has, and which column says the seq.
     """
@@ -136,7 +146,7 @@ def _listing_query(connection: Connection, table: str) -> tuple[str, int, int | 
     keys = [name for name, place in sorted(columns, key=lambda column: column[1]) if place]
     if table == "session":
         keys = ["id"]  # numbers of sessions are given anew in each database
-    names = keys + [name for name, _ in columns if name not in (*keys, "log")]
+    names = keys + [name for name, _ in columns if name not in (*keys, *but, "log")]
     if table == "session":
         names.remove("number")
     joined = table != "session" and "session" in names

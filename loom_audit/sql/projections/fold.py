@@ -14,7 +14,7 @@ from loom_audit.sql.projections.subjects import FOLLOWING, PROJECTIONS, STATEMEN
 
 def fold(connection: Connection, log: int, events: Sequence[FollowedEvent]) -> None:
     """Bring the projections of a log from before these events to after them."""
-    for group in _between_keyframes(events):
+    for group in between_keyframes(events):
         rows = Rows(log)
         for event in group:
             for subject in FOLLOWING[type(event.fact)]:
@@ -30,7 +30,8 @@ def empty(connection: Connection, log: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE log = ?", (log,))
 
 
-def _between_keyframes(events: Sequence[FollowedEvent]) -> Iterator[Sequence[FollowedEvent]]:
+def between_keyframes(events: Sequence[FollowedEvent]) -> Iterator[Sequence[FollowedEvent]]:
+    """The events in parts, each of which ends where a keyframe is due or with the last event."""
     start = 0
     for end, event in enumerate(events, 1):
         if event.seq % keyframes.KEYFRAME_EVENTS == 0 or end == len(events):

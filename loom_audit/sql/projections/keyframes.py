@@ -20,6 +20,7 @@ TABLES = ("keyframe", "reach")
 FACTS = ()
 
 KEYFRAME_EVENTS = 10_000
+_LAST = 2**63 - 1
 
 _REACHED = prepare(
     "INSERT INTO reach (log, latest) VALUES (:log, :latest) ON CONFLICT (log) DO UPDATE "
@@ -31,6 +32,7 @@ _INSERT = prepare(
     "INSERT INTO keyframe (log, seq, latest, listing) SELECT :log, :seq, latest, :listing "
     "FROM reach WHERE log = :log ON CONFLICT (log, seq) DO NOTHING"
 )
+_ALL = prepare("SELECT seq, listing FROM keyframe WHERE log = :log ORDER BY seq")
 _BEFORE = prepare(
     "SELECT seq, listing FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC LIMIT 1"
 )
@@ -48,6 +50,18 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 def write(connection: Connection, log: int, seq: int) -> None:
     """Keep the tree as the projections have it now as the tree after event `seq`."""
     _INSERT.run(connection, log=log, seq=seq, listing=pack(tree.listed(connection, log)))
+
+
+def agrees(store: Connection, log: int) -> bool:
+    """Whether each keyframe, and the tree at the head, is what the changes before it make."""
+    start, known = 0, list[Listed]()
+    for seq, listing in _ALL.rows(store, log=log):
+        known = sorted(tree.listed_since(store, log, start, known, seq))
+        if known != list(unpack(listing)):
+            return False
+        start = seq
+    head = tree.listed_since(store, log, start, known, _LAST)
+    return sorted(head) == tree.listed(store, log)
 
 
 def nearest(connection: Connection, log: int, at: int) -> tuple[int, Iterable[Listed]]:

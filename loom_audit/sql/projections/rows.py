@@ -1,7 +1,8 @@
 """What the statements of projections are run with, collected over some events of one log."""
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from loom_audit.model.events import Event, Fact
@@ -33,6 +34,23 @@ def followed(event: Event) -> FollowedEvent:
 def json_list(values: Sequence[Any]) -> str | None:
     """The list as a column holds it; null for an empty one."""
     return json.dumps(list(values), separators=(",", ":")) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """How the values that a statement was run with are read from the rows it made.
+
+    `columns` are expressions by the names of values; `source` is the rest of the query, from FROM
+    on, with a `?` for the log's number, in the order of the events.
+    """
+
+    statement: Prepared
+    columns: Mapping[str, str]
+    source: str
+
+    @property
+    def query(self) -> str:
+        return f"SELECT {', '.join(self.columns.values())} {self.source}"
 
 
 class Rows:
@@ -68,6 +86,10 @@ class Rows:
     def drop(self, statement: Prepared, key: Hashable) -> None:
         """Do not run the statement for the key after all."""
         self._kept.get(statement, {}).pop(key, None)
+
+    def added(self, statement: Prepared) -> Sequence[Mapping[str, Any]]:
+        """The values added for a statement, in order."""
+        return self._added.get(statement, ())
 
     def run(self, connection: Connection, statements: Sequence[Prepared]) -> None:
         """Run these statements, in this order, each with all its rows."""

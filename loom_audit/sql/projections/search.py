@@ -39,7 +39,8 @@ _FIND = prepare(
 _CALL_BY_END = prepare(
     "SELECT requested FROM call WHERE log = :log AND requested = :seq "
     "UNION SELECT requested FROM call WHERE log = :log AND finished = :seq "
-    "UNION SELECT requested FROM call_change WHERE log = :log AND seq = :seq AND own = 1"
+    "UNION SELECT requested FROM change_set WHERE log = :log AND seq = :seq "
+    "AND requested IS NOT NULL"
 )
 
 

@@ -49,6 +49,7 @@ _ONE = prepare(f"SELECT {_COLUMNS} FROM session WHERE log = :log AND id = :id")
 _OPEN = prepare(
     f"SELECT {_COLUMNS} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
 )
+_SPAN = prepare("SELECT number, started, last FROM session WHERE log = :log AND id = :id")
 _LAST = 2**63 - 1
 
 
@@ -99,6 +100,12 @@ def by_id(connection: Connection, log: int, id: str) -> Session:
     if row is None:
         raise NotFound(f"There is no session {id}", hint="Run `loom-audit session` to list them.")
     return _to_session(row)
+
+
+def span(connection: Connection, log: int, id: str) -> tuple[int, int, int] | None:
+    """The session's number, and the seqs of its first and last event."""
+    row = _SPAN.first(connection, log=log, id=id)
+    return None if row is None else (row[0], row[1], row[2])
 
 
 def not_ended(connection: Connection, log: int) -> Sequence[Session]:

@@ -15,7 +15,9 @@ from loom_audit.sql.projections import (
     calls,
     changes,
     checkpoints,
+    coverage,
     keyframes,
+    numbers,
     reverts,
     sessions,
     tree,
@@ -42,9 +44,11 @@ SUBJECTS: tuple[Subject, ...] = (
     workspaces,
     sessions,
     calls,
+    coverage,
+    reverts,
+    numbers,
     changes,
     tree,
-    reverts,
     keyframes,
     checkpoints,
 )
@@ -53,6 +57,13 @@ PROJECTIONS = tuple(table for subject in SUBJECTS for table in subject.TABLES)
 """The tables that can be made from the log, which a rebuild empties and `verify` compares."""
 
 STATEMENTS = tuple(statement for subject in SUBJECTS for statement in subject.STATEMENTS)
+
+STREAMED: tuple[Subject, ...] = (calls, numbers, changes, tree)
+"""Subjects with rows for nearly every call, which `verify` reads back while it reads events."""
+
+READ_BACK = (*calls.READ_BACK, *changes.READ_BACK)
+AGREEMENTS = (calls.agrees, changes.agrees, keyframes.agrees)
+"""Whether what is made of several events, and so cannot be read back, agrees with the rest."""
 
 FOLLOWING: Mapping[type[Any], Sequence[Subject]] = {
     fact: [subject for subject in SUBJECTS if not subject.FACTS or fact in subject.FACTS]

@@ -9,8 +9,7 @@ from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import check_numbers, corrupt_on_mismatch
-from loom_audit.sql.projections import states
-from loom_audit.sql.projections.changes import BLOB_NUMBER, PATH_NUMBER
+from loom_audit.sql.projections import numbers, states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
 
@@ -23,10 +22,10 @@ Listed = tuple[int, int, int, int | None]
 _LAST = 2**63 - 1
 
 # What is deleted and comes again is deleted first; what comes and is deleted is not set.
-_DELETED = prepare(f"DELETE FROM tree_entry WHERE log = :log AND path = {PATH_NUMBER}")
+_DELETED = prepare(f"DELETE FROM tree_entry WHERE log = :log AND path = {numbers.PATH}")
 _SET = prepare(
-    f"INSERT INTO tree_entry (log, path, mode, size, blob) VALUES (:log, {PATH_NUMBER}, :mode, "
-    f":size, {BLOB_NUMBER.format('blob')}) ON CONFLICT (log, path) DO UPDATE SET "
+    f"INSERT INTO tree_entry (log, path, mode, size, blob) VALUES (:log, {numbers.PATH}, :mode, "
+    f":size, {numbers.BLOB.format('blob')}) ON CONFLICT (log, path) DO UPDATE SET "
     "mode = excluded.mode, size = excluded.size, blob = excluded.blob"
 )
 STATEMENTS = (_DELETED, _SET)
@@ -39,7 +38,7 @@ _SINCE = prepare(
 _STATE = prepare(
     "SELECT f.new_mode, f.new_size, b.sha256 FROM file_change f "
     "LEFT JOIN blob b ON b.number = f.new_blob WHERE f.log = :log AND f.seq <= :at "
-    f"AND f.path = {PATH_NUMBER} ORDER BY f.seq DESC, f.n DESC LIMIT 1"
+    f"AND f.path = {numbers.PATH} ORDER BY f.seq DESC, f.n DESC LIMIT 1"
 )
 
 
@@ -69,12 +68,8 @@ def listed_since(
 ) -> list[Listed]:
     """The tree after event `at`, from what it was after event `start`."""
     found = {entry[0]: entry for entry in entries}
-    for path, mode, size, blob in _SINCE.rows(connection, log=log, after=start, until=at):
-        if mode is None:
-            found.pop(path, None)
-        else:
-            found[path] = (path, mode, size, blob)
-    return list(found.values())
+    found.update((row[0], row) for row in _SINCE.rows(connection, log=log, after=start, until=at))
+    return [entry for entry in found.values() if entry[1] is not None]
 
 
 def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, FileState]:

@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from loom_audit.history.verification import Verification, verify
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    Coverage,
+    CoverageLowered,
+    Fact,
+    FilesChanged,
+)
 from loom_audit.ports import EventRow
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
-from tests.integrity.conftest import Recorded, record
+from tests.integrity.conftest import Recorded, Writer, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
 
@@ -57,12 +65,26 @@ def columns_of(raw: Any, table: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return record(tmp_path_factory.mktemp("small") / "audit.db", 40)
+    """A small log with a row in each table."""
+    small = record(tmp_path_factory.mktemp("small") / "audit.db", 40)
+    with closing(small.open()) as database:
+        writer = Writer(database, small.log)
+        facts: list[Fact] = [
+            *(CallRequested(id, "run", {}, "execute") for id in ("one", "two")),
+            FilesChanged((writer.changed("x", writer.state(b"x")),), "command", "one",
+                         causes=("one", "two")),
+            CallFinished("one", "run", "execute", "ok", {}, reverts=(3,)),
+            CallFinished("two", "run", "execute", "ok", {}, reverts=(4,)),
+            CoverageLowered((1,), Coverage("partial", ("late",))),
+        ]  # fmt: skip
+        writer.append(*facts, session="late", actor="agent:a")
+        small.heads.append(writer.log.tree_head())
+    return small
 
 
 PROJECTIONS = [
-    "workspace", "session", "call", "change_set", "call_change", "file_change", "tree_entry",
-    "checkpoint", "rollup", "reach",
+    "workspace", "session", "call", "change_set", "candidate", "file_change", "tree_entry",
+    "checkpoint", "lowered", "revert", "reach",
 ]  # fmt: skip
 
 

@@ -1,0 +1,56 @@
+"""What was found after calls had finished, and lowers how completely they were captured."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from loom_audit.model.coverage import Coverage, Level
+from loom_audit.model.events import CoverageLowered
+from loom_audit.sql.conditions import Where, chunks
+from loom_audit.sql.connection import Connection
+from loom_audit.sql.packing import check_texts
+from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
+from loom_audit.sql.statements import prepare
+
+TABLES = ("lowered",)
+FACTS = (CoverageLowered,)
+
+_LOWERED = prepare(
+    "INSERT INTO lowered (log, number, seq, level, reasons) "
+    "VALUES (:log, :number, :seq, :level, :reasons)"
+)
+STATEMENTS = (_LOWERED,)
+
+PARTIAL = (
+    "(c.coverage IS NOT NULL OR EXISTS "
+    "(SELECT 1 FROM lowered l WHERE l.log = c.log AND l.number = c.finished))"
+)
+"""The condition that the coverage of the call `c` is not full."""
+
+_ANY = prepare("SELECT 1 FROM lowered WHERE log = :log LIMIT 1")
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """A row for each call whose coverage was lowered; only those that are finished can be meant."""
+    match event.fact:
+        case CoverageLowered(calls=calls, coverage=coverage) if coverage.reasons:
+            level, reasons = coverage.level, json_list(coverage.reasons)
+            for number in dict.fromkeys(number for number in calls if number < event.seq):
+                rows.add(_LOWERED, number=number, seq=event.seq, level=level, reasons=reasons)
+
+
+def lowered(
+    connection: Connection, log: int, numbers: Sequence[int]
+) -> Mapping[int, Sequence[Coverage]]:
+    """By the numbers of calls: what lowered their coverage, in order."""
+    found: dict[int, list[Coverage]] = {}
+    if not _ANY.rows(connection, log=log):
+        return found
+    for some in chunks(numbers):
+        where = Where().also("log = :log", log=log).among("number", "n", some)
+        sql = f"SELECT number, level, reasons FROM lowered WHERE {where} ORDER BY number, seq"
+        for number, level, reasons in prepare(sql).rows(connection, **where.values):
+            check_texts(level)
+            one = Coverage(cast(Level, level), tuple(json.loads(reasons)))
+            found.setdefault(number, []).append(one)
+    return found
