@@ -71,17 +71,18 @@ def contains_calls(attachment: Attachment, call: Call) -> bool:
 def candidates(
     attachment: Attachment, *, besides: tuple[str, str] | None = None
 ) -> list[Candidate]:
-    """The open calls that may be changing files now, oldest first, besides one (session, id).
+    """The open calls that may have changed files until now, besides one (session, id).
 
-    A call that waits for an answer has not begun to act.
+    Also those whose process has ended, until recovery closes them. A call that waits for an
+    answer has not begun to act.
     """
     return innermost(attachment, _acting_calls(attachment, besides))
 
 
 def candidates_with(attachment: Attachment, own: Candidate) -> list[Candidate]:
-    """The candidates for what is found at the end of a call, its own first.
+    """The candidates for what is found at the end of a call.
 
-    It is not among them when it contains one that goes on.
+    It is not among them itself when it contains one that goes on.
     """
     others = _acting_calls(attachment, own.key)
     if not others:
@@ -100,7 +101,6 @@ def _acting_calls(attachment: Attachment, besides: tuple[str, str] | None) -> li
         for call in attachment.projections.open_calls()
         if (call.session, call.call_id) != besides
         and changes_by_itself(attachment, call)
-        and attachment.is_alive(call)
         and not is_waiting(attachment.log, call)
     ]
 

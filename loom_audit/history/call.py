@@ -252,15 +252,16 @@ class OpenCall:
         """
         self.check_writable()
         with exclusive(self._attachment):
-            left_out = look_before(self.record)
+            others = candidates(self._attachment, besides=self.record.key)
+            left_out = look_before(self.record, others)
             mode = self._attachment.workspace.stamp("")
-            earlier = candidates(self._attachment, besides=self.record.key)
+            alive = {one: self._attachment.is_session_alive(one.session) for one in others}
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    look_after(self.record, left_out, earlier)
+                    look_after(self.record, left_out, alive)
                     if self._attachment.workspace.stamp("") != mode:
                         self.record.lower_coverage("the workspace's own mode changed")
             except BaseException as error:

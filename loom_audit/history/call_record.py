@@ -86,7 +86,9 @@ class CallRecord:
     def add_foreign(self, changes: Iterable[FileChange]) -> None:
         """Store what this call did not change with the next commit, if there is anything."""
         if listed := tuple(changes):
-            self.add_drafts(self._attributed_drafts(listed))
+            self.add_drafts(
+                attributed_drafts(listed, candidates(self.attachment, besides=self.key))
+            )
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
         """Store facts about somebody else's changes with the next commit."""
@@ -114,17 +116,14 @@ class CallRecord:
         self.update_index(events)
         return events
 
-    def commit_foreign(self, found: ScanResult) -> None:
-        """Store a part of a scan as changes of others, and nothing of what waits."""
+    def commit_foreign(self, found: ScanResult, among: Sequence[Candidate]) -> None:
+        """Store a part of a scan as changes of these candidates, and nothing of what waits."""
         self.entries.update(found.entries)
         if found.changes:
-            drafts = self._attributed_drafts(found.changes)
+            drafts = attributed_drafts(found.changes, among)
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:
         """Let the index follow these events."""
         update_index(self.attachment, self.entries, events)
         self.entries = {}
-
-    def _attributed_drafts(self, changes: Sequence[FileChange]) -> list[Draft]:
-        return attributed_drafts(changes, candidates(self.attachment, besides=self.key))

@@ -284,8 +284,10 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
 def record_drift(attachment: Attachment) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held."""
 
+    among = candidates(attachment)  # of before the scan
+
     def flush(found: ScanResult) -> None:
-        drafts = attributed_drafts(found.changes, candidates(attachment)) if found.changes else []
+        drafts = attributed_drafts(found.changes, among)
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))

@@ -17,7 +17,7 @@ from loom_audit.history.attachment import (
     is_undo,
     session_lock,
 )
-from loom_audit.history.attribution import changes_by_itself, request_event
+from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
 from loom_audit.history.looks import look_after, look_before
 from loom_audit.history.recovery import (
@@ -95,7 +95,8 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
             within=request.within,
         )
         if looks:
-            _keep_look(attachment, call, look_before(call.record))
+            among = candidates(attachment, besides=call.record.key)
+            _keep_look(attachment, call, look_before(call.record, among))
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)

@@ -1,6 +1,7 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from loom_audit.history.attribution import (
     Candidate,
@@ -14,13 +15,13 @@ from loom_audit.history.capture import ScanResult, scan
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 
 
-def look_before(record: CallRecord) -> LeftOutFolders:
-    """Store the request, and what others changed before it; the lock is held.
+def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolders:
+    """Store the request, and what was changed before it by these candidates; the lock is held.
 
     The folders that are left out are returned, to be compared when the call has ended.
     """
-    found = scan(record.attachment, record.commit_foreign)
-    record.add_foreign(found.changes)
+    found = scan(record.attachment, lambda part: record.commit_foreign(part, among))
+    record.add_drafts(attributed_drafts(found.changes, among))
     record.add_untracked(found)
     record.entries.update(found.entries)
     record.commit_and_index()
@@ -28,15 +29,19 @@ def look_before(record: CallRecord) -> LeftOutFolders:
 
 
 def look_after(
-    record: CallRecord, before: LeftOutFolders | None, earlier: Sequence[Candidate] = ()
+    record: CallRecord,
+    before: LeftOutFolders | None,
+    others: Mapping[Candidate, bool] = MappingProxyType({}),
 ) -> None:
     """Collect what changed as this call's, shared with the others; the lock is held.
 
-    `before` is what the look before it gave, None where that is not known; `earlier` are the
-    others of then.
+    `before` is what the look before it gave, None where that is not known; `others` were open
+    then: whether their processes were still running.
     """
     now = candidates_with(record.attachment, record.candidate)
-    found = collect_changes(record, [*now, *(one for one in earlier if one not in now)])
+    now = [one for one in now if others.get(one, True)]
+    now += [one for one, alive in others.items() if alive and one not in now]
+    found = collect_changes(record, now)
     if before is None:
         record.lower_coverage("folders left out were not compared")
         before = found.left_out

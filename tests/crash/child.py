@@ -29,6 +29,7 @@ from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.history.call import OpenCall
 from loom_audit.sql import driver
 from loom_audit.tools.calls.thread import in_thread
+from tests.crash.ways import WAYS, die_at_commit
 
 PR_SET_PTRACER = 0x59616D61
 PTRACER_ANY = -1
@@ -192,6 +193,17 @@ def writer(report: Reporter) -> None:
     report.say(end=True)
 
 
+def way(report: Reporter) -> None:
+    """One of `ways`, killed at the commit that the order names, if it names one."""
+    order = report.order
+    with open_store() as store:
+        workspace = store.workspace(order["root"])
+        if "commit" in order:
+            die_at_commit(order["commit"], order["when"])
+        WAYS[order["way"]](workspace, order)
+    report.say(end=True)
+
+
 SCENARIOS: Mapping[str, Callable[[Reporter], None]] = {
     "write": write,
     "writes": writes,
@@ -200,6 +212,7 @@ SCENARIOS: Mapping[str, Callable[[Reporter], None]] = {
     "attach": attach,
     "appends": appends,
     "writer": writer,
+    "way": way,
 }
 
 

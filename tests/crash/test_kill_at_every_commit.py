@@ -1,0 +1,205 @@
+"""`kill -9` of a real process right before and after each commit, by each way in."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from loom_audit import AuditedWorkspace, open_store
+from loom_audit.model.events import CallFinished, CallReported, FilesChanged
+from tests.crash.faults import (
+    Stem,
+    check_finishes,
+    check_fold,
+    check_log,
+    lines,
+    remove_leftovers,
+    wait_for,
+    without_leftovers,
+    working_in,
+)
+from tests.trees import tree_of
+
+NATIVE = ("tool", "shell", "run", "recording", "function", "steps", "undo", "rollback")
+STEPS = ("start", "begin c1", "make made", "begin c2", "make other", "end c2", "end c1", "close")
+When = Literal["before", "after"]
+
+
+class Place:
+    """A store and a workspace in which a call was made, brought back for each kill."""
+
+    def __init__(self, folder: Path, stem: Stem) -> None:
+        self._stem = stem
+        self._kept = folder / "kept"
+        self._report = folder / "report"
+        self.home, self.root = folder / "home", folder / "root"
+        self.root.mkdir()
+        (self.root / "old.txt").write_text("old\n")
+        with open_store() as store:
+            workspace = store.attach(self.root)
+            workspace.checkpoint("start")
+            with workspace.session("earlier") as session:
+                session.run(["sh", "-c", "echo more >> old.txt; mkdir d; echo x > d/x; echo y > y"])
+        (self.home / "audit.db.ballast").unlink(missing_ok=True)
+        for part in (self.home, self.root):
+            shutil.copytree(part, self._kept / part.name)
+
+    def bring_back(self) -> None:
+        for part in (self.home, self.root):
+            shutil.rmtree(part)
+            shutil.copytree(self._kept / part.name, part)
+
+    def run(self, way: str, **order: Any) -> bool:
+        """Whether the child was killed; else it ended well."""
+        self._report.unlink(missing_ok=True)
+        paths = {"home": str(self.home), "root": str(self.root), "report": str(self._report)}
+        self._stem.begin(scenario="way", way=way, **paths, **order)
+        status = self._stem.end()
+        assert status in (0, -9), lines(self._report)
+        wait_for("the end of the commands", lambda: not working_in(self.root))
+        return status == -9
+
+
+@pytest.fixture
+def place(tmp_path: Path, stem: Stem, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    return Place(tmp_path, stem)
+
+
+@pytest.fixture
+def client() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+def check_whole(workspace: AuditedWorkspace, *, since: int = 0) -> None:
+    """One finish per request, each change once and a call's, nothing unrecorded, all verified."""
+    check_finishes(workspace)
+    state: dict[str, Any] = {}
+    for event in workspace.log.read():
+        for change in event.fact.changes if isinstance(event.fact, FilesChanged) else ():
+            assert change.before == state.get(change.path), "a change is on record twice"
+            state[change.path] = change.after
+            assert event.seq <= since or event.fact.call_id, f"{change.path} is nobody's"
+    assert workspace.status().drift == ()
+    check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
+    check_log(workspace, [])
+
+
+def kills(place: Place, way: str, **order: Any) -> Iterator[str]:
+    """After each kill, before and after each commit there is: which one it was."""
+    for nth in range(1, 30):
+        whens: tuple[When, ...] = ("before", "after")
+        for when in whens:
+            place.bring_back()
+            if not place.run(way, commit=nth, when=when, **order):
+                assert when == "before" and nth > 2
+                return
+            yield f"{when} commit {nth} of {way}"
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("way", NATIVE)
+def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
+    place: Place, way: str
+) -> None:
+    for n, where in enumerate(kills(place, way)):
+        try:
+            with open_store() as store:
+                workspace = store.workspace(place.root)
+                start = workspace.timeline.calls()[-1].seq or 0
+                if any(one.waiting for one in workspace.recover()):
+                    workspace.recover("continue" if n % 2 else "abandon")
+                check_whole(workspace, since=start)
+                assert workspace.recover() == []
+                remove_leftovers(workspace)
+                with workspace.session("next") as session:
+                    assert session.run(["sh", "-c", "echo z > z"]).files_changed == ("z",)
+        except BaseException as error:
+            error.add_note(where)
+            raise
+
+
+def test_a_reporter_killed_at_a_commit_reports_again_and_nothing_is_twice(
+    place: Place, client: subprocess.Popen[bytes]
+) -> None:
+    seen = 0
+    for where in kills(place, "reports", steps=STEPS, pid=client.pid):
+        seen += 1
+        try:
+            with open_store() as store:
+                workspace = store.workspace(place.root)
+                start = workspace.timeline.calls()[-1].seq or 0
+                assert workspace.recover() == [], "the client lives"
+                assert not place.run("reports", steps=STEPS, pid=client.pid)
+                check_whole(workspace, since=start)
+                check_reported(workspace)
+        except BaseException as error:
+            error.add_note(where)
+            raise
+    assert seen == 12, "six commits: a start, two begins, two ends, an end of the session"
+
+
+def check_reported(workspace: AuditedWorkspace) -> None:
+    """Both calls ended well, each with what changed while it was open, shared while both were."""
+    calls = {call.call_id: call for call in workspace.timeline.calls() if call.session == "s"}
+    assert {id: call.status for id, call in calls.items()} == {"c1": "ok", "c2": "ok"}
+    owners = {
+        change.change.path: {change.call_id, *change.causes}
+        for change in workspace.attachment.projections.changes()
+        if change.session == "s"
+    }
+    assert owners["made"] <= {"c1", "c2"} and "c1" in owners["made"]
+    assert owners["other"] == {"c1", "c2"}
+    assert not any(isinstance(event.fact, CallReported) for event in workspace.log.read())
+    assert workspace.timeline.session("s").status == "completed"
+
+
+@pytest.mark.parametrize("last", range(1, len(STEPS) + 1))
+def test_a_client_killed_after_any_step_leaves_one_finish_whatever_comes_later(
+    place: Place, client: subprocess.Popen[bytes], last: int
+) -> None:
+    """Each step is reported by a process of its own."""
+    for step in STEPS[:last]:
+        assert not place.run("reports", steps=[step], pid=client.pid)
+    client.kill()
+    client.wait()
+    with open_store() as store:
+        workspace = store.workspace(place.root)
+        start = workspace.timeline.calls()[-1].seq or 0
+        open_before = workspace.timeline.open_calls()
+        closed = workspace.recover()
+        assert [one.call.call_id for one in closed] == [call.call_id for call in open_before]
+        assert {one.call.status for one in closed} <= {"interrupted"}
+        assert workspace.timeline.open_calls() == []
+        for step in STEPS[last:]:
+            if not step.startswith("make"):
+                assert not place.run("reports", steps=[step], pid=client.pid, late=True)
+        late = [event.fact for event in workspace.log.read() if event.kind == CallReported.kind]
+        ends = {step.partition(" ")[2] for step in STEPS[last:] if step.startswith("end")}
+        assert {fact.call_id for fact in late if isinstance(fact, CallReported)} == {
+            one.call.call_id for one in closed
+        } & ends
+        check_whole(workspace, since=start)
+
+
+def test_a_reporter_and_its_client_killed_at_once_are_closed_by_the_next(place: Place) -> None:
+    for nth in range(1, 7):
+        place.bring_back()
+        with subprocess.Popen(["sleep", "1000"]) as client:
+            assert place.run("reports", steps=STEPS, pid=client.pid, commit=nth, when="after")
+            client.kill()
+        with open_store() as store:
+            workspace = store.workspace(place.root)
+            start = workspace.timeline.calls()[-1].seq or 0
+            with workspace.session("next"):
+                assert workspace.timeline.open_calls() == []
+            check_whole(workspace, since=start)
+            finishes = [
+                event.fact for event in workspace.log.read() if isinstance(event.fact, CallFinished)
+            ]
+            assert {fact.status for fact in finishes} <= {"ok", "interrupted"}

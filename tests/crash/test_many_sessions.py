@@ -1,0 +1,70 @@
+"""Twenty clients that report their calls at the same time, some of them killed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_audit import open_store
+from loom_audit.model.events import FilesChanged
+from loom_audit.ports import CallFilter
+from tests.crash.crowd import CALLS, killed
+from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
+from tests.trees import tree_of
+
+pytestmark = pytest.mark.timeout(300)
+COUNT = 20
+
+
+def test_twenty_sessions_at_once_lose_nothing_and_share_only_what_they_may_have_changed(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "shared").touch()
+    with open_store() as store:
+        store.attach(root)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.crowd", str(root), str(COUNT)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    with open_store() as store:
+        workspace = store.workspace(root)
+        left = {call.call_id for call in workspace.timeline.open_calls()}
+        closed = {one.call.call_id for one in workspace.recover()}
+        assert left == closed <= {f"c{n}-last" for n in range(COUNT) if killed(n)}
+        check_finishes(workspace)
+        check_log(workspace, [])
+        check_fold(workspace, tree_of(root))
+        assert workspace.status().drift == ()
+        owners: dict[str, set[str]] = {}
+        state: dict[str, Any] = {}
+        for event in workspace.log.read():
+            if not isinstance(event.fact, FilesChanged) or event.fact.origin == "baseline":
+                continue
+            for change in event.fact.changes:
+                assert change.before == state.get(change.path, change.before), "on record twice"
+                state[change.path] = change.after
+                assert event.fact.call_id, f"{change.path} is nobody's"
+                owners.setdefault(change.path, set()).update(
+                    event.fact.causes or (event.fact.call_id,)
+                )
+        for n in range(COUNT):
+            for k in range(CALLS):
+                mine = f"c{n}-{k}"
+                assert mine in owners[f"{n}-{k}"]
+                if k % 2 == 0:  # it said that it changes this file
+                    assert owners[f"{n}-{k}"] == {mine}
+        statuses = {
+            call.call_id: call.status for call in workspace.timeline.calls(CallFilter(limit=None))
+        }
+        for n in range(COUNT):
+            assert statuses[f"c{n}-last"] == ("interrupted" if killed(n) else "ok")
+        ended = {session.id: session.status for session in workspace.timeline.sessions(limit=100)}
+        assert {ended[f"s{n}"] for n in range(COUNT) if not killed(n)} == {"completed"}
+        assert {ended[f"s{n}"] for n in range(COUNT) if killed(n)} == {"interrupted"}
