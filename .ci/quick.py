@@ -34,6 +34,7 @@ FILES = {
     "CONTRIBUTING.md": "tests/test_recipes.py",
     "Makefile": "tests/test_frame.py",
     "pyproject.toml": "tests/test_packaging.py",
+    "loom_audit/sql/schema.sql": "tests/sql/test_upgrade.py",
 }
 
 
