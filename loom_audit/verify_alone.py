@@ -1,0 +1,400 @@
+"""Checks a store by docs/store-format.md alone: no other module of this package is imported.
+
+    python -m loom_audit.verify_alone STORE [--head "loom-audit-head v1 LOG SIZE ROOT"] …
+
+A copy of this file does the same; it needs Python 3.11 and, before Python 3.14, `backports.zstd`.
+STORE is the database file. The head of each log is printed, and what was erased or is wrong, one a
+line. Exit 0: every leaf, hash, node, commitment and content is as recorded; 1: not so; 2: not a
+store. Tables that are derived from the log are not read; `loom-audit verify` compares them.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sqlite3
+import sys
+import zlib
+from base64 import urlsafe_b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+HEAD = "loom-audit-head v1"
+TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content"}
+MAX_LEAF, MAX_ROW, CHUNK = (64 << 10) - 1, 1 << 20, 1 << 20
+STORED_LEVELS = 8
+
+# A store of format 1 does not hold its dictionary.
+DICTIONARY_1 = (
+    b'{"duration":1,"result":{"data":{"exit_code":0,"stderr":"","stdout":"","bytes":null,"error":'
+    b'null,"files_changed":["src/"],"output":"Edited : 1 replacement","success":true}},"error":{"c'
+    b'ode":"","message":"","details":{{"content":{"$content":0,"size":},"path":"src/","new_str":""'
+    b',"old_str":"","command":"{"changes":[["",null,["f",420,["d",493]]],"origin":"outside","basel'
+    b'ine""command"{"changes":[["src/",["f",420,,"origin":"tool"}'
+    b'{"actor":"outside","at":"2026-{"actor":"agent:","at":"2026-11-21T22:50:40.000000Z","causes":'
+    b'["coverage":{"level":"partial","reasons":["reverts":["sandbox":"plain","source":"session.sta'
+    b'rted workspace.attached checkpoint.marked "status":"error""status":"denied""status":"timeout'
+    b'""effect":"execute""effect":"read""call_id":"","coverage":{"level":"full"},"effect":"write",'
+    b'"id":"","kind":"call.finished","log":"","payloads":[{"commit":"","n":0,"role":"result","size'
+    b'":1"kind":"files.changed""kind":"change.intended","log":"","payloads":[{"commit":"","n":0,"r'
+    b'ole":"manifest","size":1"n":0,"role":"fact","size":"n":1,"role":"content","size":,"n":0,"rol'
+    b'e":"args","size":}],"prev":"","seq":1,"session":"","status":"ok","tool":"read_file","tool":"'
+    b'write_file","tool":"shell_execute","tool":"edit_file","v":"1.0"}'
+)
+DICTIONARY_HASHES = {
+    1: "e183ed63ec57baa1639bd26b322727be2afd230d5c78dcec65935ceca9382a6a",
+    2: "d65d59f179d66ad9be3e50fb3fa99b940f1da9fede019e7b8d59b236b55d1929",
+}
+
+
+class Wrong(Exception):
+    """What is stored is not what was recorded; the message says how."""
+
+
+DAMAGED = (
+    Wrong, sqlite3.Error, zstd.ZstdError, zlib.error, OSError, ValueError,
+    AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError,
+)  # fmt: skip
+"""What is raised where damaged bytes are read as something."""
+
+
+def sha256(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def base64url(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def unpack(stored: bytes, dictionaries: Mapping[int, bytes], limit: int) -> bytes:
+    """The bytes that were packed into a row. Wrong or zlib.error when there are none such."""
+    way, text, aside = stored[0], stored[1:], b""
+    if way:
+        if way not in dictionaries:
+            raise Wrong(f"a row is packed in the unknown way {way!a}")
+        unpacker = zlib.decompressobj(-15, zdict=dictionaries[way])
+        text = unpacker.decompress(text, limit + 1)
+        if len(text) <= limit and not unpacker.eof:
+            raise Wrong("a packed row ends too early")
+        aside = unpacker.unused_data
+    text = unfold(text, aside) if aside and way > 1 else text + aside
+    if len(text) > limit:
+        raise Wrong(f"a packed row holds more than {limit} bytes")
+    return text
+
+
+def unfold(text: bytes, aside: bytes) -> bytes:
+    """The text with the bytes that follow the deflate stream in the place of their markers."""
+    pieces = re.split(rb"([\x01-\x04])", text)
+    for n in range(1, len(pieces), 2):
+        marker = pieces[n][0]
+        size = (16, 8, 32, 8)[marker - 1]
+        raw, aside = aside[:size], aside[size:]
+        shown = base64url(raw) if marker == 3 else raw.hex()
+        if marker == 4:
+            moment = datetime(1970, 1, 1) + timedelta(microseconds=int.from_bytes(raw, "big"))
+            shown = moment.isoformat(timespec="microseconds") + "Z"
+        pieces[n] = shown.encode()
+    return b"".join(pieces) + aside
+
+
+def pack_id(id: str) -> bytes:
+    """An id as the column `event.id` holds it."""
+    if not id or re.fullmatch("[0-9a-f]{32}|(?!ff)[0-9a-f]{16}", id):
+        return bytes.fromhex(id)
+    marked = b"\xff" + id.encode("utf-8", "surrogatepass")
+    return marked + b"\xff" if len(marked) == 16 else marked
+
+
+class Contents:
+    """The contents of a store by the numbers of their rows, decoded and checked."""
+
+    def __init__(self, rows: sqlite3.Connection, folder: Path) -> None:
+        self._rows = rows
+        self._folder = folder
+        self.read = lru_cache(maxsize=64)(self._read)
+
+    def check(self, number: int) -> None:
+        """Read a content; one in a file a part at a time. Raises what is in DAMAGED."""
+        digest, size, stored, encoding, base, large = self._row(number)
+        if not large:
+            self.read(number)
+            return
+        hashed, count = hashlib.sha256(), 0
+        with zstd.open(self._file(digest, stored), "rb") as stream:
+            while count <= size and (part := stream.read(CHUNK)):
+                hashed.update(part)
+                count += len(part)
+        if (encoding, base, count, hashed.digest()) != ("zstd", None, size, digest):
+            raise Wrong("its file is not what its hash was made of")
+
+    def _row(self, number: int) -> Any:
+        query = "SELECT sha256, size, stored, encoding, base, large FROM blob WHERE number = ?"
+        if (row := self._rows.execute(query, (number,)).fetchone()) is None:
+            raise Wrong(f"there is no content number {number}")
+        return row
+
+    def _file(self, digest: bytes, stored: int) -> Path:
+        path = self._folder / digest.hex()[:2] / digest.hex()[2:]
+        if path.stat().st_size != stored:
+            raise Wrong(f"its file is not {stored} bytes long")
+        return path
+
+    def _read(self, number: int) -> bytes:
+        """The content whole. What it is stored against is read first, and so on."""
+        digest, size, stored, encoding, base, large = self._row(number)
+        prefix = None
+        if base is not None:
+            prefix = zstd.ZstdDict(self.read(base), is_raw=True).as_prefix
+        if large:
+            packed = self._file(digest, stored).read_bytes()
+        else:
+            query = "SELECT content FROM blob_content WHERE blob = ?"
+            (packed,) = self._rows.execute(query, (number,)).fetchone() or (b"",)
+        content = packed
+        if encoding != "raw":
+            unpacker = zstd.ZstdDecompressor(zstd_dict=prefix)
+            content = unpacker.decompress(packed, max_length=size + 1)
+            if not unpacker.eof or unpacker.unused_data:
+                raise Wrong("its stored bytes are not one whole zstd frame")
+        if (len(packed), len(content), sha256(content)) != (stored, size, digest):
+            raise Wrong("it is not what its hash was made of")
+        return content
+
+
+@dataclass
+class Tree:
+    """The Merkle tree over the leaves so far (RFC 9162 §2.1): its complete nodes, largest first."""
+
+    size: int = 0
+    nodes: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def append(self, hashed: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Add a leaf hash; each node it completes as (level, position, hash)."""
+        level = 0
+        self.size += 1
+        while self.nodes and self.nodes[-1][0] == level:
+            hashed = sha256(b"\x01", self.nodes.pop()[1], hashed)
+            level += 1
+            yield level, (self.size - 1) >> level, hashed
+        self.nodes.append((level, hashed))
+
+    def root(self) -> str:
+        """In hex."""
+        root = self.nodes[-1][1] if self.nodes else sha256()
+        for _, hashed in reversed(self.nodes[:-1]):
+            root = sha256(b"\x01", hashed, root)
+        return root.hex()
+
+
+class Check:
+    """A check of a store as of one moment: prints what it finds, and counts it."""
+
+    def __init__(self, rows: sqlite3.Connection, contents: Contents, heads: Sequence[str]) -> None:
+        self.rows, self.contents = rows, contents
+        self.found: Counter[str] = Counter()
+        self.heads = [(log, int(size), root) for log, size, root in map(str.split, heads)]
+        self.dictionaries = {1: DICTIONARY_1}
+
+    def tell(self, sort: str, where: str, what: object) -> None:
+        """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
+        self.found[sort] += 1
+        if isinstance(what, Exception) and not isinstance(what, Wrong):
+            what = f"it cannot be read: {what!r}"
+        print(f"{sort}: {ascii(f'{where}: {what}')[1:-1]}")
+
+    def store(self) -> None:
+        """Check every log and every content."""
+        self._read_dictionaries()
+        logs = dict(self.rows.execute("SELECT id, number FROM log"))
+        for log, number in logs.items():
+            self._check_log(log, number)
+        for table in ("event", "payload", "tree_node"):
+            query = f"SELECT DISTINCT log FROM {table} WHERE log NOT IN (SELECT number FROM log)"
+            for (number,) in self.rows.execute(query):
+                self.tell("wrong", f"log number {number!a}", f"{table} rows are of no log")
+        for log in {log for log, _, _ in self.heads} - logs.keys():
+            self.tell("wrong", f"log {log}", "it is not here, there is a head of it")
+        query = "SELECT number, hex(sha256) FROM blob WHERE encoding <> 'absent' ORDER BY number"
+        for number, digest in self.rows.execute(query):
+            self.found["contents"] += 1
+            try:
+                self.contents.check(number)
+            except DAMAGED as error:
+                self.tell("wrong", f"content {digest.lower()}", error)
+
+    def _read_dictionaries(self) -> None:
+        query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'dictionary'"
+        if self.rows.execute(query).fetchone() is None:
+            return
+        self.dictionaries |= dict(self.rows.execute("SELECT number, words FROM dictionary"))
+        if {n: sha256(words).hex() for n, words in self.dictionaries.items()} != DICTIONARY_HASHES:
+            self.tell("wrong", "store", "its dictionaries are not the published ones")
+
+    def _check_log(self, log: str, number: int) -> None:
+        tree, where, prev = Tree(), f"log {log}", b""
+        heads = [(size, root) for of, size, root in self.heads if of == log]
+        query = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? ORDER BY seq"
+        for seq, *row, packed, stored in self.rows.execute(query, (number,)):
+            if seq != tree.size + 1:
+                self.tell("wrong", where, f"event {tree.size + 1} is missing")
+                return
+            self.found["events"] += 1
+            hashed, shown = stored, f"{where} event {seq}"
+            try:
+                leaf = unpack(packed, self.dictionaries, MAX_LEAF)
+                hashed = sha256(b"\x00", leaf)
+                if hashed != stored:
+                    self.tell("wrong", shown, "its leaf is not what its hash was made of")
+                for problem in self._check_event((number, log, seq, *row), leaf, prev):
+                    self.tell("wrong", shown, problem)
+            except DAMAGED as error:
+                self.tell("wrong", shown, error)
+            prev = hashed if isinstance(hashed, bytes) else b""
+            self._append(tree, where, number, prev)
+            for size, root in heads:
+                if size == seq and root != tree.root():
+                    self.tell("wrong", where, f"the head of {size} events does not match")
+        self._check_ends(tree.size, where, number, max(heads, default=(0, ""))[0])
+        print(f"{HEAD} {ascii(log)[1:-1]} {tree.size} {tree.root()}")
+
+    def _append(self, tree: Tree, where: str, number: int, hashed: bytes) -> None:
+        """Add a leaf hash, and compare the stored nodes that are complete with it."""
+        query = "SELECT hash FROM tree_node WHERE log = ? AND level = ? AND position = ?"
+        for level, position, node in tree.append(hashed):
+            if level % STORED_LEVELS == 0:
+                self.found["nodes"] += 1
+                if self.rows.execute(query, (number, level, position)).fetchone() != (node,):
+                    first, last = (position << level) + 1, (position + 1) << level
+                    self.tell("wrong", where, f"the node over events {first} to {last}")
+
+    def _check_ends(self, size: int, where: str, number: int, due: int) -> None:
+        """What lies behind the last event, and a head of more events."""
+        if due > size:
+            self.tell("wrong", where, f"it has {size} events, a head {due}")
+        levels = range(STORED_LEVELS, size.bit_length(), STORED_LEVELS)
+        query = "SELECT count(*) FROM tree_node WHERE log = ?"
+        if self.rows.execute(query, (number,)).fetchone() != (sum(size >> n for n in levels),):
+            self.tell("wrong", where, "there are more nodes, or fewer, than its events make")
+        query = "SELECT DISTINCT seq FROM payload WHERE log = ? AND (seq < 1 OR seq > ?)"
+        for (seq,) in self.rows.execute(query, (number, size)):
+            self.tell("wrong", where, f"there are payloads of event {seq!a}, which is not there")
+
+    def _check_event(self, row: tuple[Any, ...], leaf: bytes, prev: bytes) -> Iterator[str]:
+        """Each thing that is wrong with an event beside its hash."""
+        number, log, seq, id, kind = row
+        envelope = json.loads(leaf)
+        major = envelope["v"].partition(".")[0]
+        if major not in ("1", "2"):
+            raise Wrong(f"it is in the format {envelope['v']}, which is not known here")
+        said = envelope["log"], envelope["seq"], envelope["kind"], pack_id(envelope.get("id", ""))
+        if said != (log, seq, kind, id):
+            yield "its leaf is that of another event than its row"
+        if envelope.get("prev", "") != (prev.hex() if major == "1" else prev.hex()[:16]):
+            yield "its leaf does not follow the one before"
+        salt_bytes = 32 if major == "1" else 16
+        yield from self._check_payloads(number, f"log {log} event {seq}", envelope, salt_bytes)
+
+    def _check_payloads(
+        self, number: int, where: str, envelope: Mapping[str, Any], salt_bytes: int
+    ) -> Iterator[str]:
+        """Compare the payloads of an event with the commitments to them."""
+        query = (
+            "SELECT p.role, p.n, p.salt, p.content, p.blob, b.encoding FROM payload p "
+            "LEFT JOIN blob b ON b.number = p.blob WHERE p.log = ? AND p.seq = ?"
+        )
+        rows = self.rows.execute(query, (number, envelope["seq"]))
+        stored = {(role, n): (salt, self._bytes(*row)) for role, n, salt, *row in rows}
+        keys = stored.pop(("keys", 0), None)
+        for item in envelope.get("payloads", ()):
+            role, n = item["role"], item["n"]
+            salt, content = stored.pop((role, n), (b"", None))
+            if content is None:
+                self.tell("erased", where, f"payload {role} {n}")
+                continue
+            self.found["payloads"] += 1
+            made = sha256(salt, role.encode(), sha256(content))
+            commit = base64url(made) if salt_bytes == 16 else made.hex()
+            if (commit, len(content)) != (item["commit"], item["size"]):
+                yield f"payload {role} {n} is not the one on record"
+            elif role == "manifest":
+                yield from self._check_manifest(where, content, keys and keys[1], salt_bytes)
+        if keys is not None and not any(i["role"] == "manifest" for i in envelope["payloads"]):
+            yield "there are keys without a manifest"
+        for role, n in stored:
+            yield f"payload {role} {n} is stored and not on record"
+
+    def _bytes(self, packed: bytes | None, blob: int, encoding: str) -> bytes | None:
+        """What the row of a payload holds; None when its content was erased."""
+        if packed is not None:
+            return unpack(packed, self.dictionaries, MAX_ROW)
+        return None if encoding == "absent" else self.contents.read(blob)
+
+    def _check_manifest(
+        self, where: str, manifest: bytes, keys: bytes | None, salt_bytes: int
+    ) -> Iterator[str]:
+        """Compare each content that a manifest names with the commitment to it."""
+        width, left, query = salt_bytes + 32, keys, "SELECT size FROM blob WHERE sha256 = ?"
+        for path, *states in json.loads(manifest)["changes"]:
+            for state in states:
+                if state is None or state[0] not in ("f", "l"):
+                    continue
+                self.found["files"] += 1
+                shown = f"the content of {json.dumps(path)}"
+                key, left = (bytes(width), None) if left is None else (left[:width], left[width:])
+                salt, digest = key[:salt_bytes], key[salt_bytes:]
+                if key == bytes(width):
+                    self.tell("erased", where, shown)
+                elif base64url(sha256(salt, b"content", digest)) != state[3]:
+                    yield f"{shown} is not the one on record"
+                elif self.rows.execute(query, (digest,)).fetchone() != (state[2],):
+                    yield f"{shown} is missing, or its size is another"
+        if left:
+            yield "there are keys for more contents than its manifest has"
+
+
+def head(line: str) -> str:
+    """LOG SIZE ROOT of a head. ValueError for anything else."""
+    found = re.fullmatch(rf"{HEAD} (\S+ [0-9]+ [0-9a-f]{{64}})", line.strip())
+    if found is None:
+        raise ValueError(f"not a head: {line}")
+    return found[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="verify_alone", description="Check a loom-audit store.")
+    parser.add_argument("store", type=Path, help="the database file; blobs/ lies beside it")
+    parser.add_argument("--head", action="append", default=[], type=head, metavar="HEAD")
+    asked = parser.parse_args(arguments)
+    path: Path = asked.store.absolute()
+    try:
+        rows = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        rows.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        rows.execute("BEGIN")
+        missing = TABLES - {name for (name,) in rows.execute("SELECT name FROM sqlite_schema")}
+    except sqlite3.Error as error:
+        missing = {str(error)}
+    if missing:
+        print(f"{path} is not a store: {min(missing)}", file=sys.stderr)
+        return 2
+    check = Check(rows, Contents(rows, path.parent / "blobs"), asked.head)
+    try:
+        check.store()
+    except DAMAGED as error:
+        check.tell("wrong", "store", error)
+    print(", ".join(f"{count} {what}" for what, count in sorted(check.found.items())))
+    return 1 if check.found["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
