@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from loom_audit.errors import NotFound
@@ -20,7 +21,7 @@ class LinuxProcesses:
         self._proc = proc
 
     def lease(self, pid: int | None, seconds: int) -> Lease:
-        boot, namespace = self._boot(), self._namespace()
+        boot, namespace = self._boot, self._namespace
         if pid is None or not boot or not namespace:
             return Lease(pid, None, boot, namespace, seconds)
         started = self._started(pid)
@@ -29,7 +30,7 @@ class LinuxProcesses:
         return Lease(pid, started, boot, namespace, seconds)
 
     def is_alive(self, lease: Lease) -> bool | None:
-        here = (self._boot(), self._namespace())
+        here = (self._boot, self._namespace)
         if lease.pid is None or "" in here or (lease.boot, lease.namespace) != here:
             return None
         started = self._started(lease.pid)
@@ -37,14 +38,18 @@ class LinuxProcesses:
             return None if self._exists(lease.pid) else False
         return None if lease.started is None else started == lease.started
 
+    @cached_property
     def _boot(self) -> str:
         with suppress(OSError):
             return (self._proc / _BOOT_ID).read_text("ascii").strip()
         return ""
 
+    @cached_property
     def _namespace(self) -> str:
+        """The one whose pids are ours, when it is also the one that /proc shows; else empty."""
         with suppress(OSError):
-            return os.readlink(self._proc / "self/ns/pid")
+            if os.readlink(self._proc / "self") == str(os.getpid()):
+                return os.readlink(self._proc / "self/ns/pid")
         return ""
 
     def _started(self, pid: int) -> int | None:

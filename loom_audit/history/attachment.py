@@ -112,8 +112,12 @@ class Attachment:
     def is_alive(self, call: Call) -> bool:
         """Whether whoever opened this call is still there to end it."""
         if is_undo(call):
-            return self.lock.is_held(self.undo_lock)
+            return self.is_undo_running
         return self.is_session_alive(call.session)
+
+    @property
+    def is_undo_running(self) -> bool:
+        return self.lock.is_held(self.undo_lock)
 
     def is_session_alive(self, session: str) -> bool:
         """Whether a session's process is running: it holds a lock, or has a lease on record.

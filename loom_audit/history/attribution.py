@@ -111,11 +111,10 @@ def innermost(attachment: Attachment, calls: Sequence[Call]) -> list[Candidate]:
     What changes between the calls that one contains is its own, and what changes during them is
     not.
     """
-    requests = [request_event(attachment, call)[1] for call in calls]
-    containing = {request.within for request in requests}
+    containing = {call.within for call in calls}
     return [
-        Candidate(call.call_id, call.session, call.actor, request.paths)
-        for call, request in zip(calls, requests, strict=True)
+        Candidate(call.call_id, call.session, call.actor, request_event(attachment, call)[1].paths)
+        for call in calls
         if call.requested not in containing
     ]
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
@@ -31,7 +32,7 @@ class RecoveredCall:
 
 def interrupted_calls(attachment: Attachment) -> list[Call]:
     """Open calls whose process has ended, oldest first."""
-    return [call for call in attachment.projections.open_calls() if not attachment.is_alive(call)]
+    return _ended(attachment)[0]
 
 
 def recover(
@@ -42,18 +43,32 @@ def recover(
     An undo, redo, revert or rollback is left open for a person to decide, or closed with
     `abandon`. The session `sparing`, of which somebody reports just now, is left as it is.
     """
-    if not _dead_calls(attachment, sparing) and not _dead_sessions(attachment, sparing):
+    if not any(_ended(attachment, sparing)):
         return []
     with attachment.exclusive():
-        dead = _dead_calls(attachment, sparing)
-        waiting = [] if abandon else [call for call in dead if is_undo(call)]
-        closed = close_calls(attachment, [call for call in dead if call not in waiting])
+        calls, sessions = _ended(attachment, sparing)
+        waiting = [] if abandon else [call for call in calls if is_undo(call)]
+        closed = close_calls(attachment, [call for call in calls if call not in waiting])
         kept = {call.session for call in waiting}
-        _end_sessions(
-            attachment, [s for s in _dead_sessions(attachment, sparing) if s.id not in kept]
-        )
+        _end_sessions(attachment, [one for one in sessions if one.id not in kept])
         left = [RecoveredCall(call, waiting=True) for call in waiting]
         return sorted([*closed, *left], key=lambda one: one.call.requested)
+
+
+def _ended(attachment: Attachment, sparing: str = "") -> tuple[list[Call], list[Session]]:
+    """The open calls and sessions whose processes have ended, without those of one session."""
+    is_alive = cache(attachment.is_session_alive)
+    calls = [
+        call
+        for call in attachment.projections.open_calls()
+        if (
+            not attachment.is_undo_running
+            if is_undo(call)
+            else call.session != sparing and not is_alive(call.session)
+        )
+    ]
+    sessions = attachment.projections.open_sessions()
+    return calls, [one for one in sessions if one.id != sparing and not is_alive(one.id)]
 
 
 def close_calls(
@@ -110,20 +125,6 @@ def decision_needed(call: Call) -> Conflict:
         f"an interrupted {call.tool} waits for a decision",
         hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
     )
-
-
-def _dead_calls(attachment: Attachment, sparing: str) -> list[Call]:
-    return [
-        call for call in interrupted_calls(attachment) if call.session != sparing or is_undo(call)
-    ]
-
-
-def _dead_sessions(attachment: Attachment, sparing: str) -> list[Session]:
-    return [
-        session
-        for session in attachment.projections.open_sessions()
-        if session.id != sparing and not attachment.is_session_alive(session.id)
-    ]
 
 
 def _end_sessions(attachment: Attachment, sessions: Collection[Session]) -> None:

@@ -1,7 +1,10 @@
 """`session`, and sessions named by the start of their ids."""
 
+import os
+
 import pytest
 
+from loom_audit import open_store
 from loom_audit.history.writer import new_id
 from tests.cli.shells import Shell
 
@@ -83,3 +86,23 @@ def test_a_session_that_is_not_there_is_said_to_be_missing(
 ) -> None:
     assert "no session zzzz" in two(*words, "zzzz", code=4).errors
     assert "`loom-audit session` lists them" in two(*words, "", code=2).errors
+
+
+def test_a_session_that_nobody_ends_is_ended_by_hand(audited: Shell) -> None:
+    with open_store(f"sqlite:///{audited.home / 'audit.db'}") as store:
+        workspace = store.workspace(audited.workspace)
+        foreign = workspace.start_foreign_session("client", id="ffff1111", pid=os.getpid())
+        foreign.begin_call("toolu_1", "Bash", {"command": "make"})
+    (audited.workspace / "made").write_text("x\n")
+    audited.call("write_file", path="mine.txt", content="x\n")
+    refused = audited("undo", "--yes", code=5)
+    assert "toolu_1" in refused.errors and "loom-audit session end ffff1111" in refused.errors
+    ended = audited.records("session", "end", "ffff")[0]
+    assert (ended["id"], ended["status"]) == ("ffff1111", "interrupted")
+    call = next(call for call in audited.records("log") if call["tool"] == "Bash")
+    assert (call["status"], call["paths"]) == ("unknown", ["made"])
+    audited("undo", "--yes")
+
+
+def test_two_sessions_are_not_shown_at_once(audited: Shell) -> None:
+    assert "one session" in audited("session", "aaaa", "bbbb", code=2).errors

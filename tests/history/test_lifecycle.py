@@ -73,18 +73,29 @@ def told(how: str) -> str:
 
 
 def by_tool(session: Session, root: Path, how: str) -> object:
+    acted = asyncio.Event()
+
     @tool(effect="execute", timeout_seconds=0.2 if how == "timeout" else 20)
     async def act(ctx: ToolContext) -> str:
         await anyio.to_thread.run_sync((root / "made").touch)
-        if how == "timeout":
-            await anyio.sleep(60)
+        if how in ("timeout", "cancelled"):
+            acted.set()
+            await asyncio.sleep(60)
         return told(how)
 
     if how == "denied":
         session.gate = DenyAll()
     session._registry = builtin_registry()
     session.registry.register(act)
-    result = asyncio.run(session.call("act", {}))
+
+    async def call() -> ToolResult:
+        calling = asyncio.ensure_future(session.call("act", {}))
+        if how == "cancelled":
+            await acted.wait()
+            calling.cancel()
+        return await calling
+
+    result = asyncio.run(call())
     if result.error is not None:
         raise {"APPROVAL_DENIED": ApprovalDenied, "TIMEOUT": ToolTimeout}.get(
             result.error.code, ValueError
@@ -166,7 +177,7 @@ def by_call(session: Session, root: Path, how: str) -> object:
 
 ALL = ("ok", "error", "denied", "timeout", "cancelled")
 WAYS = {
-    "tool": (by_tool, ("ok", "error", "denied", "timeout")),
+    "tool": (by_tool, ALL),
     "command": (by_run, ("ok", "error", "cancelled")),
     "recording": (by_recording, ALL),
     "function": (by_function, ALL),

@@ -1,0 +1,154 @@
+"""Leases: which processes live, as far as they can be seen."""
+
+import ast
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import pytest
+
+from loom_audit.disk.processes import LinuxProcesses
+from loom_audit.errors import NotFound
+from loom_audit.model.events import Lease
+from loom_audit.ports import Processes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
+
+
+@pytest.fixture
+def processes() -> Processes:
+    return LinuxProcesses()
+
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts processes that end with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*argv: str) -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(argv or ("sleep", "1000"), stdout=subprocess.PIPE))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def test_a_process_lives_until_it_is_killed(processes: Processes, start: Start) -> None:
+    process = start()
+    lease = processes.lease(process.pid, 60)
+    assert lease.seconds == 60 and lease.started and lease.boot and lease.namespace
+    assert processes.is_alive(lease) is True
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert processes.is_alive(lease) is False, "nobody has waited for it"
+    process.wait()
+    assert processes.is_alive(lease) is False
+
+
+def test_a_stopped_process_lives(processes: Processes, start: Start) -> None:
+    process = start()
+    lease = processes.lease(process.pid, 60)
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    assert processes.is_alive(lease) is True
+
+
+def test_a_name_like_the_fields_behind_it_is_a_name(processes: Processes, start: Start) -> None:
+    odd = "import ctypes,sys; ctypes.CDLL(None).prctl(15, b') Z 0 (', 0, 0, 0)"
+    process = start(
+        sys.executable, "-c", f"{odd}; print(flush=True); __import__('time').sleep(1000)"
+    )
+    plain = processes.lease(process.pid, 60)
+    assert process.stdout is not None and process.stdout.readline()
+    assert processes.lease(process.pid, 60) == plain
+    assert processes.is_alive(plain) is True
+
+
+def test_the_same_pid_of_another_start_is_another_process(
+    processes: Processes, start: Start
+) -> None:
+    lease = processes.lease(start().pid, 60)
+    assert lease.started is not None
+    assert processes.is_alive(replace(lease, started=lease.started + 1)) is False
+
+
+def test_a_process_that_does_not_run_gets_no_lease(processes: Processes, start: Start) -> None:
+    process = start()
+    process.kill()
+    process.wait()
+    with pytest.raises(NotFound):
+        processes.lease(process.pid, 60)
+    with pytest.raises(NotFound):
+        processes.lease(2**70, 60)
+
+
+def test_without_a_pid_nothing_is_seen(processes: Processes) -> None:
+    lease = processes.lease(None, 60)
+    assert (lease.pid, lease.started) == (None, None)
+    assert processes.is_alive(lease) is None
+
+
+def test_where_there_is_no_proc_nothing_is_seen(tmp_path: Path, start: Start) -> None:
+    blind = LinuxProcesses(tmp_path)
+    pid = start().pid
+    lease = blind.lease(pid, 60)
+    assert (lease.pid, lease.started, lease.boot) == (pid, None, "")
+    assert blind.is_alive(lease) is None
+    assert LinuxProcesses().is_alive(lease) is None
+    assert blind.is_alive(LinuxProcesses().lease(pid, 60)) is None
+
+
+def test_a_process_that_proc_hides_is_not_taken_for_one_that_ended(
+    tmp_path: Path, start: Start
+) -> None:
+    """As where /proc is mounted with `hidepid`: it runs, and its folder is not there."""
+    pid = start().pid
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+    (tmp_path / "sys/kernel/random/boot_id").write_text(boot)
+    (tmp_path / str(os.getpid()) / "ns").mkdir(parents=True)
+    (tmp_path / "self").symlink_to(str(os.getpid()))
+    (tmp_path / "self/ns/pid").symlink_to(os.readlink("/proc/self/ns/pid"))
+    hiding = LinuxProcesses(tmp_path)
+    assert hiding.lease(pid, 60).started is None
+    assert hiding.is_alive(LinuxProcesses().lease(pid, 60)) is None
+
+
+INSIDE = """
+import ast, sys
+from loom_audit.disk.processes import LinuxProcesses
+from loom_audit.model.events import Lease
+processes = LinuxProcesses()
+outer = Lease(*ast.literal_eval(sys.argv[1]))
+inner = processes.lease(1, 60)
+print([processes.is_alive(outer), processes.is_alive(inner), astuple(inner)])
+""".replace("import ast", "from dataclasses import astuple\nimport ast")
+
+
+@pytest.mark.parametrize("mounted", [True, False], ids=["own /proc", "the /proc of others"])
+def test_processes_of_another_namespace_are_not_taken_for_ours(
+    processes: Processes, mounted: bool
+) -> None:
+    """Inside, this very process is number 1; with the /proc of others that one is init."""
+    unshare = ["unshare", "--pid", "--fork", *(["--mount-proc"] if mounted else [])]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"]).returncode:
+        pytest.skip("needs the right to make a process namespace")
+    mine = processes.lease(os.getpid(), 60)
+    program = [sys.executable, "-c", INSIDE, repr(astuple(mine))]
+    said = subprocess.run([*unshare, *program], capture_output=True, text=True, check=True).stdout
+    outer_alive, inner_alive, inner = ast.literal_eval(said)
+    assert outer_alive is None
+    assert inner_alive is (True if mounted else None)
+    assert processes.is_alive(Lease(*inner)) is None
