@@ -35,6 +35,7 @@ KINDS = tuple(
     examples=(
         "loom-audit log --tool shell_execute --since 2h",
         "loom-audit log --path src/ --json | jq .seq",
+        "loom-audit log --search 'pytest failed'",
     )
 )
 def log(
@@ -47,6 +48,12 @@ def log(
     path: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Only what changed this file, or something in here."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORDS", help="Only calls whose command, arguments, output or paths say these."
+        ),
     ] = None,
     actor: Annotated[
         str | None, typer.Option(metavar="ACTOR", help="Only of this actor: person:ada.")
@@ -84,6 +91,8 @@ def log(
     """List the calls on record, newest first.
 
     With --events the facts under them. With JSON, `paths` are the first 20 of the `changed`.
+    --search finds calls that say all the words, the last of which may be only begun; the first time
+    it makes an index.
     """
     known = (*get_args(Status), "open")
     if status is not None and status not in known:
@@ -91,6 +100,11 @@ def log(
     for one in kind or ():
         if one not in KINDS:
             raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
+    if search is not None and (events or kind):
+        raise InvalidArguments(
+            "--search finds calls, not the facts under them",
+            hint="Leave out --events and --kind; `loom-audit show` lists the facts of a call.",
+        )
     with invocation.workspace() as workspace:
         timeline = workspace.timeline
         note_baseline(invocation, workspace)
@@ -102,6 +116,7 @@ def log(
             actor=actor,
             status=status,
             path=workspace_path(workspace.root, path) or None if path else None,
+            words=search,
             since=read_time(since) if since is not None else None,
             until=read_time(until) if until is not None else None,
             newest_first=not oldest_first,

@@ -81,7 +81,8 @@ class CallFilter:
 
     `path` matches a changed path exactly or below it as a folder; `since`/`until` are on the
     time of the request; `ended_after` bounds the call's number. `partial_only` are those whose
-    coverage is not full.
+    coverage is not full. `words` are those that the call's tool, arguments, result and paths say,
+    all of them and in any order; the last may be the beginning of one.
     """
 
     after: int = 0
@@ -91,6 +92,7 @@ class CallFilter:
     actor: str | None = None
     status: str | None = None
     path: str | None = None
+    words: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     ended_after: int | None = None

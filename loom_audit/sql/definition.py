@@ -36,7 +36,7 @@ _LAST = (
 
 _SEARCH = (
     "CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, "
-    "contentless_delete=1, tokenize=\"unicode61 tokenchars '_'\")"
+    "contentless_delete=1, tokenize=\"ascii tokenchars '_'\")"
 )
 """Words only, by rowid; what it indexes is not stored again."""
 

@@ -33,6 +33,42 @@ def test_log_filters_and_shows_the_facts_below(audited: Shell) -> None:
     assert audited("session", sessions[0]["id"]).text.count("read_file") == 1
 
 
+def test_calls_are_found_by_what_their_commands_arguments_outputs_and_paths_say(
+    audited: Shell,
+) -> None:
+    audited.call("write_file", path="src/parser.py", content="def parse_line(): ...\n")
+    audited.call("read_file", path="src/parser.py")
+    audited("run", "--", "sh", "-c", "echo Über den Wolken; echo made > cloud.txt")
+    write, read, run = audited.numbers()
+
+    def found(words: str, *more: str) -> list[int]:
+        return [r["seq"] for r in audited.records("log", "--search", words, *more)]
+
+    assert found("parse_line") == [read, write]
+    assert found("parse_line read_file") == [read]
+    assert found("echo wolken") == found("cloud.txt") == found("uber") == [run]
+    assert found("pars", "--tool", "write_file") == [write]
+    assert found("parse", "-n", "1") == [read]
+    assert found("nothing") == found("...") == []
+    audited.call("read_file", path="cloud.txt")
+    assert found("made", "--oldest-first") == [run, audited.numbers()[-1]]
+    assert "no calls match" in audited("log", "--search", "absent").errors
+
+
+@pytest.mark.parametrize(
+    "words", ['"', "NEAR(", "a:b OR *", "-x AND NOT", "^'; DROP TABLE", "\u0dbc0"]
+)
+def test_whatever_is_searched_for_is_taken_for_words(audited: Shell, words: str) -> None:
+    audited.call("write_file", path="b.txt", content="harmless\n")
+    assert audited.records("log", f"--search={words}") == []
+
+
+def test_a_search_for_facts_is_refused(audited: Shell) -> None:
+    for more in (("--events",), ("--kind", "files.changed")):
+        refused = audited("log", "--search", "x", *more, code=2)
+        assert "loom-audit show" in refused.errors
+
+
 @pytest.mark.parametrize(
     "words", [("--status", "okay"), ("--status", "OK"), ("--status", "requested")]
 )

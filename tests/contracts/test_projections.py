@@ -1,5 +1,6 @@
 """What every set of projections says of a log, and that the SQL ones say what a naive fold does."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -310,6 +311,60 @@ def test_a_change_keeps_the_id_of_a_call_that_is_not_on_record(opened: Opened) -
     assert opened.projections.session("s").files == 1
 
 
+def test_calls_are_found_by_their_words(opened: Opened) -> None:
+    a = opened.file(b"a")
+    opened.log.append([started("s")])
+    one = opened.call(arguments={"path": "x", "content": "def parse_line(text): pass"})
+    two = opened.call(arguments={"command": "grep needle"}, result={"output": ["Übergröße 42"]})
+    three = opened.call(FileChange("src/needle_work.py", None, a), tool="shell")
+
+    def seqs(words: str, **asked: Any) -> list[int | None]:
+        return [call.seq for call in opened.projections.calls(CallFilter(words=words, **asked))]
+
+    assert seqs("needle") == [three, two]
+    assert seqs("needle", limit=1) == [three]
+    assert seqs("needle", tool="shell") == [three]
+    assert seqs("needle", before=two) == [two]
+    assert seqs("needle", newest_first=False) == [two, three]
+    assert seqs("parse_line(text)") == seqs("PASS def") == [one]
+    assert seqs("übergröße 42") == seqs("42") == seqs("42 grep") == [two]
+    assert seqs("write_file") == [two, one]
+    assert seqs("src/needle_work.py shell") == [three]
+    for nothing in ("", " * ", "absent", "needle absent", '"', "NEAR(", "a:b OR", "need grep"):
+        assert seqs(nothing) == [], nothing
+    opened.log.append([draft(CallRequested("open", "t", {"text": "needle again\x00"}, "read"))])
+    assert [call.call_id for call in opened.projections.calls(CallFilter(words="again"))] == [
+        "open"
+    ]
+    [four] = opened.log.append([draft(CallFinished("open", "t", "read", "ok", {"output": "done"}))])
+    assert seqs("again") == seqs("again done") == [four.seq]
+    if isinstance(opened.projections, SqlProjections):
+        rebuild(opened)
+    assert seqs("again done") == [four.seq]
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=200),
+    st.text(alphabet="\"'*^():{}-+ANDORNEAT \x00", max_size=60),
+    st.lists(st.sampled_from(["needle", "NOT", "AND", "words:", '"', "-x"]), max_size=300).map(
+        " ".join
+    ),
+)
+
+
+@settings(max_examples=50)
+@given(HOSTILE)
+def test_whatever_is_asked_for_is_taken_for_words(
+    tmp_path_factory: pytest.TempPathFactory, words: str
+) -> None:
+    stored = open_sqlite(tmp_path_factory.mktemp("store"))
+    stored.call(arguments={"text": words})
+    found = stored.projections.calls(CallFilter(words=words))
+    assert len(found) == (1 if re.search(r"[a-z0-9]", words) else len(found))
+    assert stored.database
+    stored.database.close()
+
+
 def test_a_call_lists_its_first_twenty_paths(opened: Opened) -> None:
     a = opened.file(b"a")
     names = [f"z{n}" for n in range(30, 0, -1)]
@@ -416,34 +471,6 @@ def test_workspaces_are_listed_with_their_state(stored: Opened) -> None:
     [entry] = stored.database.workspaces()
     assert (entry.baseline_done, entry.ignore, entry.head) == (True, "*.b", 3)
     assert entry.attached_at == START
-
-
-def test_calls_are_found_by_their_words(stored: Opened) -> None:
-    found = stored.projections
-    assert isinstance(found, SqlProjections)
-    a = stored.file(b"a")
-    one = stored.call(arguments={"path": "x", "content": "def parse_line(text): pass"})
-    two = stored.call(arguments={"command": "grep needle"}, result={"output": ["Übergröße 42"]})
-    three = stored.call(FileChange("src/needle_work.py", None, a))
-
-    def seqs(text: str, **asked: Any) -> list[int | None]:
-        return [call.seq for call in found.search(text, **asked)]
-
-    assert seqs("needle") == []
-    assert found.index_search() == 7
-    assert found.index_search() == 0
-    assert seqs("needle") == [three, two]
-    assert seqs("needle", limit=1) == [three]
-    assert seqs("needle", before=two) == [two]
-    assert seqs("parse_line(text)") == seqs("PASS def") == [one]
-    assert seqs("übergröße 42") == seqs("42") == [two]
-    assert seqs("write_file") == [three, two, one]
-    for nothing in ("", " * ", "absent", "needle absent", '"', "NEAR(", "a:b OR"):
-        assert seqs(nothing) == []
-    four = stored.call(arguments={"text": "needle again\x00"})
-    rebuild(stored)
-    assert found.index_search() == 2
-    assert seqs("needle again") == [four]
 
 
 def rows_of(opened: Opened) -> dict[str, list[tuple[Any, ...]]]:

@@ -1,5 +1,6 @@
 """Projections computed from the whole log at every question: slow, and easy to believe."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,7 +59,12 @@ class MemoryProjections:
         return scope
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
-        found = [call for call in self._calls() if _matches(call, filter, self._paths(call))]
+        found = [
+            call
+            for call in self._calls()
+            if _matches(call, filter, self._paths(call))
+            and (filter.words is None or self._says(call, filter.words))
+        ]
         found.sort(key=lambda call: call.requested, reverse=filter.newest_first)
         return found[: filter.limit]
 
@@ -165,6 +171,23 @@ class MemoryProjections:
         )
         return list(dict.fromkeys(own))
 
+    def _says(self, call: Call, words: str) -> bool:
+        said = [call.tool, *self._paths(call)]
+        for event in self._log.read():
+            if (event.session, getattr(event.fact, "call_id", None)) == (
+                call.session,
+                call.call_id,
+            ):
+                said += [*_texts(getattr(event.fact, "arguments", None))]
+                said += [*_texts(getattr(event.fact, "result", None))]
+        tokens = _tokens(" ".join(said))
+        *whole, begun = _tokens(words) or [""]
+        return (
+            bool(begun)
+            and all(word in tokens for word in whole)
+            and any(token.startswith(begun) for token in tokens)
+        )
+
     def _calls(self) -> list[Call]:
         found: dict[tuple[str, str], Call] = {}
         undone = self.reverted()
@@ -270,6 +293,20 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
         paths.update(change.path for change in fact.changes)
         return replace(session, files=len(paths))
     return session
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif value is not None:
+        yield str(value)
 
 
 def _is_at(path: str, place: str, below: bool) -> bool:

@@ -69,10 +69,26 @@ def _projections() -> None:
     )
     _calls()
     _change_sets()
+    _search()
     for table, index, rows in STATISTICS:
         op.execute(
             f"INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('{table}', '{index}', '{rows}')"
         )
+
+
+def _search() -> None:
+    """Nobody has asked it anything yet; from now on words are divided before they get there."""
+    version: tuple[int, ...] = (3, 43)
+    if not op.get_context().as_sql:
+        found = op.get_bind().exec_driver_sql("SELECT sqlite_version()").scalar()
+        version = tuple(int(part) for part in str(found).split("."))
+    deletes = ", contentless_delete=1" if version >= (3, 43) else ""
+    op.execute("DROP TABLE search")
+    op.execute("DELETE FROM searched")
+    op.execute(
+        "CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none"
+        f"{deletes}, tokenize=\"ascii tokenchars '_'\")"
+    )
 
 
 def _calls() -> None:

@@ -26,7 +26,7 @@ from loom_audit.sql.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.projections import changes, coverage, reverts, sessions
+from loom_audit.sql.projections import changes, coverage, reverts, search, sessions
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 from loom_audit.sql.projections.summaries import failure, plain_text, summarize
 from loom_audit.sql.statements import prepare
@@ -186,19 +186,14 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where = where.also(coverage.PARTIAL)
     if filter.changed_only:
         where = where.also("c.changed > 0")
+    if filter.words is not None:
+        where = search.saying(where, log, filter.words)
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
     order = "DESC" if filter.newest_first else "ASC"
     limit = _ALL if filter.limit is None else filter.limit
     sql = f"{_CALLS} WHERE {where} ORDER BY c.requested {order} LIMIT :limit"
     return _to_calls(connection, log, prepare(sql).rows(connection, limit=limit, **where.values))
-
-
-def requested_at(connection: Connection, log: int, seqs: Sequence[int]) -> Sequence[Call]:
-    """The calls with these requests, newest first; at most MANY."""
-    where = Where().also("c.log = :log", log=log).among("c.requested", "n", seqs)
-    sql = f"{_CALLS} WHERE {where} ORDER BY c.requested DESC"
-    return _to_calls(connection, log, prepare(sql).rows(connection, **where.values))
 
 
 def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:

@@ -59,7 +59,12 @@ class SqlProjections:
         return workspaces.scope(self._connections, self._number)
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
-        """The calls that match, ordered by their request."""
+        """The calls that match, ordered by their request.
+
+        For words, what was recorded since they were last asked for is indexed first.
+        """
+        if filter.words is not None:
+            search.index_calls(self._connections, self._events, self._number)
         with self._connections.reading() as connection:
             return calls.matching(connection, self._number, filter)
 
@@ -148,18 +153,6 @@ class SqlProjections:
         """Newest first; a name marked again appears once, with its newest point."""
         with self._connections.reading() as connection:
             return checkpoints.checkpoints(connection, self._number)
-
-    # --- words ----------------------------------------------------------------------------
-
-    def index_search(self) -> int:
-        """Make what was recorded since the last time findable; how many events that were."""
-        return search.index_events(self._connections, self._events, self._number)
-
-    def search(self, text: str, *, before: int | None = None, limit: int = 50) -> Sequence[Call]:
-        """Calls of which one event says all the words, newest first, as far as indexed."""
-        with self._connections.reading() as connection:
-            found = search.find_calls(connection, self._number, text, before=before, limit=limit)
-            return calls.requested_at(connection, self._number, found)
 
     # --- making them anew -----------------------------------------------------------------
 

@@ -1,29 +1,32 @@
-"""Finding calls by the words in their arguments, results and paths.
+"""Finding calls by the words in their commands, arguments, outputs and paths.
 
-The index is filled in batches, off the write path: what was recorded since the last batch is
-not found yet. A row's id is the log's number and the event's seq, so the newest come first
-without sorting. SQLite's alone; elsewhere another module takes its place.
+The index is filled in batches, off the write path. A row's id is the log's number and a seq: of
+the request, with its words, and of the finish, with those of the whole call. SQLite's alone;
+elsewhere another module takes its place.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
+from unicodedata import combining, normalize
 
-from loom_audit.model.events import CallFinished, CallRequested, FilesChanged
-from loom_audit.ports import EventFilter
+from loom_audit.model.events import CallFinished, CallRequested, Event
+from loom_audit.ports import EventFilter, EventLog
+from loom_audit.sql.conditions import Where
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_log import SqlEventLog
-from loom_audit.sql.projections.summaries import plain_text
 from loom_audit.sql.statements import prepare
 
 INDEXED_AT_ONCE = 500
 MAX_WORDS = 32 * 1024
-"""Characters of one event that are indexed."""
+"""Characters of one row that are indexed."""
+
+MAX_SOUGHT = 64
+"""Words of one question; further ones are ignored."""
 
 _SEQ_BITS = 40
-_KINDS = (CallRequested.kind, CallFinished.kind, FilesChanged.kind)
+_KINDS = (CallRequested.kind, CallFinished.kind)
 _WORD = re.compile(r"\w+")
 
 _DONE = prepare("SELECT seq FROM searched WHERE log = :log")
@@ -32,20 +35,23 @@ _SET_DONE = prepare(
     "ON CONFLICT (log) DO UPDATE SET seq = excluded.seq"
 )
 _INDEX = prepare("INSERT INTO search (rowid, words) VALUES (:place, :words)")
-_FIND = prepare(
-    "SELECT rowid FROM search WHERE search MATCH :wanted AND rowid > :first AND rowid < :last "
-    "ORDER BY rowid DESC LIMIT :many"
+_REQUEST_OF = prepare("SELECT requested FROM call WHERE log = :log AND finished = :seq")
+_PATHS_OF = prepare(
+    "SELECT DISTINCT p.path FROM change_set x "
+    "JOIN file_change f ON f.log = x.log AND f.seq = x.seq "
+    "JOIN path p ON p.number = f.path WHERE x.log = :log AND x.requested = :requested LIMIT 1000"
 )
-_CALL_BY_END = prepare(
-    "SELECT requested FROM call WHERE log = :log AND requested = :seq "
-    "UNION SELECT requested FROM call WHERE log = :log AND finished = :seq "
-    "UNION SELECT requested FROM change_set WHERE log = :log AND seq = :seq "
-    "AND requested IS NOT NULL"
+_FOUND = (
+    f"SELECT rowid & {(1 << _SEQ_BITS) - 1} FROM search "
+    "WHERE search MATCH :sought AND rowid > :search_first AND rowid < :search_end"
 )
 
 
-def index_events(connections: Connections, events: SqlEventLog, log: int) -> int:
-    """Index what was recorded since the last time, a batch per transaction; how many events."""
+def index_calls(connections: Connections, events: EventLog, log: int) -> int:
+    """Index what was recorded since the last time, a batch per transaction; how many events.
+
+    AuditUnavailable when there is something to index and the store cannot be written.
+    """
     done = 0
     while True:
         with connections.reading() as connection:
@@ -53,7 +59,8 @@ def index_events(connections: Connections, events: SqlEventLog, log: int) -> int
         batch = list(islice(events.read(EventFilter(after=start, kinds=_KINDS)), INDEXED_AT_ONCE))
         if not batch:
             return done
-        rows = [{"place": _rowid(log, e.seq), "words": _words(e.fact)} for e in batch]
+        with connections.reading() as connection:
+            rows = list(_rows(connection, events, log, batch))
         with connections.writing() as connection:
             # somebody else may have indexed the same meanwhile
             if (_DONE.value(connection, log=log) or 0) == start:
@@ -62,46 +69,50 @@ def index_events(connections: Connections, events: SqlEventLog, log: int) -> int
                 done += len(batch)
 
 
-def find_calls(
-    connection: Connection, log: int, text: str, *, before: int | None, limit: int
-) -> Sequence[int]:
-    """Requests of the calls that say all the words of the text, in any of their events.
-
-    Newest first; the last word may be a beginning. `before` is a seq.
+def saying(where: Where, log: int, text: str) -> Where:
+    """The conditions on calls `c`, and that each says all words of the text; the last one may be
+    the beginning of a word. What is not a letter, a digit or an underscore separates words.
     """
-    words = _WORD.findall(text)
+    words = list(dict.fromkeys(_split(text)))[:MAX_SOUGHT]
     if not words:
-        return []
-    wanted = " ".join(f'"{word}"' for word in words) + "*"
-    found: dict[int, None] = {}
-    last = _rowid(log, before if before is not None else (1 << _SEQ_BITS) - 1)
-    while len(found) < limit:
-        many = 2 * limit
-        places = _FIND.rows(connection, wanted=wanted, first=_rowid(log, 0), last=last, many=many)
-        for (place,) in places:
-            seq = place & ((1 << _SEQ_BITS) - 1)
-            found.update((row[0], None) for row in _CALL_BY_END.rows(connection, log=log, seq=seq))
-        if len(places) < many:
-            break
-        last = places[-1][0]
-    return list(found)[:limit]
+        return where.also("1 = 0")
+    sought = " ".join(f'"{word}"' for word in words) + "*"
+    span = {"search_first": _rowid(log, 0), "search_end": _rowid(log + 1, 0)}
+    either = f"c.requested IN ({_FOUND}) OR c.finished IN ({_FOUND})"
+    return where.also(either, sought=sought, **span)
 
 
 def _rowid(log: int, seq: int) -> int:
     return log << _SEQ_BITS | seq
 
 
-def _words(fact: Any) -> str:
-    parts: Iterator[str]
-    match fact:
-        case CallRequested():
-            parts = iter([fact.tool, *_texts(fact.arguments)])
-        case CallFinished():
-            parts = _texts(fact.result)
-        case FilesChanged():
-            parts = (change.path for change in fact.changes)
-        case _:
-            parts = iter(())
+def _rows(
+    connection: Connection, events: EventLog, log: int, batch: Iterable[Event]
+) -> Iterator[dict[str, Any]]:
+    asked: dict[int, str] = {}
+    for event in batch:
+        match event.fact:
+            case CallRequested() as fact:
+                words = asked[event.seq] = _words([fact.tool, *_texts(fact.arguments)])
+            case CallFinished(result=result):
+                request = _REQUEST_OF.value(connection, log=log, seq=event.seq) or 0
+                paths = _PATHS_OF.rows(connection, log=log, requested=request)
+                before = asked.pop(request, None) or _request_words(events, request)
+                names = (path.decode("utf-8", "replace") for (path,) in paths)
+                words = _words([before, *names, *_texts(result)])
+            case _:
+                continue
+        yield {"place": _rowid(log, event.seq), "words": words}
+
+
+def _request_words(events: EventLog, seq: int) -> str:
+    for event in events.read(EventFilter(after=seq - 1, before=seq + 1)):
+        if isinstance(event.fact, CallRequested):
+            return _words([event.fact.tool, *_texts(event.fact.arguments)])
+    return ""
+
+
+def _words(parts: Iterable[str]) -> str:
     taken: list[str] = []
     size = 0
     for part in parts:
@@ -109,7 +120,18 @@ def _words(fact: Any) -> str:
         size += len(taken[-1])
         if size >= MAX_WORDS:
             break
-    return plain_text(" ".join(taken))
+    return " ".join(_split(" ".join(taken)))
+
+
+def _split(text: str) -> list[str]:
+    """The words of a text, without case and accents: letters, digits and underscores.
+
+    The index divides only at ASCII characters that are none of these, so it takes them as they are.
+    """
+    if not text.isascii():
+        parts = normalize("NFKD", text.casefold())
+        text = "".join(part for part in parts if not combining(part))
+    return _WORD.findall(text.lower())
 
 
 def _texts(value: Any) -> Iterator[str]:
