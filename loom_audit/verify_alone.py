@@ -32,7 +32,7 @@ else:
 HEAD = "loom-audit-head v1"
 TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content"}
 MAX_LEAF, MAX_ROW, CHUNK = (64 << 10) - 1, 1 << 20, 1 << 20
-STORED_LEVELS = 8
+STORED_LEVELS, ENCODINGS = 8, {("raw", True), ("zstd", True), ("zstd-delta", False)}
 
 # A store of format 1 does not hold its dictionary.
 DICTIONARY_1 = (
@@ -153,9 +153,9 @@ class Contents:
     def _read(self, number: int) -> bytes:
         """The content whole. What it is stored against is read first, and so on."""
         digest, size, stored, encoding, base, large = self._row(number)
-        prefix = None
-        if base is not None:
-            prefix = zstd.ZstdDict(self.read(base), is_raw=True).as_prefix
+        if (encoding, base is None) not in ENCODINGS:
+            raise Wrong("its row does not say how it is stored")
+        prefix = None if base is None else zstd.ZstdDict(self.read(base), is_raw=True).as_prefix
         if large:
             packed = self._file(digest, stored).read_bytes()
         else:
@@ -190,7 +190,6 @@ class Tree:
         self.nodes.append((level, hashed))
 
     def root(self) -> str:
-        """In hex."""
         root = self.nodes[-1][1] if self.nodes else sha256()
         for _, hashed in reversed(self.nodes[:-1]):
             root = sha256(b"\x01", hashed, root)
@@ -315,7 +314,7 @@ class Check:
         )
         rows = self.rows.execute(query, (number, envelope["seq"]))
         stored = {(role, n): (salt, self._bytes(*row)) for role, n, salt, *row in rows}
-        keys = stored.pop(("keys", 0), None)
+        keys = stored.pop(("keys", 0), None) if ("manifest", 0) in stored else None
         for item in envelope.get("payloads", ()):
             role, n = item["role"], item["n"]
             salt, content = stored.pop((role, n), (b"", None))
@@ -329,16 +328,18 @@ class Check:
                 yield f"payload {role} {n} is not the one on record"
             elif role == "manifest":
                 yield from self._check_manifest(where, content, keys and keys[1], salt_bytes)
-        if keys is not None and not any(i["role"] == "manifest" for i in envelope["payloads"]):
-            yield "there are keys without a manifest"
+        if keys and keys[0]:
+            yield "its keys have a salt"
         for role, n in stored:
             yield f"payload {role} {n} is stored and not on record"
 
-    def _bytes(self, packed: bytes | None, blob: int, encoding: str) -> bytes | None:
+    def _bytes(self, packed: bytes | None, blob: int | None, encoding: str) -> bytes | None:
         """What the row of a payload holds; None when its content was erased."""
+        if (packed is None) == (blob is None):
+            raise Wrong("a payload is nowhere, or in two places")
         if packed is not None:
             return unpack(packed, self.dictionaries, MAX_ROW)
-        return None if encoding == "absent" else self.contents.read(blob)
+        return None if encoding == "absent" else self.contents.read(blob or 0)
 
     def _check_manifest(
         self, where: str, manifest: bytes, keys: bytes | None, salt_bytes: int
@@ -373,21 +374,20 @@ def head(line: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="verify_alone", description="Check a loom-audit store.")
-    parser.add_argument("store", type=Path, help="the database file; blobs/ lies beside it")
+    parser.add_argument("store", type=lambda text: Path(text).absolute(), help="the database file")
     parser.add_argument("--head", action="append", default=[], type=head, metavar="HEAD")
     asked = parser.parse_args(arguments)
-    path: Path = asked.store.absolute()
     try:
-        rows = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        rows = sqlite3.connect(f"{asked.store.as_uri()}?mode=ro", uri=True, isolation_level=None)
         rows.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
         rows.execute("BEGIN")
         missing = TABLES - {name for (name,) in rows.execute("SELECT name FROM sqlite_schema")}
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError) as error:  # what it says may not be UTF-8
         missing = {str(error)}
     if missing:
-        print(f"{path} is not a store: {min(missing)}", file=sys.stderr)
+        print(f"{asked.store} is not a store: {min(missing)}", file=sys.stderr)
         return 2
-    check = Check(rows, Contents(rows, path.parent / "blobs"), asked.head)
+    check = Check(rows, Contents(rows, asked.store.parent / "blobs"), asked.head)
     try:
         check.store()
     except DAMAGED as error:

@@ -54,6 +54,16 @@ def test_the_store_of_a_release_is_as_its_head_says(release: tuple[Path, str]) -
     assert code == 0 and HEAD.findall(said) == [head] and "wrong" not in said
 
 
+def test_a_release_s_store_that_is_written_on_is_checked_whole(release: tuple[Path, str]) -> None:
+    store, head = release
+    with open_store(str(store)) as opened:
+        workspace = opened.workspace(head.split()[2])
+        workspace.checkpoint("later")
+        now = head_line(workspace.head())
+    code, said = verified(store, head, now)
+    assert code == 0 and HEAD.findall(said) == [now] != [head] and "wrong" not in said
+
+
 def test_the_demo_s_store_is_checked_by_a_copy_of_the_file_too(tmp_path: Path, home: Path) -> None:
     with open_store() as store:
         demo = run_demo(store, tmp_path / "demo")
@@ -221,6 +231,13 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "a content that leans on itself": (f"UPDATE blob SET base = number WHERE number = {LEAN}",),
     "the encoding of a content": (f"UPDATE blob SET encoding = 'raw' WHERE number = {PACKED}",),
     "the hash of a content": (f"UPDATE blob SET sha256 = zeroblob(32) WHERE number = {INLINE}",),
+    "an encoding that is none": (f"UPDATE blob SET encoding = 'zstdx' WHERE number = {PACKED}",),
+    "keys with a salt": (
+        f"UPDATE payload SET salt = x'00' WHERE seq = {CHANGED} AND role = 'keys'",
+    ),
+    "a payload that is in two places": (
+        f"UPDATE payload SET blob = {PACKED} WHERE seq = {FINISH} AND role = 'result'",
+    ),
     "the size of a content": (f"UPDATE blob SET size = size + 1 WHERE number = {INLINE}",),
     "the row of a content": (f"DELETE FROM blob WHERE number = {INLINE}",),
     "where a content is": ("UPDATE blob SET large = 0 WHERE large = 1",),
