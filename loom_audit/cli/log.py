@@ -61,7 +61,8 @@ def log(
     status: Annotated[
         str | None,
         typer.Option(
-            metavar="STATUS", help="ok, error, denied, timeout, cancelled, interrupted or open."
+            metavar="STATUS",
+            help="ok, error, denied, timeout, cancelled, interrupted, unknown, running or open.",
         ),
     ] = None,
     kind: Annotated[

@@ -2,14 +2,14 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import Call
+from loom_audit.model.events import Call, Status
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
@@ -19,7 +19,7 @@ from loom_audit.web.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 VALUE_CHARACTERS = 20_000
-STATUSES = ("ok", "error", "denied", "timeout", "cancelled", "interrupted", "open")
+STATUSES = (*get_args(Status), "open")
 
 
 @dataclass(frozen=True, slots=True)

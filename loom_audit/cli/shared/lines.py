@@ -33,7 +33,13 @@ NARROW = 90
 """Columns below which a list leaves out the year, the seconds and its own columns."""
 
 
-_STATUS: Mapping[str, Style] = {"ok": "green", "open": "yellow", "interrupted": "yellow"}
+_STATUS: Mapping[str, Style] = {
+    "ok": "green",
+    "open": "yellow",
+    "interrupted": "yellow",
+    "unknown": "yellow",
+    "running": "yellow",
+}
 
 
 def local_time(at: datetime) -> str:
