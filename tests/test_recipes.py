@@ -23,7 +23,7 @@ COPIED = (
     "alembic.ini", "CONTRIBUTING.md",
 )  # fmt: skip
 NOT_COPIED = shutil.ignore_patterns("itsdangerous", "vendor", "*.png")
-NAMES = ["tool", "page", "command", "event kind", "migration"]
+NAMES = ["tool", "page", "command", "event kind", "table that follows the log"]
 
 _BLOCK = re.compile(r"([^\n]+\n)*\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -25,7 +25,7 @@ from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import to_micros
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
+from loom_audit.sql.event_reader import READ_EVENTS, EventReader, read_all, remaining_window
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
@@ -248,13 +248,7 @@ class SqlEventLog:
 
     def read_in(self, connection: Connection) -> Iterator[Event]:
         """All events in order, within the caller's transaction."""
-        window = EventFilter()
-        while True:
-            seqs, events = self._reader.read_batch(connection, window, READ_EVENTS)
-            yield from events
-            if len(seqs) < READ_EVENTS:
-                return
-            window = remaining_window(window, seqs[-1])
+        return read_all(self._reader, connection)
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""

@@ -1,6 +1,6 @@
 """Reading events of one log within somebody's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from loom_audit.model.codec import intention_of
@@ -104,3 +104,14 @@ class EventReader:
             )
             for seq, leaf in leaves
         ]
+
+
+def read_all(reader: EventReader, connection: Connection) -> Iterator[Event]:
+    """All events of a log in order, within the caller's transaction."""
+    window = EventFilter()
+    while True:
+        seqs, events = reader.read_batch(connection, window, READ_EVENTS)
+        yield from events
+        if len(seqs) < READ_EVENTS:
+            return
+        window = remaining_window(window, seqs[-1])

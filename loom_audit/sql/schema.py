@@ -23,6 +23,9 @@ REVISION = "0002"
 OLDER: frozenset[str] = frozenset({"0001"})
 """Revisions that can be upgraded from."""
 
+REBUILT: frozenset[str] = frozenset()
+"""Revisions whose tables follow the log in a new way: an upgrade to one makes them anew."""
+
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")
 _KIND_OF_TABLE = "SELECT type, wr, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?"
 _KIND_OF_INDEX = 'SELECT "unique", partial FROM pragma_index_list(?) WHERE name = ?'

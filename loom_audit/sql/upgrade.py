@@ -3,6 +3,7 @@
 Imported when there is something to upgrade only: Alembic and SQLAlchemy are slow to start.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +12,16 @@ from alembic.config import Config
 from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
-from loom_audit.errors import AuditUnavailable, Corrupt
+from loom_audit.errors import AuditUnavailable, Corrupt, NotFound
 from loom_audit.model.merkle import root_at
 from loom_audit.sql import schema
+from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections, store_lock
 from loom_audit.sql.driver import connect, driver
+from loom_audit.sql.event_reader import EventReader, read_all
 from loom_audit.sql.merkle_tree import stored_nodes
+from loom_audit.sql.projections.fold import rebuild
 
 MIGRATIONS = "loom_audit:migrations"
 
@@ -31,9 +35,11 @@ def upgrade_locked(connections: Connections) -> str:
     """
     with store_lock(connections.lock):
         with connections.reading() as connection:
-            if schema.revision(connection) == schema.REVISION:
-                return ""
+            found = schema.revision(connection)
+        if found == schema.REVISION:
+            return ""
         backup = schema.back_up(connections.path)
+        folder = os.path.join(os.path.dirname(connections.path), "blobs")
         raw = connect(connections.path, "rw")
         ours = Connection(raw)
         engine = create_engine(
@@ -44,6 +50,8 @@ def upgrade_locked(connections: Connections) -> str:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 before = _roots(ours)
                 _migrate(connection)
+                if any(revision > (found or "") for revision in schema.REBUILT):
+                    _rebuild(ours, SqlBlobStore(connections, folder))
                 schema.check_triggers(ours)
                 if _roots(ours) != before:
                     raise Corrupt("A migration changed events", hint=f"Restore {backup}.")
@@ -65,6 +73,18 @@ def _migrate(connection: Any) -> None:
     config.set_main_option("script_location", MIGRATIONS)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _rebuild(connection: Connection, blobs: SqlBlobStore) -> None:
+    """Make the projections of every log anew; of one that is damaged they stay as migrated."""
+    for number, id in connection.execute("SELECT number, id FROM log").fetchall():
+        events = read_all(EventReader(id, number, blobs), connection)
+        connection.execute("SAVEPOINT rebuilt")
+        try:
+            rebuild(connection, number, events)
+        except (Corrupt, NotFound):
+            connection.execute("ROLLBACK TO rebuilt")
+        connection.execute("RELEASE rebuilt")
 
 
 def _roots(connection: Connection) -> Mapping[str, Any]:

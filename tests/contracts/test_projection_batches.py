@@ -24,7 +24,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.sql.projections import keyframes, queries
+from loom_audit.sql.projections import fold, keyframes
 from loom_audit.sql.projections.subjects import PROJECTIONS
 from loom_audit.sql.tables import TABLES
 from tests.contracts.stores import DIRECTORY, SetClock, draft, open_sqlite
@@ -110,7 +110,7 @@ def test_the_tables_are_the_same_however_events_are_cut_into_commits(
             opened.log.append([one])
         expected = rows_of(opened)
         for size in SIZES:
-            monkeypatch.setattr(queries, "REBUILT_AT_ONCE", size)
+            monkeypatch.setattr(fold, "REBUILT_AT_ONCE", size)
             rebuild(opened)
             assert rows_of(opened) == expected, f"{size} events at a time"
         opened.database.close()

@@ -21,7 +21,7 @@ from loom_audit.disk.locks import DiskLock
 from loom_audit.errors import (
     AuditUnavailable,
 )
-from loom_audit.model.events import SessionStarted
+from loom_audit.model.events import SessionEnded, SessionStarted
 from loom_audit.sql import definition, schema, tables, upgrade
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, open_database
@@ -116,6 +116,30 @@ def test_an_older_store_is_backed_up_and_upgraded_when_it_is_opened(
     assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [(NEWEST,)]
     assert raw.execute("SELECT count(*) FROM event").fetchall() == [(600,)]
     raw.close()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_tables_that_follow_the_log_in_a_new_way_are_made_anew_where_it_can_be_read(
+    path: Path, lock: DiskLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    database = open_database(str(path), lock=lock)
+    id = database.create_log()
+    database.event_log(id).append([draft(SessionStarted("a"), "s"), draft(SessionEnded(), "s")])
+    database.close()
+    raw = connect(str(path), "rw")
+    if damaged:
+        raw.execute("DROP TRIGGER event_no_update")
+        raw.execute("UPDATE event SET leaf = x'00' WHERE seq = 2")
+        raw.execute(schema.triggers()["event_no_update"])
+    raw.close()
+    body = "op.execute(\"UPDATE session SET agent = 'as migrated', title = ''\")"
+    at_next_revision(monkeypatch, migrations_with(tmp_path, body))
+    monkeypatch.setattr(schema, "REBUILT", frozenset({NEXT}))
+    upgraded = open_database(str(path), lock=lock)
+    [session] = upgraded.projections(id).sessions()
+    assert session.agent == ("as migrated" if damaged else "a")
+    assert session.status == "completed"
+    upgraded.close()
 
 
 def test_who_finds_the_store_upgraded_meanwhile_makes_no_second_backup(

@@ -5,11 +5,15 @@ it wrote for earlier ones, and however the events are cut into commits the rows 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
+from loom_audit.model.events import Event
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.projections import keyframes
-from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.projections.rows import FollowedEvent, Rows, followed
 from loom_audit.sql.projections.subjects import FOLLOWING, PROJECTIONS, STATEMENTS
+
+REBUILT_AT_ONCE = 1000
 
 
 def fold(connection: Connection, log: int, events: Sequence[FollowedEvent]) -> None:
@@ -22,6 +26,16 @@ def fold(connection: Connection, log: int, events: Sequence[FollowedEvent]) -> N
         rows.run(connection, STATEMENTS)
         if group[-1].seq % keyframes.KEYFRAME_EVENTS == 0:
             keyframes.write(connection, log, group[-1].seq)
+
+
+def rebuild(connection: Connection, log: int, events: Iterator[Event]) -> int:
+    """Drop all rows of a log and make them from its events; how many these are."""
+    empty(connection, log)
+    done = 0
+    while some := [followed(event) for event in islice(events, REBUILT_AT_ONCE)]:
+        fold(connection, log, some)
+        done += len(some)
+    return done
 
 
 def empty(connection: Connection, log: int) -> None:

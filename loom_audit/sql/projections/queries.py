@@ -1,7 +1,6 @@
 """Reading the tables that follow the log, and making them anew from it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Call, Checkpoint, RecordedChange, Session
@@ -23,10 +22,7 @@ from loom_audit.sql.projections import (
     tree,
     workspaces,
 )
-from loom_audit.sql.projections.fold import empty, fold
-from loom_audit.sql.projections.rows import followed
-
-REBUILT_AT_ONCE = 1000
+from loom_audit.sql.projections.fold import rebuild
 
 
 class SqlProjections:
@@ -161,11 +157,5 @@ class SqlProjections:
 
         The number of events. Writers wait meanwhile.
         """
-        done = 0
         with self._connections.writing() as connection:
-            empty(connection, self._number)
-            events = map(followed, self._events.read_in(connection))
-            while some := list(islice(events, REBUILT_AT_ONCE)):
-                fold(connection, self._number, some)
-                done += len(some)
-        return done
+            return rebuild(connection, self._number, self._events.read_in(connection))
