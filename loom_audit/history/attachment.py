@@ -59,7 +59,7 @@ class Attachment:
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
     tools cannot run commands or search. `unfinished` are the calls of this process, by session and
-    id, whose end could not be recorded.
+    id, whose end could not be recorded. `leases` are those known of sessions, and up to which seq.
     """
 
     log: EventLog
@@ -76,6 +76,7 @@ class Attachment:
     runner: Runner | None = None
     code: CodeIndex | None = None
     unfinished: set[tuple[str, str]] = field(default_factory=set)
+    leases: dict[str, tuple[int, Lease | None]] = field(default_factory=dict)
 
     @property
     def scope(self) -> Scope:
@@ -134,11 +135,23 @@ class Attachment:
 
     def lease(self, session: str) -> Lease | None:
         """The lease that a foreign session was given last; None for a session of ours."""
-        wanted = EventFilter(
-            kinds=(SessionStarted.kind,), session=session, newest_first=True, limit=1
+        if not session:
+            return None
+        checked, lease = self.leases.get(session, (0, None))
+        head = self.log.head()
+        later = EventFilter(
+            after=checked,
+            before=head + 1,
+            kinds=(SessionStarted.kind,),
+            session=session,
+            newest_first=True,
+            limit=1,
         )
-        facts = [event.fact for event in self.log.read(wanted)] if session else []
-        return next((fact.lease for fact in facts if isinstance(fact, SessionStarted)), None)
+        for event in self.log.read(later):
+            if isinstance(event.fact, SessionStarted):
+                lease = event.fact.lease
+        self.leases[session] = head, lease
+        return lease
 
     def _is_overdue(self, session: str, lease: Lease) -> bool:
         for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):
