@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from loom_audit.errors import StorageFailed
+
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
@@ -148,12 +150,24 @@ def fsync(descriptor: int) -> None:
 
 
 def mounts_below(root: str) -> frozenset[str]:
-    """The mount points below an absolute path, relative to it; none where none are listed."""
+    """The mount points below an absolute path, relative to it; none where none are listed.
+
+    StorageFailed when the list cannot be read.
+    """
+    return mounts_in_table(_listed(_MOUNTS), root)
+
+
+def _listed(table: Path) -> bytes:
+    """What the kernel lists; nothing where it does not have this list."""
     try:
-        table = _MOUNTS.read_bytes()
+        return table.read_bytes()
     except FileNotFoundError:
-        return frozenset()
-    return mounts_in_table(table, root)
+        return b""
+    except OSError as error:
+        raise StorageFailed(
+            f"{table} cannot be read: {error.strerror}",
+            hint="Try again when the system has memory and file descriptors to spare.",
+        ) from error
 
 
 def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
@@ -167,11 +181,11 @@ def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
 
 
 def mapped_below(root: str) -> frozenset[int]:
-    """The inodes of files below an absolute path that we may write as memory; none off Linux."""
-    try:
-        table = _MAPS.read_bytes()
-    except FileNotFoundError:
-        return frozenset()
+    """The inodes of files below an absolute path that we may write as memory; none off Linux.
+
+    StorageFailed when they cannot be listed.
+    """
+    table = _listed(_MAPS)
     prefix = os.fsencode(root).rstrip(b"/") + b"/"
     inodes = set()
     for found in _SHARED.finditer(table):
