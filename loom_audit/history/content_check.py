@@ -237,9 +237,10 @@ class ContentChecker:
     def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
         """The manifest of what the call intended, where exactly that happened."""
         intention = envelope["intention"]
-        if not self._reads_all and intention not in self._intended:
+        if not self._reads_all and type(intention) is int and intention not in self._intended:
             self._read_intention(intention)
-        call, manifest = self._intended.pop(intention, (None, None))
+        known = type(intention) is int  # 5.0 and True are equal to an int and are none
+        call, manifest = self._intended.pop(intention, (None, None)) if known else (None, None)
         if manifest is None or call != _call_of(envelope):
             self.findings.add(
                 seq,

@@ -35,6 +35,9 @@ PREV_DIGITS = 16
 
 MAX_LEAF = 64 * 1024
 
+MANIFEST = ("manifest", 0), ("keys", 0)
+"""The payloads by role and number that an event may have in common with its intention."""
+
 _CANONICAL = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 )
@@ -115,7 +118,12 @@ def intention_of(leaf: bytes) -> int | None:
     if b'"intention":' not in leaf:
         return None
     found = read_envelope(leaf).get("intention")
-    return found if isinstance(found, int) else None
+    return found if type(found) is int else None
+
+
+def manifest_of(payloads: PayloadBytes) -> dict[tuple[str, int], bytes]:
+    """The manifest among an event's payloads, with its keys."""
+    return {key: payloads[key] for key in MANIFEST if key in payloads}
 
 
 def id_of(seq: int, leaf_hash: bytes) -> str:

@@ -338,8 +338,9 @@ Fact = (
 class Draft:
     """A fact without a place in the log yet, as it is given to `append`.
 
-    `id` is the idempotency key (UUIDv7 when None); `occurred_at` is when it happened, if that
-    is not when it was recorded. `session` is "" for a fact outside of sessions.
+    `id` is the idempotency key; when it is None the id follows from what is stored. `occurred_at`
+    is when it happened, if that is not when it was recorded. `session` is "" for a fact outside of
+    sessions.
     """
 
     fact: Fact

@@ -8,7 +8,7 @@ stored as the array of its fields.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.coverage import Coverage
@@ -87,7 +87,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
     ),
     FilesChanged: Layout(
         _same("call_id", "reverts", "causes", "origin", "intention"),
-        manifest=(*_CHANGES, "arrived"),
+        manifest=_CHANGES,
         tolerant=True,
     ),
     ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
@@ -119,6 +119,16 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Any]]] = {
     kind: [(item.name, item.default) for item in fields(fact)] for kind, fact in _KINDS.items()
 }
 """The names of a fact's fields with their defaults, MISSING where there is none."""
+
+_CHOICES: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
+    kind: [
+        (name, get_args(hint))
+        for name, hint in get_type_hints(fact).items()
+        if get_origin(hint) is Literal
+    ]
+    for kind, fact in _KINDS.items()
+}
+"""Fields that hold one of a few texts: what else would stand there could not be read back."""
 
 
 def _places(fact: type[Any]) -> Iterator[tuple[str, Any, str, type[Any] | None]]:
@@ -171,6 +181,12 @@ def split_fact(fact: Fact) -> Parts:
             f"A fact of the unknown kind {fact.kind!r} cannot be recorded",
             hint="Upgrade loom-audit: a newer version knows it.",
         )
+    for name, allowed in _CHOICES[fact.kind]:
+        if getattr(fact, name) not in allowed:
+            raise NotSerializable(
+                f"The {name} of {fact.kind} cannot be {getattr(fact, name)!r}",
+                hint=f"It is one of {', '.join(allowed)}.",
+            )
     layout = LAYOUTS.get(type(fact), _PLAIN)
     parts = Parts({})
     for name, default in _FIELDS[fact.kind]:
@@ -178,7 +194,7 @@ def split_fact(fact: Fact) -> Parts:
         if name in layout.envelope:
             if isinstance(value, Coverage):
                 value = {"level": value.level, "reasons": value.reasons}
-            if value is not None and value != "":
+            if value is not None and not (value == "" == default):
                 parts.envelope[layout.envelope[name]] = value
         elif name == layout.args:
             parts.args = None if layout.optional and value is None else (value,)
@@ -200,7 +216,7 @@ def _manifest_of(
         more = {"temporaries": _plain(fact.temporaries)} if fact.temporaries else {}
         return fact.changes, fact.moves, more
     if isinstance(fact, FilesChanged) and fact.intention is None:
-        return fact.changes, fact.moves, {"arrived": fact.arrived} if fact.arrived else {}
+        return fact.changes, fact.moves, {}
     return None
 
 
@@ -314,9 +330,10 @@ def _typed(made: type[Any] | None, value: Any) -> Any:
     """A stored value as the fact has it; `made` is the dataclass it holds, or holds several of."""
     if made is None or value is None:
         return _frozen(value)
+    known = len(fields(made))  # a later minor version may say more
     if made is Lease:
-        return Lease(*value)
-    return tuple(made(*item) for item in value)
+        return Lease(*value[:known])
+    return tuple(made(*item[:known]) for item in value)
 
 
 def _frozen(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from loom_audit.model.codec import intention_of
+from loom_audit.model.codec import MANIFEST, intention_of
 from loom_audit.model.events import Event
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
@@ -99,7 +99,7 @@ class EventReader:
                 self._log,
                 seq,
                 leaf,
-                [*parts.get(seq, ()), *event_rows.manifest_of(parts.get(intended[seq] or 0, ()))],
+                [*parts.get(seq, ()), *_manifest(parts.get(intended[seq] or 0, ()))],
                 self._blobs,
             )
             for seq, leaf in leaves
@@ -115,3 +115,7 @@ def read_all(reader: EventReader, connection: Connection) -> Iterator[Event]:
         if len(seqs) < READ_EVENTS:
             return
         window = remaining_window(window, seqs[-1])
+
+
+def _manifest(parts: Sequence[event_rows.Part]) -> Sequence[event_rows.Part]:
+    return [part for part in parts if part[:2] in MANIFEST]

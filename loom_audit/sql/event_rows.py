@@ -58,6 +58,10 @@ def insert_events(
     )
 
 
+Part = tuple[str, int, bytes | None, bytes | None]
+"""A payload's role, number, packed content or None, SHA-256 of its blob or None."""
+
+
 def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[str, Any]:
     """A payload's row; what is too long for a row is put into the blob store."""
     row = {"log": log, "seq": seq, "role": payload.role, "n": payload.n, "salt": payload.salt}
@@ -97,11 +101,9 @@ def damage_error(seq: int, why: str) -> Corrupt:
     )
 
 
-def load_payloads(
-    connection: Connection, log: int, seqs: Sequence[int]
-) -> dict[int, list[tuple[str, int, bytes | None, bytes | None]]]:
-    """By seq: role, n, packed content or None, SHA-256 of the blob or None."""
-    found: dict[int, list[tuple[str, int, bytes | None, bytes | None]]] = {}
+def load_payloads(connection: Connection, log: int, seqs: Sequence[int]) -> dict[int, list[Part]]:
+    """The payloads of these events by seq."""
+    found: dict[int, list[Part]] = {}
     for some in chunks(seqs):
         listed, values = in_list("seq", some)
         rows = prepare(_PAYLOADS.format(seqs=listed)).rows(connection, log=log, **values)
@@ -110,18 +112,11 @@ def load_payloads(
     return found
 
 
-def manifest_of(
-    parts: Iterable[tuple[str, int, bytes | None, bytes | None]],
-) -> Sequence[tuple[str, int, bytes | None, bytes | None]]:
-    """The manifest among an event's payloads, with its keys."""
-    return [part for part in parts if part[0] in ("manifest", "keys")]
-
-
 def read_event(
     log_id: str,
     seq: int,
     leaf: bytes,
-    parts: Iterable[tuple[str, int, bytes | None, bytes | None]],
+    parts: Iterable[Part],
     blobs: BlobStore,
 ) -> Event:
     """The event, its fact whole. Corrupt names it."""

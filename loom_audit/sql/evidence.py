@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, intention_of, parse_time
+from loom_audit.model.codec import MAX_LEAF, decode, intention_of, manifest_of, parse_time
 from loom_audit.model.events import ChangeIntended, Event, Fact, WorkspaceAttached
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import Node
@@ -226,7 +226,7 @@ class SqlEvidence:
                 if row.leaf is None:
                     raise Corrupt(f"Event {row.seq} cannot be unpacked")
                 if row.kind == ChangeIntended.kind:
-                    intended[row.seq] = payloads
+                    intended[row.seq] = manifest_of(payloads)
                 elif (intention := intention_of(row.leaf)) is not None:
                     payloads |= intended.pop(intention, {})
                 events.append(decode(row.leaf, payloads))

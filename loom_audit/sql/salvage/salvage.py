@@ -23,7 +23,7 @@ from shutil import copyfile, rmtree
 from typing import Any, BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, intention_of, read_envelope
+from loom_audit.model.codec import MAX_LEAF, decode, intention_of, manifest_of, read_envelope
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileState
 from loom_audit.model.format_1 import salt_bytes_of
@@ -208,7 +208,7 @@ class _Run:
         with suppress(AuditError):
             payloads |= self._intended.pop(intention_of(leaf) or 0, {})
         if kind == ChangeIntended.kind:
-            self._intended[seq] = payloads
+            self._intended[seq] = manifest_of(payloads)
         return _Event(record, _changes(leaf, payloads) if intact else None)
 
     def _payloads(
