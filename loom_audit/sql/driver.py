@@ -77,6 +77,10 @@ def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
     )
     try:
         _set_up(connection, mode)
+    except UnicodeDecodeError as error:
+        connection.close()
+        # SQLite names what it cannot make sense of in the schema, as it lies there
+        raise module.DatabaseError(f"could not decode to UTF-8: {error.object!a}") from error
     except BaseException:
         connection.close()
         raise

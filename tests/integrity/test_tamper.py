@@ -786,6 +786,17 @@ def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, see
     assert found > harmless / 3, "nearly half of a store this small is unused"
 
 
+def test_a_schema_with_a_name_that_is_not_utf8_is_damage(store: Recorded) -> None:
+    with connect(store) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = store.path.read_bytes()
+    assert b"ON event (log, id)" in whole
+    store.path.write_bytes(whole.replace(b"ON event (log, id)", b"ON ev\xc3nt (log, id)"))
+    with pytest.raises(Corrupt, match="UTF-8") as caught:
+        store.verify()
+    assert "salvage" in caught.value.hint
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_five_hundred_flipped_bits_that_change_anything_stored_are_found(
