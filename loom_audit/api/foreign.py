@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from loom_audit.errors import (
     ApprovalDenied,
@@ -13,10 +13,10 @@ from loom_audit.errors import (
     ToolTimeout,
 )
 from loom_audit.history import foreign
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import Attachment, check_effect
 from loom_audit.history.writer import Writer
 from loom_audit.model.display import visible
-from loom_audit.model.events import CallRequested, Effect, Event, SessionStarted, Status
+from loom_audit.model.events import CallRequested, Effect, Event, Lease, SessionStarted, Status
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import nearest_json
 
@@ -25,6 +25,11 @@ MAX_ID = 200
 
 SECONDS = 3600
 """How long a client that cannot be seen may be silent before its session counts as ended."""
+
+MAX_SECONDS = 31 * 24 * 3600
+
+REPORTED = tuple(status for status in get_args(Status) if status != "interrupted")
+"""The statuses that a client may report: that a call was interrupted is found out here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class ForeignSession:
         else, or when the session is not open; InvalidArguments, InvalidPath.
         """
         _check_id(call_id, "call")
+        check_effect(effect)
         inside = self.attachment.workspace.relative
         named = None if paths is None else tuple(sorted({inside(path) for path in paths}))
         request = CallRequested(
@@ -79,8 +85,14 @@ class ForeignSession:
         """Put on record how a call ended, and by a `look` what it changed: the event of its finish.
 
         Told again it is the same event; what is told differently, or after it was closed, is an
-        event `call.reported`. NotFound for a call that was not begun.
+        event `call.reported`. NotFound for a call that was not begun; Conflict for one that is
+        ours; InvalidArguments for what is not a status that is reported.
         """
+        if status not in REPORTED:
+            raise InvalidArguments(
+                f"{status!r:.100} is not a status that a client reports",
+                hint=f"There are: {', '.join(REPORTED)}.",
+            )
         kept = ToolResult.of(result, _error_of(status, result)).to_record()
         return foreign.end(self._writer(at), call_id, status, kept, look=look)
 
@@ -92,6 +104,16 @@ class ForeignSession:
         if at is not None and at.tzinfo is None:
             raise InvalidArguments(f"{at} has no time zone", hint="Give a time with its zone.")
         return Writer(self.attachment, self.id, self.actor, occurred_at=at)
+
+
+def lease_of(attachment: Attachment, pid: int | None, seconds: int) -> Lease:
+    """A lease for a client. InvalidArguments for the seconds, NotFound when it does not run."""
+    if not isinstance(seconds, int) or not 1 <= seconds <= MAX_SECONDS:
+        raise InvalidArguments(
+            f"a session cannot be silent for {seconds!r:.100} seconds",
+            hint=f"Give 1 to {MAX_SECONDS}, which is 31 days.",
+        )
+    return attachment.processes.lease(pid, seconds)
 
 
 def start_session(session: ForeignSession, started: SessionStarted) -> None:

@@ -12,7 +12,7 @@ from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
 from loom_audit.api.session_record import SessionRecord
 from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
-from loom_audit.history.attachment import FUNCTION, check_tool_name
+from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.events import Coverage, Effect, Event
@@ -205,8 +205,8 @@ class Session:
         """Record the block as one call, with every file change made during it.
 
         With effect read or network the workspace is not compared before and after. Conflict
-        when the session is not open, or has a call of this `call_id`: then the block is not
-        entered.
+        when the session is not open, or has a call of this `call_id`; InvalidArguments for what
+        is not an effect: then the block is not entered.
         """
         self._check_open()
         with self._open_call(name, nearest_json(arguments or {}), effect, call_id) as call:
@@ -250,7 +250,9 @@ class Session:
         model's id for it: `session.tool(function, call_id=…)(…)`. `recording` says what the
         effects mean. A call of a coroutine function lasts until it is done, that of a generator
         from its first step to its last. What is no JSON is kept as the JSON nearest to it.
+        InvalidArguments for what is not an effect.
         """
+        check_effect(effect)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             recording = functools.partial(self.recording, effect=effect, call_id=call_id)

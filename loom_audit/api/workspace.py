@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from loom_audit.api.foreign import SECONDS, ForeignSession, start_session
+from loom_audit.api.foreign import SECONDS, ForeignSession, lease_of, start_session
 from loom_audit.api.gates import default_gate
 from loom_audit.api.session import Session
 from loom_audit.api.session_record import SessionRecord
@@ -136,10 +136,11 @@ class AuditedWorkspace:
         """A session of another program, which reports its calls; or one that goes on, by its id.
 
         `pid` is the client's process, with which its open calls end. Where that cannot be seen,
-        or is not known, the session counts as ended when nothing was reported for `seconds`.
-        NotFound when the process does not run; Conflict for the id of a session of ours.
+        or is not known, the session counts as ended when nothing was reported for `seconds`, at
+        most 31 days. NotFound when the process does not run; Conflict for the id of a session of
+        ours; InvalidArguments.
         """
-        lease = self.attachment.processes.lease(pid, seconds)
+        lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
         found = ForeignSession(id or new_id(), actor or f"agent:{agent}", self.attachment)
         start_session(found, started)

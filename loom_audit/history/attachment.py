@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from typing import get_args
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.model.events import Call, Effect, Lease, SessionStarted
@@ -155,7 +155,7 @@ class Attachment:
 
     def _is_overdue(self, session: str, lease: Lease) -> bool:
         for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):
-            return self.clock.now() > event.at + timedelta(seconds=lease.seconds)
+            return (self.clock.now() - event.at).total_seconds() > lease.seconds
         return True
 
     @property
@@ -168,8 +168,20 @@ def is_undo(call: Call) -> bool:
     return call.tool in UNDO_TOOLS and call.effect == "write"
 
 
+def check_effect(effect: Effect) -> None:
+    """InvalidArguments for what is not an effect."""
+    if effect not in (known := get_args(Effect)):
+        raise InvalidArguments(
+            f"{effect!r:.100} is not an effect", hint=f"There are: {', '.join(known)}."
+        )
+
+
 def check_tool_name(name: str, effect: Effect) -> None:
-    """InvalidArguments for a tool that would be taken for our undo, redo, revert or rollback."""
+    """InvalidArguments for a tool that would be taken for our undo, redo, revert or rollback.
+
+    Also for what is not an effect.
+    """
+    check_effect(effect)
     if name in UNDO_TOOLS and effect == "write":
         raise InvalidArguments(
             f"the name {name} is kept for what takes back", hint="Name the tool otherwise."

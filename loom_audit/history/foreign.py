@@ -79,6 +79,7 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
     with exclusive(attachment):
         known = _find_call(attachment, writer.session, request.call_id)
         if known is not None:
+            _check_foreign(attachment, known)
             return _begun_before(attachment, known, request)
         _check_open(attachment, writer.session)
         _check_container(attachment, request)
@@ -109,7 +110,7 @@ def end(
     """Finish a call with what it changed, as a look finds it.
 
     What is reported once it is finished is a fact of its own, once. The event. NotFound for
-    a call that was not begun.
+    a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
     writer = replace(writer, source=CLIENT)
@@ -121,6 +122,7 @@ def end(
                 f"session {writer.session} has no call {call_id}",
                 hint="Begin it before it is ended.",
             )
+        _check_foreign(attachment, call)
         if call.seq is not None:
             return _report(writer, call, status, result)
         event, request = request_event(attachment, call)
@@ -213,6 +215,15 @@ def _begun_before(attachment: Attachment, call: Call, request: CallRequested) ->
             details={"requested": call.requested},
         )
     return event
+
+
+def _check_foreign(attachment: Attachment, call: Call) -> None:
+    """Conflict for a call that we make: also an undo, on record in the session it takes back."""
+    if is_undo(call) or attachment.lease(call.session) is None:
+        raise Conflict(
+            f"call {call.call_id} is not one that another program reports",
+            hint="Give the program's call an id of its own.",
+        )
 
 
 def _check_open(attachment: Attachment, session: str) -> None:
