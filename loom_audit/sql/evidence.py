@@ -40,6 +40,9 @@ _PARTS = (
 )
 _NODES = "SELECT level, position, hash FROM tree_node WHERE log = ? ORDER BY level, position"
 
+_IN_TWO_PLACES = (
+    "SELECT seq, role FROM payload WHERE log = ? AND content IS NOT NULL AND blob IS NOT NULL"
+)
 _ODD_BLOBS = (
     "SELECT b.number, hex(b.sha256) FROM blob b LEFT JOIN blob_content c ON c.blob = b.number "
     "WHERE length(b.sha256) <> 32 OR typeof(b.sha256) <> 'blob' OR typeof(b.size) <> 'integer' "
@@ -251,6 +254,8 @@ class SqlEvidence:
         if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
             yield "the dictionaries are not those that rows are packed with"
         yield from self._find_misfiled_logs()
+        for seq, role in self._rows(_IN_TWO_PLACES, self._number):
+            yield f"the payload {role} of event {seq} is in its row and elsewhere"
         odd = self._rows(_ODD_BLOBS)
         lines = (
             (number, digest)

@@ -380,6 +380,12 @@ def add_a_payload(raw: Any, store: Recorded) -> Expected:
     return Expected({("payload.extra", WHERE), ("payload.extra", 9999)})
 
 
+def put_a_payload_elsewhere_too(raw: Any, store: Recorded) -> Expected:
+    raw.execute("UPDATE payload SET blob = 0 WHERE seq = ? AND content IS NOT NULL", (WHERE,))
+    assert raw.execute("SELECT changes()").fetchone()[0]
+    return Expected({("database", None)})
+
+
 def edit_a_key(raw: Any, store: Recorded) -> Expected:
     seq = find_seq(raw, "change.intended")
     [(keys,)] = raw.execute(
@@ -595,6 +601,7 @@ ATTACKS: tuple[Attack, ...] = (
     edit_a_key,
     swap_two_contents_of_a_change,
     delete_keys,
+    put_a_payload_elsewhere_too,
     swap_blobs,
     swap_names_of_blobs,
     change_blob_bytes,
