@@ -138,7 +138,8 @@ class AuditedWorkspace:
         `pid` is the client's process, with which its open calls end. Where that cannot be seen,
         or is not known, the session counts as ended when nothing was reported for `seconds`, at
         most 31 days. NotFound when the process does not run; Conflict for the id of a session of
-        ours; InvalidArguments.
+        ours, or of one that is open while another process that reports it runs;
+        InvalidArguments.
         """
         lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)

@@ -49,20 +49,34 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
     """Put a session with a lease on record, or that it goes on under another lease.
 
     Calls that another process of it left open are closed when that one has ended. Conflict for
-    a session of ours.
+    a session of ours, and for one that is open and whose process runs and is another.
     """
     attachment, session = writer.attachment, writer.session
     same = attachment.lease(session) == started.lease
     recover(attachment, sparing=session if same else "")
     with attachment.exclusive():
         known = _find_session(attachment, session)
-        if known is not None and attachment.lease(session) is None:
-            raise Conflict(
-                f"session {session} is not one that another program reports",
-                hint="Give the session an id of its own.",
-            )
-        if known is None or known.ended is not None or not same:
+        if known is not None:
+            _check_free(attachment, known, started)
+        if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
+
+
+def _check_free(attachment: Attachment, known: Session, started: SessionStarted) -> None:
+    lease = attachment.lease(known.id)
+    if lease is None:
+        raise Conflict(
+            f"session {known.id} is not one that another program reports",
+            hint="Give the session an id of its own.",
+        )
+    assert started.lease is not None
+    same_process = replace(lease, seconds=0) == replace(started.lease, seconds=0)
+    if known.ended is None and not same_process and attachment.processes.is_alive(lease):
+        raise Conflict(
+            f"session {known.id} is open, and process {lease.pid} that reports it runs",
+            hint="Give the session an id of its own, or end that process or "
+            f"`loom-audit session end {known.id}` first.",
+        )
 
 
 def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:

@@ -1,6 +1,8 @@
 """What another program may not report: then nothing is put on record."""
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,14 @@ from loom_audit.model.events import Call
 @pytest.fixture
 def foreign(workspace: AuditedWorkspace) -> ForeignSession:
     return workspace.start_foreign_session("client", id="s", pid=os.getpid())
+
+
+@pytest.fixture
+def second() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing until it is killed."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
 
 
 def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s") -> Call:
@@ -103,3 +113,46 @@ def test_an_undo_in_a_client_s_session_is_not_ended_by_it(
         ):
             foreign.end_call("u")
     assert call_of(workspace, "u").status == "ok"
+
+
+def test_a_session_is_not_taken_from_a_client_that_runs(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    root: Path,
+    second: subprocess.Popen[bytes],
+) -> None:
+    foreign.begin_call("c1", "Bash")
+    head = workspace.log.head()
+    for pid in (second.pid, None):
+        with pytest.raises(Conflict, match=f"process {os.getpid()} that reports it") as refused:
+            workspace.start_foreign_session("client", id="s", pid=pid)
+        assert "`loom-audit session end s`" in refused.value.hint
+    assert workspace.log.head() == head
+    assert workspace.recover() == []
+    (root / "made").touch()
+    foreign.end_call("c1")
+    call = call_of(workspace, "c1")
+    assert (call.status, call.paths, call.coverage.level) == ("ok", ("made",), "full")
+
+
+def test_a_client_may_start_its_session_again_with_another_silence(
+    workspace: AuditedWorkspace, foreign: ForeignSession
+) -> None:
+    foreign.begin_call("c1", "Bash")
+    again = workspace.start_foreign_session("client", id="s", pid=os.getpid(), seconds=60)
+    again.end_call("c1")
+    assert call_of(workspace, "c1").status == "ok"
+    lease = workspace.attachment.lease("s")
+    assert lease is not None and lease.seconds == 60
+
+
+def test_a_session_that_was_ended_may_be_another_client_s(
+    workspace: AuditedWorkspace, foreign: ForeignSession, second: subprocess.Popen[bytes]
+) -> None:
+    foreign.begin_call("c1", "Bash")
+    workspace.end_session("s")
+    again = workspace.start_foreign_session("client", id="s", pid=second.pid)
+    again.begin_call("c2", "Bash")
+    again.end_call("c2")
+    assert call_of(workspace, "c1").status == "unknown"
+    assert call_of(workspace, "c2").status == "ok"
