@@ -374,15 +374,19 @@ def close_interrupted(
     *,
     ran: bool = True,
     status: Status = "interrupted",
+    unseen: str = "",
 ) -> Comparison:
     """Finish an open call whose end nobody reports, with what is on disk now; the lock is held.
 
-    One that was still waiting for an answer has not `ran`.
+    One that was still waiting for an answer has not `ran`. `unseen` is why the workspace could
+    not be looked at, when it could not.
     """
     found = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
         if ran and changes_by_itself(attachment, call):
             closing.record.lower_coverage("interrupted")
+            if unseen:
+                closing.record.lower_coverage(unseen, level="none")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
         add_outcome(closing.record, call, found)
         result = {

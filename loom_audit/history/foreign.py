@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from loom_audit.errors import AuditError, Conflict, InvalidArguments, NotFound
+from loom_audit.errors import AuditError, Conflict, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.attachment import (
     CLIENT,
     CLIENT_UNSEEN,
@@ -21,6 +21,7 @@ from loom_audit.history.attribution import candidates, changes_by_itself, reques
 from loom_audit.history.call import OpenCall, exclusive
 from loom_audit.history.looks import look_after, look_before
 from loom_audit.history.recovery import (
+    WORKSPACE_GONE,
     close_calls,
     decision_needed,
     discard_look,
@@ -121,14 +122,15 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
 def end(
     writer: Writer, call_id: str, status: Status, result: Mapping[str, Any], *, look: bool
 ) -> Event:
-    """Finish a call with what it changed, as a look finds it.
+    """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
     What is reported once it is finished is a fact of its own, once. The event. NotFound for
     a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
     writer = replace(writer, source=CLIENT)
-    recover(attachment, sparing=writer.session)
+    with suppress(NoWorkspace):  # the calls of others are closed when it is back
+        recover(attachment, sparing=writer.session)
     with exclusive(attachment):
         call = _find_call(attachment, writer.session, call_id)
         if call is None:
@@ -191,7 +193,10 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
     elif kept := attachment.looks.get(look_name(*ending.record.key)):
         inodes, unread = kept
         before = LeftOutFolders(inodes, frozenset(unread), attachment.scope)
-    look_after(ending.record, before)
+    try:
+        look_after(ending.record, before)
+    except NoWorkspace:
+        ending.record.lower_coverage(WORKSPACE_GONE, level="none")
 
 
 def _keep_look(attachment: Attachment, call: OpenCall, seen: LeftOutFolders) -> None:

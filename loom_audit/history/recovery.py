@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from loom_audit.errors import AuditError, Conflict
+from loom_audit.errors import AuditError, Conflict, NoWorkspace
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call import close_interrupted
@@ -16,6 +16,7 @@ from loom_audit.model.events import Call, Draft, Session, SessionEnded, Status
 GONE = "the process that made this call ended before the call did"
 UNANSWERED = "the process that asked whether this call may run ended before it had an answer"
 OVERDUE = "nobody reported the end of this call in time"
+WORKSPACE_GONE = "the workspace is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def close_calls(
 ) -> list[RecoveredCall]:
     """Close open calls whose end nobody will report, with what is on disk now; the lock is held.
 
-    `why` is the reason, when it is another than that their process has ended.
+    `why` is the reason, when it is another than that their process has ended. Where the workspace
+    is gone they are closed unseen for such a reason; else NoWorkspace, as it may come back.
     """
     asking = {call.requested for call in calls if is_waiting(attachment.log, call)}
     acting = [
@@ -84,14 +86,25 @@ def close_calls(
         for call in calls
         if call.requested not in asking and changes_by_itself(attachment, call)
     ]
-    if acting:
-        record_found_changes(attachment, acting)
+    unseen = ""
+    try:
+        if acting:
+            record_found_changes(attachment, acting)
+    except NoWorkspace:
+        if not why:
+            raise
+        unseen = WORKSPACE_GONE
     closed = []
     for call in calls:
         ran = call.requested not in asking
         status, reason = _end_of(attachment, call, why)
         found = close_interrupted(
-            attachment, call, reason if ran else UNANSWERED, ran=ran, status=status
+            attachment,
+            call,
+            reason if ran else UNANSWERED,
+            ran=ran,
+            status=status,
+            unseen=unseen,
         )
         discard_look(attachment, call)
         finished = attachment.projections.call(call.session, call.call_id)

@@ -1,0 +1,73 @@
+"""Calls that another program reports, when the folder of the workspace is gone."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ForeignSession, NoWorkspace, open_store
+
+
+@pytest.fixture
+def client() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing until it is killed."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def foreign(workspace: AuditedWorkspace) -> ForeignSession:
+    foreign = workspace.start_foreign_session("client", id="s", pid=os.getpid())
+    foreign.begin_call("c1", "Bash")
+    return foreign
+
+
+def test_the_end_of_a_call_is_recorded_and_nothing_of_what_it_changed(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    shutil.rmtree(root)
+    ended = foreign.end_call("c1", "ok", "done")
+    call = workspace.timeline.call(ended.seq).call
+    assert (call.status, call.paths, call.coverage.level) == ("ok", (), "none")
+    assert call.coverage.reasons == ("the workspace is gone",)
+    foreign.end()
+    assert workspace.timeline.session("s").status == "completed"
+    assert workspace.verify().findings == ()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_session_is_ended_with_its_open_calls(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path, reopened: bool
+) -> None:
+    shutil.rmtree(root)
+    with open_store() as store:
+        (store.workspace(workspace.id) if reopened else workspace).end_session("s")
+    [call] = workspace.timeline.calls()
+    assert (call.status, call.coverage.level) == ("unknown", "none")
+    assert "the workspace is gone" in call.coverage.reasons
+    assert workspace.timeline.session("s").status == "interrupted"
+    assert workspace.verify().findings == ()
+
+
+def test_calls_of_a_client_that_died_are_closed_when_the_workspace_is_back(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    root: Path,
+    client: subprocess.Popen[bytes],
+) -> None:
+    other = workspace.start_foreign_session("client", id="other", pid=client.pid)
+    other.begin_call("c2", "Bash")
+    client.kill()
+    client.wait()
+    away = root.rename(root.with_name("away"))
+    with pytest.raises(NoWorkspace):
+        workspace.recover()
+    foreign.end_call("c1")
+    away.rename(root)
+    (root / "made").touch()
+    [closed] = workspace.recover()
+    assert (closed.call.status, closed.call.paths) == ("interrupted", ("made",))
