@@ -30,7 +30,6 @@ from loom_audit.sql.projections.summaries import plain_text
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
-_FOLLOWED_AT_ONCE = 256
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 _EVENTS = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? AND seq >= ?"
@@ -72,7 +71,6 @@ class SqlEvidence:
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
         self._resources = ExitStack()
-        self._waiting: list[CheckedEvent] = []
         self._check: QuickCheck | None = None
         self._agrees: bool | None = None
         self._blobs = SqlBlobStore(connections, blob_folder)
@@ -155,12 +153,6 @@ class SqlEvidence:
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
-        self._waiting += events
-        if len(self._waiting) >= _FOLLOWED_AT_ONCE:
-            self._follow_waiting()
-
-    def _follow_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
         if self._agrees is False:
             return
         # text is decoded by SQLite's driver here, where damage ends the comparison
@@ -168,7 +160,7 @@ class SqlEvidence:
         try:
             if self._check is None:
                 self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
-            self._check.follow([_followed(*event) for event in waiting])
+            self._check.follow([_followed(*event) for event in events])
         except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
             self._agrees = False  # reading the log once more finds out what it is
         finally:
@@ -176,7 +168,6 @@ class SqlEvidence:
 
     def _check_agrees(self) -> bool:
         """Whether all events were told and every projection is as they make it."""
-        self._follow_waiting()
         if self._check is None or self._agrees is False:
             return False
         (last,) = self._raw.execute(

@@ -54,20 +54,23 @@ def write(connection: Connection, log: int, seq: int) -> None:
 
 def agrees(store: Connection, log: int) -> bool:
     """Whether each keyframe, and the tree at the head, is what the changes before it make."""
-    start, known = 0, list[Listed]()
+    start, known = 0, dict[int, Listed]()
     for seq, listing in _ALL.rows(store, log=log):
-        known = sorted(tree.listed_since(store, log, start, known, seq))
-        if known != list(unpack(listing)):
+        tree.advance(store, log, known, start, seq)
+        if known != {entry[0]: entry for entry in unpack(listing)}:
             return False
         start = seq
-    head = tree.listed_since(store, log, start, known, _LAST)
-    return sorted(head) == tree.listed(store, log)
+    tree.advance(store, log, known, start, _LAST)
+    return known == {entry[0]: entry for entry in tree.listed(store, log)}
 
 
-def nearest(connection: Connection, log: int, at: int) -> tuple[int, Iterable[Listed]]:
-    """The last keyframe not after event `at`: its seq and what it lists; 0 and nothing before."""
+def tree_at(connection: Connection, log: int, at: int) -> list[Listed]:
+    """The tree after event `at`: the last keyframe not after it, and the changes since."""
     found = _BEFORE.first(connection, log=log, at=at)
-    return (0, ()) if found is None else (found[0], unpack(found[1]))
+    start, listing = (0, ()) if found is None else (found[0], unpack(found[1]))
+    entries = {entry[0]: entry for entry in listing}
+    tree.advance(connection, log, entries, start, at)
+    return list(entries.values())
 
 
 def pack(entries: Iterable[Listed]) -> bytes:

@@ -129,8 +129,7 @@ class SqlProjections:
                 entries = tree.listed(connection, self._number)
             else:
                 self._check_point(connection, at)
-                start, known = keyframes.nearest(connection, self._number, at)
-                entries = tree.listed_since(connection, self._number, start, known, at)
+                entries = keyframes.tree_at(connection, self._number, at)
             return tree.to_tree(connection, entries)
 
     def state(self, path: str, at: int | None = None) -> FileState | None:

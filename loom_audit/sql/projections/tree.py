@@ -63,13 +63,15 @@ def listed(connection: Connection, log: int) -> list[Listed]:
     return [(path, mode, size, blob) for path, mode, size, blob in rows]
 
 
-def listed_since(
-    connection: Connection, log: int, start: int, entries: Iterable[Listed], at: int
-) -> list[Listed]:
-    """The tree after event `at`, from what it was after event `start`."""
-    found = {entry[0]: entry for entry in entries}
-    found.update((row[0], row) for row in _SINCE.rows(connection, log=log, after=start, until=at))
-    return [entry for entry in found.values() if entry[1] is not None]
+def advance(
+    connection: Connection, log: int, entries: dict[int, Listed], start: int, until: int
+) -> None:
+    """Bring a tree, by the paths' numbers, from after event `start` to after event `until`."""
+    for row in _SINCE.rows(connection, log=log, after=start, until=until):
+        if row[1] is None:
+            entries.pop(row[0], None)
+        else:
+            entries[row[0]] = (row[0], row[1], row[2], row[3])
 
 
 def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, FileState]:
