@@ -72,7 +72,7 @@ class SqlEvidence:
         self._log = log
         self._resources = ExitStack()
         self._check: QuickCheck | None = None
-        self._agrees: bool | None = None
+        self._in_doubt = False
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
         try:
@@ -153,7 +153,7 @@ class SqlEvidence:
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
-        if self._agrees is False:
+        if self._in_doubt:
             return
         # text is decoded by SQLite's driver here, where damage ends the comparison
         self._raw.text_factory = str
@@ -162,13 +162,13 @@ class SqlEvidence:
                 self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
             self._check.follow([_followed(*event) for event in events])
         except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
-            self._agrees = False  # reading the log once more finds out what it is
+            self._in_doubt = True  # reading the log once more finds out what it is
         finally:
             self._raw.text_factory = _decode_losslessly
 
     def _check_agrees(self) -> bool:
         """Whether all events were told and every projection is as they make it."""
-        if self._check is None or self._agrees is False:
+        if self._check is None or self._in_doubt:
             return False
         (last,) = self._raw.execute(
             "SELECT max(seq) FROM event WHERE log = ?", (self._number,)
