@@ -1,7 +1,7 @@
 """Which open calls may have made the changes that a look at the workspace finds."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
@@ -15,12 +15,17 @@ OUTSIDE = "outside"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A call that may be changing files; `paths` are the only ones, None when it does not say."""
+    """A call that may be changing files; `paths` are the only ones, None when it does not say.
 
+    `requested` is the seq of its request. One that has `ended` cannot own what is found later.
+    """
+
+    requested: int
     call_id: str
     session: str
     actor: str
     paths: tuple[str, ...] | None = None
+    ended: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -76,26 +81,26 @@ def candidates(
     Also those whose process has ended, until recovery closes them. A call that waits for an
     answer has not begun to act.
     """
-    return innermost(attachment, _acting_calls(attachment, besides))
+    return innermost(attachment, acting_calls(attachment, besides=besides))
 
 
-def candidates_with(attachment: Attachment, own: Candidate) -> list[Candidate]:
+def candidates_with(attachment: Attachment, own: Call) -> list[Candidate]:
     """The candidates for what is found at the end of a call.
 
     It is not among them itself when it contains one that goes on.
     """
-    others = _acting_calls(attachment, own.key)
-    if not others:
-        return [own]
-    mine = [
-        call
-        for call in attachment.projections.open_calls()
-        if (call.session, call.call_id) == own.key
-    ]
-    return innermost(attachment, [*mine, *others])
+    others = acting_calls(attachment, besides=(own.session, own.call_id))
+    return innermost(attachment, [own, *others])
 
 
-def _acting_calls(attachment: Attachment, besides: tuple[str, str] | None) -> list[Call]:
+def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
+    """A candidate that has ended since, None when a look at its end found what it did."""
+    call = attachment.projections.call_at(one.requested)
+    return replace(one, ended=True) if call.coverage.level == "none" else None
+
+
+def acting_calls(attachment: Attachment, *, besides: tuple[str, str] | None = None) -> list[Call]:
+    """The open calls that may be changing files by themselves, besides one (session, id)."""
     return [
         call
         for call in attachment.projections.open_calls()
@@ -106,14 +111,25 @@ def _acting_calls(attachment: Attachment, besides: tuple[str, str] | None) -> li
 
 
 def innermost(attachment: Attachment, calls: Sequence[Call]) -> list[Candidate]:
-    """These calls as candidates, without those that contain another of them.
+    """These calls as candidates, without those that contain another of them at any depth.
 
     What changes between the calls that one contains is its own, and what changes during them is
-    not.
+    not. A call between two of them may have ended.
     """
-    containing = {call.within for call in calls}
+    containing: set[int] = set()
+    for call in calls:
+        within = call.within
+        while within is not None and within not in containing:
+            containing.add(within)
+            within = attachment.projections.call_at(within).within
     return [
-        Candidate(call.call_id, call.session, call.actor, request_event(attachment, call)[1].paths)
+        Candidate(
+            call.requested,
+            call.call_id,
+            call.session,
+            call.actor,
+            request_event(attachment, call)[1].paths,
+        )
         for call in calls
         if call.requested not in containing
     ]
@@ -124,14 +140,14 @@ def by_owners(
 ) -> dict[tuple[Candidate, ...], list[FileChange]]:
     """The changes by the candidates that may have made them: () for those of nobody.
 
-    A path that a call said it changes is its own; the others are shared by those that did not
-    say.
+    A path that a call said it changes is its own until it ends; the others are shared by those
+    that did not say.
     """
-    anybody = tuple(one for one in among if one.paths is None)
-    sayers = [one for one in among if one.paths is not None]
     found: dict[tuple[Candidate, ...], list[FileChange]] = {}
     for change in changes:
-        owners = tuple(one for one in sayers if one.owns(change)) or anybody
+        saying = [one for one in among if one.owns(change)]
+        shared = all(one.ended for one in saying)
+        owners = tuple(one for one in among if one in saying or (shared and one.paths is None))
         found.setdefault(owners, []).append(change)
     return found
 
@@ -139,7 +155,7 @@ def by_owners(
 def found_fact(owners: Sequence[Candidate], changes: Iterable[FileChange]) -> FilesChanged:
     """Changes that a look found, as the first owner's, with all of several as causes."""
     listed = tuple(changes)
-    causes = tuple(one.call_id for one in owners) if len(owners) > 1 else ()
+    causes = tuple(one.requested for one in owners) if len(owners) > 1 else ()
     return FilesChanged(listed, "command", owners[0].call_id, find_moves(listed), causes=causes)
 
 

@@ -77,7 +77,7 @@ class OpenCall:
         self.sandbox = ""
         self.result: dict[str, Any] = {"success": True}
         self.finish_event: Event | None = None
-        self.record = CallRecord(writer, call_id, *([] if requested else [request]), paths=paths)
+        self.record = CallRecord(writer, call_id, *([] if requested else [request]))
         self._attachment = writer.attachment
         self._began = None if requested else writer.attachment.clock.now()
         self._ended = False
@@ -85,17 +85,10 @@ class OpenCall:
         self._reverts: tuple[int, ...] = ()
 
     @classmethod
-    def resumed(
-        cls,
-        writer: Writer,
-        call: Call,
-        *,
-        paths: tuple[str, ...] | None = None,
-        began: datetime | None = None,
-    ) -> "OpenCall":
+    def resumed(cls, writer: Writer, call: Call, *, began: datetime | None = None) -> "OpenCall":
         """A call that is on record as requested and not finished; `began` is for its duration."""
         id, tool, effect = call.call_id, call.tool, call.effect
-        resumed = cls(writer, tool, None, effect, call_id=id, paths=paths, requested=True)
+        resumed = cls(writer, tool, None, effect, call_id=id, requested=True)
         resumed.sandbox = call.sandbox
         resumed._began = began
         return resumed

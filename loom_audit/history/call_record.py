@@ -24,23 +24,15 @@ class CallRecord:
     """Collects what a call did until it is committed; the index follows each commit.
 
     `facts` are those of its beginning that are not on record yet: its request, as a rule.
-    `paths` are the only ones it changes, None when it does not say. It is `shared` when others
-    may have changed what it may have changed.
+    It is `shared` when others may have changed what it may have changed.
     `approved` are the states an approval is bound to, by path: other paths, or paths in other
     states, are not changed.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        call_id: str,
-        *facts: Fact,
-        paths: tuple[str, ...] | None = None,
-    ) -> None:
+    def __init__(self, writer: Writer, call_id: str, *facts: Fact) -> None:
         self.writer = writer
         self.attachment = writer.attachment
         self.call_id = call_id
-        self.candidate = Candidate(call_id, writer.session, writer.actor, paths)
         self.shared = False
         self.coverage: Coverage = FULL
         self.files_changed: list[str] = []

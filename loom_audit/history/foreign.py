@@ -141,9 +141,9 @@ def end(
         _check_foreign(attachment, call)
         if call.seq is not None:
             return _report(writer, call, status, result)
-        event, request = request_event(attachment, call)
+        event, _ = request_event(attachment, call)
         began = event.occurred_at or event.at
-        ending = OpenCall.resumed(writer, call, paths=request.paths, began=began)
+        ending = OpenCall.resumed(writer, call, began=began)
         if changes_by_itself(attachment, call):
             _capture(ending, look=look, seen=event.source == CLIENT)
         if call.effect == "network":

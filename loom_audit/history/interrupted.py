@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import candidates, innermost, outside_draft
+from loom_audit.history.attribution import acting_calls, innermost, outside_draft
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.looks import collect_changes
 from loom_audit.history.steps import observe_all
@@ -89,11 +89,11 @@ def record_found_changes(attachment: Attachment, calls: Sequence[Call]) -> None:
 
     The lock is held.
     """
-    ended = {(call.session, call.call_id) for call in calls}
-    running = [one for one in candidates(attachment) if one.key not in ended]
-    among = [*innermost(attachment, calls), *running]
+    ended = {call.requested for call in calls}
+    running = [one for one in acting_calls(attachment) if one.requested not in ended]
+    among = innermost(attachment, [*calls, *running])
     owner = among[0]
     writer = Writer(attachment, owner.session, owner.actor, SOURCE)
-    record = CallRecord(writer, owner.call_id, paths=owner.paths)
+    record = CallRecord(writer, owner.call_id)
     collect_changes(record, among)
     record.commit_and_index()

@@ -8,10 +8,12 @@ from loom_audit.history.attribution import (
     attributed_drafts,
     by_owners,
     candidates_with,
+    ended_unseen,
     found_fact,
 )
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
+from loom_audit.model.events import Call
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 
 
@@ -38,21 +40,25 @@ def look_after(
     `before` is what the look before it gave, None where that is not known; `others` were open
     then: whether their processes were still running.
     """
-    now = candidates_with(record.attachment, record.candidate)
-    now = [one for one in now if others.get(one, True)]
-    now += [one for one, alive in others.items() if alive and one not in now]
+    attachment = record.attachment
+    own = attachment.projections.call(*record.key)
+    now = [one for one in candidates_with(attachment, own) if others.get(one, True)]
+    open_now = {call.requested for call in attachment.projections.open_calls()}
+    for one in (one for one, alive in others.items() if alive and one not in now):
+        still = one if one.requested in open_now else ended_unseen(attachment, one)
+        now += [still] if still else []
     found = collect_changes(record, now)
     if before is None:
         record.lower_coverage("folders left out were not compared")
         before = found.left_out
     record.lower_coverage(*found.reasons, *left_out_changes(before, found.left_out))
-    _add_changes_recorded_by_others(record)
+    _add_changes_recorded_by_others(record, own)
 
 
 def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResult:
     """Scan, and collect what changed as that of these candidates; the lock is held."""
-    own = record.candidate.key
-    ordered = sorted(among, key=lambda one: (one.key != own, one.call_id))
+    own = record.key
+    ordered = sorted(among, key=lambda one: (one.key != own, one.requested))
 
     def add(found: ScanResult) -> None:
         record.entries.update(found.entries)
@@ -72,11 +78,10 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
     return found
 
 
-def _add_changes_recorded_by_others(record: CallRecord) -> None:
+def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
     """Count what the looks of other calls recorded as this call's changes."""
-    for recorded in record.attachment.projections.changes(call_ids=(record.call_id,)):
-        if recorded.session != record.writer.session and not recorded.causes:
-            continue  # another session has a call of this id
+    changes = record.attachment.projections.changes
+    for recorded in changes(after=own.requested, calls=(own.requested,)):
         record.add_changed_paths([recorded.change.path])
         record.shared = record.shared or bool(recorded.causes)
     if record.shared:

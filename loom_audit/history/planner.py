@@ -117,19 +117,10 @@ class Planner:
         if selection.rollback:
             return list(self.attachment.projections.changes(after=selection.since))
         found = list(
-            self.attachment.projections.changes(call_ids=[c.call_id for c in selection.calls])
+            self.attachment.projections.changes(calls=[c.requested for c in selection.calls])
         )
         for seq in selection.events:
             found += self.attachment.projections.changes(after=seq - 1, until=seq)
-        ids = {call.call_id for call in selection.calls}
-        if len(ids) > 1:
-            first = min((call.requested for call in selection.calls), default=0)
-            known = {(one.seq, one.change.path) for one in found}
-            found += [
-                one
-                for one in self.attachment.projections.changes(after=first)
-                if one.causes and (one.seq, one.change.path) not in known
-            ]
         return found
 
     def _changes_from(
@@ -153,12 +144,12 @@ class Planner:
         """The recorded changes as steps, their moves, and notes on shared changes that stay."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
-        names = {call.call_id for call in selection.calls}
+        calls = {call.requested for call in selection.calls}
         for one in recorded:
             if selection.rollback and not is_in_paths(request, one.change.path):
                 continue
             taken = is_taken(one)
-            if not taken and one.causes and names & set(one.causes):
+            if not taken and not calls.isdisjoint(one.causes):
                 reason = "other commands were running and may have done it"
                 shared[one.change.path] = Note(one.change.path, reason, (one.number or 0,))
             steps.append(PathStep(one.seq, one.change, taken, one.number))

@@ -31,8 +31,7 @@ class Selection:
 
     def predicate(self, request: Request) -> Callable[[RecordedChange], bool]:
         """A function that tells whether a recorded change is to be taken back."""
-        ids = {(call.session, call.call_id) for call in self.calls}
-        names = {call.call_id for call in self.calls}
+        calls = {call.requested for call in self.calls}
 
         def is_taken(one: RecordedChange) -> bool:
             path = one.change.path
@@ -47,13 +46,9 @@ class Selection:
                 return False
             if one.seq in self.events:
                 return True
-            if one.causes and names & {*one.causes}:
-                # two sessions may have calls of one id: each candidate must be selected
-                return old or (
-                    set(one.causes) <= names
-                    and len(one.causes) <= sum(call.call_id in one.causes for call in self.calls)
-                )
-            return one.call_id is not None and (one.session, one.call_id) in ids
+            if one.causes:
+                return calls.issuperset(one.causes) or (old and not calls.isdisjoint(one.causes))
+            return one.requested in calls
 
         return is_taken
 
@@ -91,7 +86,7 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
         (number, one.change.path)
         for by in {*taken_back_by.values()}
         for one in attachment.projections.changes(
-            call_ids=[attachment.projections.call_at(by).call_id]
+            calls=[attachment.projections.call_at(by).requested]
         )
         for number in taken_back_by
         if taken_back_by[number] == by == one.number

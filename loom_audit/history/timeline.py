@@ -139,9 +139,8 @@ class Timeline:
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
         """The net effect of one call: per path its first before and its last after."""
-        listed = self.projections.changes(after=call.requested - 1, call_ids=(call.call_id,))
-        # another session may have a call of this id
-        return net_changes(one for one in listed if one.causes or one.session == call.session)
+        listed = self.projections.changes(after=call.requested, calls=(call.requested,))
+        return net_changes(listed)
 
     # --- trees and files ------------------------------------------------------------------
 

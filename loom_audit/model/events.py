@@ -213,8 +213,9 @@ class ChangeIntended:
 class FilesChanged:
     """What is on disk now. Trees are folded from these events only.
 
-    `call_id` is None for the baseline and for changes from outside. `causes` are the call ids
-    that may have done it, when more than one was open; `reverts` the seqs this takes back.
+    `call_id` is None for the baseline and for changes from outside. `causes` are the seqs of
+    the requests of the calls that may have done it, of any session, when there are several (their
+    ids in format 1); `reverts` the seqs this takes back.
     `intention` is the seq of the call's change.intended where exactly that happened: then the
     changes and moves are stored there only. `arrived` are created paths whose content existed
     before at a place that is not recorded; no plan deletes them.
@@ -226,7 +227,7 @@ class FilesChanged:
     call_id: str | None = None
     moves: tuple[Move, ...] = ()
     reverts: tuple[int, ...] = ()
-    causes: tuple[str, ...] = ()
+    causes: tuple[int | str, ...] = ()
     intention: int | None = None
     arrived: tuple[str, ...] = ()
 

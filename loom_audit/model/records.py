@@ -57,7 +57,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """One path's change with the event that holds it; `number` is its call's, when finished."""
+    """One path's change with the event that holds it; `number` is its call's, when finished.
+
+    `requested` is the seq of its call's request. `causes` are those of all calls that may have
+    done it, when there are several; 0 stands for one of format 1 that is not known.
+    """
 
     seq: int
     at: datetime
@@ -65,9 +69,10 @@ class RecordedChange:
     actor: str
     origin: Origin
     call_id: str | None
-    causes: tuple[str, ...]
+    causes: tuple[int, ...]
     change: FileChange
     number: int | None = None
+    requested: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,11 +141,12 @@ class Projections(Protocol):
         after: int = 0,
         until: int | None = None,
         paths: Iterable[str] | None = None,
-        call_ids: Iterable[str] | None = None,
+        calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
         """Changes of `files.changed` events with `after < seq <= until`, in log order.
 
-        `paths` are exact. Streams: memory does not grow with the number of changes.
+        `paths` are exact; `calls` are the seqs of the requests of calls that made the changes or
+        may have. Streams: memory does not grow with the number of changes.
         """
         ...
 

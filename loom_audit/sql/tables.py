@@ -249,7 +249,7 @@ class ChangeSetRow(SQLModel, table=True):
     """What all file changes of one event have in common.
 
     `actor` is null when it is the session's. `requested` is the call that made them; `call` is its
-    id where that call is not on record. `causes` is a JSON list or null.
+    id where that call is not on record. `causes` is a JSON list, as in the fact, or null.
     """
 
     __tablename__ = "change_set"

@@ -58,7 +58,7 @@ class Opened:
         origin: Origin = "tool",
         call_id: str | None = None,
         session: str = "s",
-        causes: tuple[str, ...] = (),
+        causes: tuple[int | str, ...] = (),
     ) -> int:
         """Record the changes; the seq of the event."""
         fact = FilesChanged(changes, origin, call_id, causes=causes)

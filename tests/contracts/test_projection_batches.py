@@ -62,7 +62,11 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
                 yield draft(replace(finish, reverts=reverts), session, actor)
             case "change":
                 own = chance.choice([*waiting, None])
-                causes = tuple({f"c{chance.randrange(8)}": None for _ in range(n % 3)})
+                causes: tuple[int | str, ...] = tuple(
+                    {f"c{chance.randrange(8)}": None for _ in range(n % 3)}
+                )
+                if chance.randrange(2):
+                    causes = tuple({chance.randint(1, n + 1): None for _ in range(n % 3)})
                 session, call_id = own or (session, None)
                 changes = tuple(_change(chance) for _ in range(chance.randint(1, 3)))
                 yield draft(FilesChanged(changes, "tool", call_id, causes=causes), session, actor)

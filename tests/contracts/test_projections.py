@@ -1,7 +1,7 @@
 """What every set of projections says of a log, and that the SQL ones say what a naive fold does."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -97,16 +97,22 @@ def test_the_tree_at_each_event_is_what_was_changed_up_to_it(opened: Opened) -> 
     assert opened.projections.state("caf\udce9", first) == UNKNOWN
 
 
-def test_changes_are_listed_in_log_order_and_by_what_is_asked(opened: Opened) -> None:
+@pytest.mark.parametrize(
+    "causes",
+    [lambda one, two: (one, two), lambda one, two: ("c1", "c2")],
+    ids=["requests", "the ids of format 1"],
+)
+def test_changes_are_listed_in_log_order_and_by_what_is_asked(
+    opened: Opened, causes: Callable[[int, int], tuple[int | str, ...]]
+) -> None:
     a, b = opened.file(b"a"), opened.file(b"b")
-    opened.log.append(
-        [draft(CallRequested("c1", "t", {}, "write")), draft(CallRequested("c2", "t", {}, "write"))]
-    )
+    requests = [draft(CallRequested(id, "t", {}, "write")) for id in ("c1", "c2")]
+    one, two = (event.seq for event in opened.log.append(requests))
     baseline = opened.change(
         FileChange("x", None, a), FileChange("x/y", None, b), origin="baseline", session=""
     )
     mine = opened.change(FileChange("x", a, b), call_id="c1")
-    shared = opened.change(FileChange("z", None, a), call_id="c1", causes=("c1", "c2"))
+    shared = opened.change(FileChange("z", None, a), call_id="c1", causes=causes(one, two))
 
     def found(**asked: Any) -> list[tuple[int, str]]:
         return [(c.seq, c.change.path) for c in opened.projections.changes(**asked)]
@@ -115,11 +121,11 @@ def test_changes_are_listed_in_log_order_and_by_what_is_asked(opened: Opened) ->
     assert found(after=baseline, until=mine) == [(mine, "x")]
     assert found(paths=["x", "nothing"]) == [(baseline, "x"), (mine, "x")]
     assert found(paths=[]) == []
-    assert found(call_ids=["c1"]) == [(mine, "x"), (shared, "z")]
-    assert found(call_ids=["c2"]) == [(shared, "z")]
-    assert found(call_ids=["none"]) == []
+    assert found(calls=[one]) == [(mine, "x"), (shared, "z")]
+    assert found(calls=[two]) == [(shared, "z")]
+    assert found(calls=[baseline]) == []
     last = list(opened.projections.changes())[-1]
-    assert (last.origin, last.call_id, last.causes) == ("tool", "c1", ("c1", "c2"))
+    assert (last.origin, last.call_id, last.causes) == ("tool", "c1", (one, two))
     assert (last.session, last.actor, last.at) == ("s", "agent:a", START)
     assert last.change == FileChange("z", None, a)
 
@@ -654,12 +660,14 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
     @rule(changes=CHANGES, data=st.data())
     def change(self, changes: list[FileChange], data: st.DataObject) -> None:
         session, call_id = "", None
-        causes: tuple[str, ...] = ()
+        causes: tuple[int | str, ...] = ()
         if bool(self.calls) and data.draw(st.booleans()):
             calls = st.sampled_from(self.calls)
             session, call_id = data.draw(calls)
             others = data.draw(st.lists(calls, max_size=2))
             causes = tuple(dict.fromkeys(id for _, id in others))
+            if data.draw(st.booleans()):
+                causes = tuple(self.naive.call(*one).requested for one in dict.fromkeys(others))
         origin: Any = "tool" if call_id else "outside"
         self.append(draft(FilesChanged(tuple(changes), origin, call_id, causes=causes), session))
 
@@ -707,8 +715,8 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
         assert real.reverted() == naive.reverted()
         assert real.sessions() == naive.sessions()
         assert list(real.changes()) == list(naive.changes())
-        ids = [call.call_id for call in naive.calls(CallFilter(limit=2))]
-        assert list(real.changes(call_ids=ids)) == list(naive.changes(call_ids=ids))
+        calls = [call.requested for call in naive.calls(CallFilter(limit=2))]
+        assert list(real.changes(calls=calls)) == list(naive.changes(calls=calls))
 
     def teardown(self) -> None:
         assert self.real.database

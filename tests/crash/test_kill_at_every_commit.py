@@ -149,7 +149,11 @@ def check_reported(workspace: AuditedWorkspace) -> None:
     calls = {call.call_id: call for call in workspace.timeline.calls() if call.session == "s"}
     assert {id: call.status for id, call in calls.items()} == {"c1": "ok", "c2": "ok"}
     owners = {
-        change.change.path: {change.call_id, *change.causes}
+        change.change.path: {
+            call.call_id
+            for call in calls.values()
+            if call.requested in (change.causes or [change.requested])
+        }
         for change in workspace.attachment.projections.changes()
         if change.session == "s"
     }

@@ -44,6 +44,9 @@ def test_twenty_sessions_at_once_lose_nothing_and_share_only_what_they_may_have_
         assert workspace.status().drift == ()
         owners: dict[str, set[str]] = {}
         state: dict[str, Any] = {}
+        requests = {
+            call.requested: call for call in workspace.timeline.calls(CallFilter(limit=None))
+        }
         for event in workspace.log.read():
             if not isinstance(event.fact, FilesChanged) or event.fact.origin == "baseline":
                 continue
@@ -52,7 +55,8 @@ def test_twenty_sessions_at_once_lose_nothing_and_share_only_what_they_may_have_
                 state[change.path] = change.after
                 assert event.fact.call_id, f"{change.path} is nobody's"
                 owners.setdefault(change.path, set()).update(
-                    event.fact.causes or (event.fact.call_id,)
+                    {requests[int(cause)].call_id for cause in event.fact.causes}
+                    or {event.fact.call_id}
                 )
         for n in range(COUNT):
             for k in range(CALLS):

@@ -90,16 +90,16 @@ class MemoryProjections:
         after: int = 0,
         until: int | None = None,
         paths: Iterable[str] | None = None,
-        call_ids: Iterable[str] | None = None,
+        calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
         named = None if paths is None else set(paths)
-        ids = None if call_ids is None else set(call_ids)
+        asked = None if calls is None else set(calls)
         for change in self._changes():
             if (
                 change.seq > after
                 and (until is None or change.seq <= until)
                 and (named is None or change.change.path in named)
-                and (ids is None or change.call_id in ids or ids & set(change.causes))
+                and (asked is None or asked & {change.requested, *change.causes})
             ):
                 yield change
 
@@ -150,6 +150,8 @@ class MemoryProjections:
         for event in self._log.read():
             fact = event.fact
             if isinstance(fact, FilesChanged):
+                own = self._meant(event, fact.call_id, other=False) if fact.call_id else None
+                causes = self._causes(event, fact, own)
                 for change in fact.changes:
                     yield RecordedChange(
                         event.seq,
@@ -158,10 +160,32 @@ class MemoryProjections:
                         event.actor,
                         fact.origin,
                         fact.call_id,
-                        fact.causes,
+                        causes,
                         change,
                         numbers.get((event.session, fact.call_id or "")),
+                        own,
                     )
+
+    def _causes(self, event: Event, fact: FilesChanged, own: int | None) -> tuple[int, ...]:
+        """The requests of the calls that are named by them, or by their ids."""
+        ids = [cause for cause in fact.causes if isinstance(cause, str)]
+        if not ids:
+            return tuple(cause for cause in fact.causes if isinstance(cause, int))
+        others = {self._meant(event, id) for id in ids if id != fact.call_id} - {None}
+        known = [*([own] if own else []), *sorted(seq for seq in others if seq)]
+        return (*known, *[0] * (len(ids) - len(known)))
+
+    def _meant(self, event: Event, call_id: str, *, other: bool = True) -> int | None:
+        """The newest request of this id before the event: of its session, or else of another."""
+        found = [
+            (asked.session == event.session, asked.seq)
+            for asked in self._log.read()
+            if asked.seq < event.seq
+            and isinstance(asked.fact, CallRequested)
+            and asked.fact.call_id == call_id
+            and (other or asked.session == event.session)
+        ]
+        return max(found)[1] if found else None
 
     def _paths(self, call: Call) -> list[str]:
         own = (

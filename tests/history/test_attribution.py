@@ -1,17 +1,21 @@
 """What the call of a process that has ended changed is its own, until recovery closes it."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, ForeignSession
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
+from loom_audit.model.events import Effect
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
     [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    return last.call_id, last.causes
+    calls = workspace.attachment.projections
+    return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes)
 
 
 def dead_call(workspace: AuditedWorkspace) -> None:
@@ -56,3 +60,89 @@ def test_an_undo_attributes_what_it_finds_before_it(
     (root / "found").touch()
     workspace.carry_out(workspace.plan_undo(session=None if not ours else session.id))
     assert owners(workspace, "found")[0] == ("dead" if ours else None)
+
+
+# --- calls that end during another ---------------------------------------------------------
+
+
+def client(workspace: AuditedWorkspace, id: str, pid: int | None = None) -> ForeignSession:
+    return workspace.start_foreign_session("client", id=id, pid=pid or os.getpid())
+
+
+def test_what_changes_after_a_call_has_ended_is_not_its_own_though_it_named_the_path(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace, "f")
+    foreign.begin_call("w", "Write", effect="write", paths=["a"])
+    with workspace.session("agent") as session, session.recording("r", call_id="r") as block:
+        (root / "a").write_text("theirs")
+        foreign.end_call("w")
+        (root / "a").write_text("ours")
+    assert owners(workspace, "a") == ("r", ())
+    assert (list(block.files_changed), block.coverage.level) == (["a"], "full")
+    assert block.finish_event
+    workspace.carry_out(workspace.plan_revert([block.finish_event.seq]))
+    assert (root / "a").read_text() == "theirs"
+
+
+def test_what_a_call_named_is_shared_with_it_when_nobody_looked_at_its_end(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace, "f")
+    foreign.begin_call("w", "Write", effect="write", paths=["a"])
+    with workspace.session("agent") as session, session.recording("r", call_id="r"):
+        (root / "a").touch()
+        foreign.end_call("w", look=False)
+        (root / "b").touch()
+    assert owners(workspace, "a") == ("r", ("r", "w"))
+    assert owners(workspace, "b") == ("r", ())
+
+
+def test_a_command_that_was_looked_at_when_it_ended_has_no_part_in_what_follows(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace, "f")
+    foreign.begin_call("sh", "Bash")
+    with workspace.session("agent") as session, session.recording("r", call_id="r"):
+        (root / "both").touch()
+        foreign.end_call("sh")
+        (root / "mine").touch()
+    assert set(owners(workspace, "both")[1]) == {"sh", "r"}
+    assert owners(workspace, "mine") == ("r", ())
+
+
+# --- calls within others -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["killed", "ended by hand"])
+def test_a_container_that_is_closed_has_no_part_in_what_a_call_within_it_changes(
+    workspace: AuditedWorkspace, root: Path, how: str
+) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        outer, inner = client(workspace, "outer", process.pid), client(workspace, "inner")
+        run = outer.begin_call("run", "run")
+        inner.begin_call("i", "Bash", within=run.seq)
+        (root / "x").touch()
+        if how == "ended by hand":
+            outer.end()
+        process.kill()
+    workspace.recover()
+    inner.end_call("i")
+    assert owners(workspace, "x") == ("i", ())
+    call = workspace.attachment.projections.call("inner", "i")
+    assert (call.paths, call.coverage.level) == (("x",), "full")
+
+
+@pytest.mark.parametrize(("effect", "ended"), [("read", False), ("execute", True)])
+def test_a_container_of_a_container_has_no_part_in_it_whatever_the_one_between_does(
+    workspace: AuditedWorkspace, root: Path, effect: Effect, ended: bool
+) -> None:
+    foreign = client(workspace, "f")
+    top = foreign.begin_call("top", "run")
+    middle = foreign.begin_call("middle", "Task", effect=effect, within=top.seq)
+    foreign.begin_call("low", "Bash", within=middle.seq)
+    if ended:
+        foreign.end_call("middle")
+    (root / "x").touch()
+    foreign.end_call("low")
+    assert owners(workspace, "x") == ("low", ())

@@ -75,7 +75,8 @@ def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s") -> Ca
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
     """Whose the last change of a path is, and who else's it may be."""
     [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    return last.call_id, last.causes
+    calls = workspace.attachment.projections
+    return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes)
 
 
 # --- from begin to end --------------------------------------------------------------------

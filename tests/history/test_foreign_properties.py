@@ -80,9 +80,17 @@ def carry_out(
 
 def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
     """Each change since the baseline: its path, and whose it may be."""
+    projections = workspace.attachment.projections
     return [
-        (one.change.path, frozenset(one.causes or ({one.call_id} if one.call_id else ())))
-        for one in workspace.attachment.projections.changes()
+        (
+            one.change.path,
+            frozenset(
+                projections.call_at(seq).call_id
+                for seq in one.causes or (one.requested,)
+                if seq is not None
+            ),
+        )
+        for one in projections.changes()
         if one.origin != "baseline"
     ]
 

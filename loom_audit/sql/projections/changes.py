@@ -1,7 +1,7 @@
 """Changes of files: which event changed which path, from what to what, and for which call."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from loom_audit.model.events import FilesChanged, Origin, RecordedChange
@@ -54,7 +54,17 @@ _MEANT = (
 )
 """The call that an id means in an event: of its session, or else the newest before it."""
 
-_CANDIDATE = prepare(f"INSERT INTO candidate (log, requested, seq) {_MEANT} ON CONFLICT DO NOTHING")
+_NAMED = (
+    "SELECT :log, requested, :seq "
+    "FROM call WHERE log = :log AND requested = :cause AND requested < :seq "
+    "AND requested IS DISTINCT FROM "
+    "(SELECT requested FROM change_set WHERE log = :log AND seq = :seq)"
+)
+"""The call of a request that is named in an event, unless it is the event's own."""
+
+_CANDIDATE = "INSERT INTO candidate (log, requested, seq) {} ON CONFLICT DO NOTHING"
+_MEANT_CANDIDATE = prepare(_CANDIDATE.format(_MEANT))
+_NAMED_CANDIDATE = prepare(_CANDIDATE.format(_NAMED))
 _CALL_COUNT = prepare(
     "UPDATE call SET changed = changed + (SELECT count(DISTINCT f.path) FROM file_change f "
     "WHERE f.log = :log AND f.seq = :seq AND NOT EXISTS (SELECT 1 FROM change_set x "
@@ -71,7 +81,14 @@ _SESSION_COUNT = prepare(
     "AND x.session = session.number AND (x.requested IS NOT NULL OR x.call IS NOT NULL))) "
     "WHERE log = :log AND id = :session"
 )
-STATEMENTS = (_CHANGE_SET, _FILE_CHANGE, _CANDIDATE, _CALL_COUNT, _SESSION_COUNT)
+STATEMENTS = (
+    _CHANGE_SET,
+    _FILE_CHANGE,
+    _MEANT_CANDIDATE,
+    _NAMED_CANDIDATE,
+    _CALL_COUNT,
+    _SESSION_COUNT,
+)
 
 READ_BACK = (
     ReadBack(
@@ -139,7 +156,8 @@ _CANDIDATES = prepare("SELECT seq, requested FROM candidate WHERE log = :log")
 _CHANGES = (
     "SELECT f.seq, f.n, x.at, coalesce(s.id, ''), coalesce(x.actor, s.actor), x.origin, "
     "coalesce(c.call_id, x.call), x.causes, c.finished, p.path, "
-    "f.old_mode, f.old_size, old.sha256, f.new_mode, f.new_size, new.sha256 FROM file_change f "
+    "x.requested, f.old_mode, f.old_size, old.sha256, f.new_mode, f.new_size, new.sha256 "
+    "FROM file_change f "
     "JOIN change_set x ON x.log = f.log AND x.seq = f.seq JOIN path p ON p.number = f.path "
     "LEFT JOIN session s ON s.number = x.session "
     "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
@@ -176,9 +194,11 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     )
     for n, change in enumerate(fact.changes):
         _apply_one(rows, event.seq, n, change)
-    for call_id in dict.fromkeys(fact.causes):
-        if call_id != fact.call_id:
-            rows.add(_CANDIDATE, **key, call_id=pack_id(call_id))
+    for cause in dict.fromkeys(fact.causes):
+        if isinstance(cause, int):
+            rows.add(_NAMED_CANDIDATE, seq=event.seq, cause=cause)
+        elif cause != fact.call_id:
+            rows.add(_MEANT_CANDIDATE, **key, call_id=pack_id(cause))
     if fact.call_id:
         rows.add(_CALL_COUNT, seq=event.seq)
         if event.session:
@@ -207,15 +227,19 @@ def agrees(store: Connection, log: int) -> bool:
     """Whether counts and candidates are those that the other rows of this subject make."""
     if any(odd.rows(store, log=log) for odd in _ODD):
         return False
-    meant = prepare(_MEANT)
+    meant, named = prepare(_MEANT), prepare(_NAMED)
     expected: set[tuple[int, int]] = set()
     for seq, session, causes, own in _CAUSES.rows(store, log=log):
-        for call_id in map(pack_id, json.loads(causes)):
-            if call_id != own:
-                values = {"log": log, "seq": seq, "session": session, "call_id": call_id}
-                expected.update((row[2], row[1]) for row in meant.rows(store, **values))
-    found = _CANDIDATES.rows(store, log=log)
-    return len(found) == len(expected) and set(found) == expected
+        key = {"log": log, "seq": seq}
+        for cause in json.loads(causes):
+            found: Sequence[Row] = ()
+            if isinstance(cause, int):
+                found = named.rows(store, **key, cause=cause)
+            elif (call_id := pack_id(cause)) != own:
+                found = meant.rows(store, **key, session=session, call_id=call_id)
+            expected.update((row[2], row[1]) for row in found)
+    stored = _CANDIDATES.rows(store, log=log)
+    return len(stored) == len(expected) and set(stored) == expected
 
 
 # --- reading ------------------------------------------------------------------------------
@@ -228,9 +252,9 @@ def changes(
     after: int,
     until: int | None,
     paths: Iterable[str] | None,
-    call_ids: Iterable[str] | None,
+    calls: Iterable[int] | None,
 ) -> Iterator[RecordedChange]:
-    """Changes in log order, a thousand at a time; `call_ids` are causes or candidates."""
+    """Changes in log order, a thousand at a time; `calls` as in `ports.log`."""
     if not connections.rows(_ANY, log=log, after=after):
         return  # mostly nothing has changed, and that is told quickly
     until = _LAST if until is None else until
@@ -241,43 +265,38 @@ def changes(
         listed, values = in_list("path", [*names])
         numbers = f"SELECT number FROM path WHERE log = :log AND path IN ({listed})"
         where, names = where.also(f"f.path IN ({numbers})", **values), None
-    if call_ids is None:
+    if calls is None:
         parts: Iterable[Where] = (where,)
     else:
-        seqs = _seqs_of(connections, log, [pack_id(id) for id in call_ids], span)
+        seqs = _seqs_of(connections, log, [*calls], span)
         parts = (where.among("f.seq", "s", some) for some in chunks(seqs))
     for part in parts:
-        for row in _pages(connections, part):
-            if names is None or row[9] in names:
-                yield _to_change(row)
+        for page in _pages(connections, part):
+            rows = [row for row in page if names is None or row[9] in names]
+            yield from _to_changes(connections.rows, log, rows)
 
 
 def _seqs_of(
-    connections: Connections, log: int, ids: Sequence[bytes], span: dict[str, int]
+    connections: Connections, log: int, calls: Sequence[int], span: dict[str, int]
 ) -> list[int]:
     """Events with changes of these calls, or that may be theirs, in order."""
     found: set[int] = set()
-    for some in chunks(ids):
-        listed, values = in_list("id", some)
-        sql = (
-            "WITH wanted AS (SELECT requested FROM call "
-            f"WHERE log = :log AND call_id IN ({listed})) "
-            "SELECT x.seq FROM wanted w JOIN change_set x ON x.log = :log "
-            "AND x.requested = w.requested WHERE x.seq > :after AND x.seq <= :until "
-            "UNION SELECT x.seq FROM wanted w JOIN candidate x ON x.log = :log "
-            "AND x.requested = w.requested WHERE x.seq > :after AND x.seq <= :until"
-        )
-        found.update(row[0] for row in connections.rows(prepare(sql), log=log, **span, **values))
+    for some in chunks(calls):
+        listed, values = in_list("call", some)
+        where = f"log = :log AND requested IN ({listed}) AND seq > :after AND seq <= :until"
+        of_calls = f"SELECT seq FROM change_set WHERE {where}"
+        query = prepare(f"{of_calls} UNION SELECT seq FROM candidate WHERE {where}")
+        found.update(row[0] for row in connections.rows(query, log=log, **span, **values))
     return sorted(found)
 
 
-def _pages(connections: Connections, where: Where) -> Iterator[Row]:
+def _pages(connections: Connections, where: Where) -> Iterator[Sequence[Row]]:
     """The rows in order, some at a time, each time of one state of the store."""
     rest = where
     while True:
         sql = f"{_CHANGES} WHERE {rest} ORDER BY f.seq, f.n LIMIT {READ_CHANGES}"
         rows = connections.rows(prepare(sql), **rest.values)
-        yield from rows
+        yield rows
         if len(rows) < READ_CHANGES:
             return
         seq, n = rows[-1][:2]
@@ -300,7 +319,7 @@ def history(
     where = where.also(f"{column} IN ({numbers})", **values)
     sql = f"{_CHANGES} WHERE {where} ORDER BY f.seq DESC, f.n DESC LIMIT :limit"
     rows = prepare(sql).rows(connection, limit=limit, **where.values)
-    return [_to_change(row) for row in rows]
+    return _to_changes(lambda query, **values: query.rows(connection, **values), log, rows)
 
 
 def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
@@ -338,11 +357,37 @@ def first_paths(connection: Connection, log: int, requested: int) -> tuple[str, 
         return tuple(name.decode("utf-8", "surrogateescape") for name in names)
 
 
-def _to_change(row: Row) -> RecordedChange:
+def _to_changes(
+    read: Callable[..., Sequence[Row]], log: int, rows: Sequence[Row]
+) -> list[RecordedChange]:
+    """The changes of these rows; `read` runs a statement with values."""
+    # the causes of format 1 are ids: the candidates say which calls they mean
+    named = sorted({row[0] for row in rows if '"' in (row[7] or "")})
+    meant: dict[int, list[int]] = {}
+    for some in chunks(named):
+        listed, values = in_list("seq", some)
+        sql = (
+            f"SELECT seq, requested FROM candidate WHERE log = :log AND seq IN ({listed}) "
+            "ORDER BY requested"
+        )
+        for seq, requested in read(prepare(sql), log=log, **values):
+            meant.setdefault(seq, []).append(requested)
+    return [_to_change(row, meant) for row in rows]
+
+
+def _causes(listed: Sequence[int | str], own: int | None, meant: Sequence[int]) -> tuple[int, ...]:
+    """The requests that causes name, 0 for one that is not known."""
+    if all(isinstance(cause, int) for cause in listed):
+        return tuple(cast(Sequence[int], listed))
+    known = (*meant,) if own is None else (own, *meant)
+    return (*known, *(0 for _ in range(len(listed) - len(known))))
+
+
+def _to_change(row: Row, meant: Mapping[int, Sequence[int]]) -> RecordedChange:
     with corrupt_on_mismatch():
-        seq, _, at, session, actor, origin, call, causes, finished, path, *states_ = row
+        seq, _, at, session, actor, origin, call, causes, finished, path, own, *states_ = row
         check_texts(session, actor, origin)
-        check_numbers(seq, finished)
+        check_numbers(seq, finished, own)
         before, after = states.to_state(*states_[:3]), states.to_state(*states_[3:])
         return RecordedChange(
             seq=seq,
@@ -351,7 +396,8 @@ def _to_change(row: Row) -> RecordedChange:
             actor=actor,
             origin=cast(Origin, origin),
             call_id=None if call is None else unpack_id(call),
-            causes=tuple(json.loads(causes)) if causes else (),
+            causes=_causes(json.loads(causes), own, meant.get(seq, ())) if causes else (),
             change=FileChange(path.decode("utf-8", "surrogateescape"), before, after),
             number=finished,
+            requested=own,
         )

@@ -101,16 +101,16 @@ class SqlProjections:
         after: int = 0,
         until: int | None = None,
         paths: Iterable[str] | None = None,
-        call_ids: Iterable[str] | None = None,
+        calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
-        """Changes in log order, a thousand at a time; `call_ids` are causes or candidates."""
+        """Changes in log order, a thousand at a time; `calls` as in `ports.log`."""
         return changes.changes(
             self._connections,
             self._number,
             after=after,
             until=until,
             paths=paths,
-            call_ids=call_ids,
+            calls=calls,
         )
 
     def history(
