@@ -81,14 +81,8 @@ _SESSION_COUNT = prepare(
     "AND x.session = session.number AND (x.requested IS NOT NULL OR x.call IS NOT NULL))) "
     "WHERE log = :log AND id = :session"
 )
-STATEMENTS = (
-    _CHANGE_SET,
-    _FILE_CHANGE,
-    _MEANT_CANDIDATE,
-    _NAMED_CANDIDATE,
-    _CALL_COUNT,
-    _SESSION_COUNT,
-)
+_CANDIDATES_MADE = (_MEANT_CANDIDATE, _NAMED_CANDIDATE)
+STATEMENTS = (_CHANGE_SET, _FILE_CHANGE, *_CANDIDATES_MADE, _CALL_COUNT, _SESSION_COUNT)
 
 READ_BACK = (
     ReadBack(
@@ -362,14 +356,12 @@ def _to_changes(
 ) -> list[RecordedChange]:
     """The changes of these rows; `read` runs a statement with values."""
     # the causes of format 1 are ids: the candidates say which calls they mean
-    named = sorted({row[0] for row in rows if '"' in (row[7] or "")})
+    named = sorted({row[0] for row in rows if '"' in str(row[7])})
     meant: dict[int, list[int]] = {}
     for some in chunks(named):
         listed, values = in_list("seq", some)
-        sql = (
-            f"SELECT seq, requested FROM candidate WHERE log = :log AND seq IN ({listed}) "
-            "ORDER BY requested"
-        )
+        where = f"log = :log AND seq IN ({listed})"
+        sql = f"SELECT seq, requested FROM candidate WHERE {where} ORDER BY requested"
         for seq, requested in read(prepare(sql), log=log, **values):
             meant.setdefault(seq, []).append(requested)
     return [_to_change(row, meant) for row in rows]
