@@ -26,7 +26,7 @@ from loom_audit.cli.shared.records import (
 )
 from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text, duration_text, size_text
-from loom_audit.model.events import Call, Event, FilesChanged
+from loom_audit.model.events import Call, CallReported, Event, FilesChanged
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest, AuditedWorkspace, CallDetail
@@ -73,6 +73,9 @@ def show(
         shown = [("arguments", value_lines(detail.arguments))]
         if call.seq is not None:
             shown.append(("result", result_lines(detail.result)))
+        reports = [e.fact for e in detail.events if isinstance(e.fact, CallReported)]
+        for told in reports:
+            shown.append((f"reported later: {told.status}", result_lines(told.result)))
         for title, lines in shown:
             output.line((f"{title}:", "bold"))
             for line in lines:

@@ -11,6 +11,7 @@ from loom_audit.model.events import (
     Call,
     CallDecided,
     CallFinished,
+    CallReported,
     CallRequested,
     Checkpoint,
     Event,
@@ -27,7 +28,10 @@ _BACK = re.compile(r"head~([0-9]{1,100})")
 
 @dataclass(frozen=True, slots=True)
 class CallDetail:
-    """One call with its request, decision, result and net changes."""
+    """One call with its request, decision, result and net changes.
+
+    `events` are its own, also what was reported about it after its finish.
+    """
 
     call: Call
     arguments: Any
@@ -118,7 +122,8 @@ class Timeline:
             before=call.seq + 1 if call.seq else None,
             call_id=call.call_id,
         )
-        events = [event for event in self.log.read(wanted) if event.session == call.session]
+        found = [*self.log.read(wanted), *self._reports(call)]
+        events = [event for event in found if event.session == call.session]
         for event in events:
             fact = event.fact
             if isinstance(fact, CallRequested):
@@ -131,6 +136,15 @@ class Timeline:
                 moves += fact.moves
         return CallDetail(
             call, arguments, result, decision, self.changes_of(call), tuple(moves), tuple(events)
+        )
+
+    def _reports(self, call: Call) -> Iterator[Event]:
+        """What was reported about a call after its finish."""
+        if call.seq is None:
+            return iter(())
+        session, kinds = call.session or None, (CallReported.kind,)
+        return self.log.read(
+            EventFilter(after=call.seq, kinds=kinds, session=session, call_id=call.call_id)
         )
 
     def call_of(self, recorded: RecordedChange) -> Call:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from loom_audit.model.codec import MANIFEST, intention_of
-from loom_audit.model.events import Event
+from loom_audit.model.events import CallReported, Event
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
 from loom_audit.sql.conditions import Where, chunks
@@ -18,8 +18,13 @@ READ_EVENTS = 200
 _LEAVES = "SELECT seq, leaf, leaf_hash FROM event WHERE"
 _SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
 _SPAN_OF_CALL = prepare(
-    "SELECT min(requested), max(finished), count(*) - count(finished) FROM call "
-    "WHERE log = :log AND call_id = :call_id"
+    "SELECT min(c.requested), max(c.finished), count(*) - count(c.finished), max(s.last) "
+    "FROM call c LEFT JOIN session s ON s.log = c.log AND s.number = c.session "
+    "WHERE c.log = :log AND c.call_id = :call_id"
+)
+_LAST_REPORT = prepare(
+    "SELECT max(seq) FROM event WHERE log = :log AND seq > :finished AND seq <= :last "
+    "AND kind = :kind"
 )
 
 
@@ -46,15 +51,29 @@ class EventReader:
             span = _SPAN_OF_SESSION.first(connection, log=self._number, session=filter.session)
             spans.append((span[0], span[1]) if span else (0, 0))
         if filter.call_id is not None:
-            [(low, high, still_open)] = _SPAN_OF_CALL.rows(
+            [(low, high, still_open, end)] = _SPAN_OF_CALL.rows(
                 connection, log=self._number, call_id=pack_id(filter.call_id)
             )
             if low is not None and not still_open:
-                spans.append((low, high))
+                spans.append((low, self._last_of_call(connection, filter, high, end or high)))
         for low, high in spans:
             first = max(first, low)
             last = high + 1 if last is None else min(last, high + 1)
         return replace(filter, after=first - 1, before=last)
+
+    def _last_of_call(
+        self, connection: Connection, filter: EventFilter, finished: int, last: int
+    ) -> int:
+        """The last event of a call: reports follow its finish, until the `last` of its session."""
+        kind = CallReported.kind
+        if filter.before is not None:
+            last = min(last, filter.before - 1)
+        if last <= finished or (filter.kinds and kind not in filter.kinds):
+            return finished
+        row = _LAST_REPORT.first(
+            connection, log=self._number, finished=finished, last=last, kind=kind
+        )
+        return finished if row is None or row[0] is None else int(row[0])
 
     def read_batch(
         self, connection: Connection, window: EventFilter, count: int

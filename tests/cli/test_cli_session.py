@@ -106,3 +106,15 @@ def test_a_session_that_nobody_ends_is_ended_by_hand(audited: Shell) -> None:
 
 def test_two_sessions_are_not_shown_at_once(audited: Shell) -> None:
     assert "one session" in audited("session", "aaaa", "bbbb", code=2).errors
+
+
+def test_what_was_reported_about_a_call_later_is_shown(audited: Shell) -> None:
+    with open_store(str(audited.database)) as store:
+        workspace = store.workspace(audited.workspace)
+        foreign = workspace.start_foreign_session("client", pid=os.getpid())
+        foreign.begin_call("c1", "Bash")
+        ended = foreign.end_call("c1", "running", "begun")
+        foreign.end_call("c1", "error", "it broke")
+    shown = audited("show", str(ended.seq)).text
+    assert f"call {ended.seq}  Bash  running" in shown
+    assert "reported later: error" in shown and "it broke" in shown

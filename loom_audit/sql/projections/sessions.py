@@ -17,6 +17,8 @@ from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.projections.summaries import plain_text
 from loom_audit.sql.statements import prepare
 
+_NOT_FAILED = ("ok", "running", "unknown")
+
 TABLES = ("session",)
 FACTS = ()
 
@@ -77,7 +79,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         case CallRequested():
             seen["calls"] += 1
         case CallFinished(status=status):
-            seen["errors"] += status != "ok"
+            seen["errors"] += status not in _NOT_FAILED
         case SessionStarted(agent=agent, title=title, parent=parent):
             agent, title = plain_text(agent), plain_text(title)
             begun = {"agent": agent, "title": title, "parent": parent}
