@@ -1,6 +1,7 @@
 """Sessions of other programs, whose calls they report: a hook, a client, a transcript."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
@@ -10,6 +11,7 @@ from loom_audit.errors import (
     AuditError,
     ExecutionFailed,
     InvalidArguments,
+    InvalidPath,
     ToolTimeout,
 )
 from loom_audit.history import foreign
@@ -17,6 +19,7 @@ from loom_audit.history.attachment import Attachment, check_effect
 from loom_audit.history.writer import Writer
 from loom_audit.model.display import visible
 from loom_audit.model.events import CallRequested, Effect, Event, Lease, SessionStarted, Status
+from loom_audit.ports import Workspace
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import nearest_json
 
@@ -60,14 +63,14 @@ class ForeignSession:
         """Put on record that a call begins: the event of its request; told again it is the same.
 
         With a `look` what changed until now is recorded as that of others. `paths` are the only
-        ones that the call changes; `within` is the seq of the request of the call that contains
-        it; `at` is when it began, when that is not now. Conflict for an id used for something
+        ones that the call changes, with what is below them; the root means any. `within` is the
+        seq of the request of the call that contains it; `at` is when it began, when that is not
+        now. Conflict for an id used for something
         else, or when the session is not open; InvalidArguments, InvalidPath.
         """
         _check_id(call_id, "call")
         check_effect(effect)
-        inside = self.attachment.workspace.relative
-        named = None if paths is None else tuple(sorted({inside(path) for path in paths}))
+        named = None if paths is None else _changed_paths(self.attachment.workspace, paths)
         request = CallRequested(
             call_id, _name(tool), nearest_json(arguments), effect, cwd, named, within
         )
@@ -130,6 +133,29 @@ def _error_of(status: Status, result: Any) -> AuditError | None:
     if status == "denied":
         return ApprovalDenied(message)
     return ToolTimeout(message) if status == "timeout" else ExecutionFailed(message)
+
+
+def _changed_paths(workspace: Workspace, paths: Sequence[str]) -> tuple[str, ...] | None:
+    """Declared paths as changes on record name them; None when the root is one of them."""
+    found = {one for path in paths for one in _behind_links(workspace, workspace.relative(path))}
+    return None if "" in found else tuple(sorted(found))
+
+
+def _behind_links(workspace: Workspace, path: str) -> Iterator[str]:
+    """A path behind the links in its folder, and where it leads when it is a link itself.
+
+    InvalidPath when its folder lies outside.
+    """
+    folder, _, name = path.rpartition("/")
+    try:
+        folder = workspace.resolve(folder)
+    except InvalidPath:
+        raise
+    except AuditError:
+        pass  # the folder cannot be read: as it is written
+    yield f"{folder}/{name}" if folder else name
+    with suppress(AuditError):  # where it leads outside, only the link is on record
+        yield workspace.resolve(path)
 
 
 def _check_id(id: str, what: str) -> None:
