@@ -130,6 +130,17 @@ def test_changes_are_listed_in_log_order_and_by_what_is_asked(
     assert last.change == FileChange("z", None, a)
 
 
+def test_a_cause_of_format_1_that_means_no_other_call_is_not_taken_for_a_known_one(
+    opened: Opened,
+) -> None:
+    [own] = opened.log.append([draft(CallRequested("1", "t", {}, "execute"))])
+    opened.change(
+        FileChange("x", None, opened.file(b"a")), call_id="1", causes=("1", "1", "never requested")
+    )
+    [change] = opened.projections.changes()
+    assert (change.requested, change.causes) == (own.seq, (own.seq, 0, 0))
+
+
 def test_thousands_of_changes_are_streamed_whole(opened: Opened) -> None:
     state = opened.file(b"same")
     names = [f"n{n:04}" for n in range(2500)]
