@@ -29,14 +29,14 @@ from loom_audit.errors import UnknownTool as UnknownTool
 from loom_audit.history.approvals import ApprovalRequest as ApprovalRequest
 from loom_audit.history.undo import UndoResult as UndoResult
 from loom_audit.history.verification import Verification as Verification
-from loom_audit.model.events import Call as Call
-from loom_audit.model.events import Checkpoint as Checkpoint
-from loom_audit.model.events import Coverage as Coverage
+from loom_audit.model.coverage import Coverage as Coverage
 from loom_audit.model.events import Event as Event
 from loom_audit.model.events import TreeHead as TreeHead
 from loom_audit.model.files import FileChange as FileChange
 from loom_audit.model.files import FileState as FileState
 from loom_audit.model.planning import Plan as Plan
+from loom_audit.model.records import Call as Call
+from loom_audit.model.records import Checkpoint as Checkpoint
 from loom_audit.tools.approvals.asking_gate import AskingGate as AskingGate
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit as AutoCommit
 from loom_audit.tools.calls.batch import BatchOutcome as BatchOutcome

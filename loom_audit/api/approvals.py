@@ -9,7 +9,8 @@ from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
 from loom_audit.history.questions import is_waiting as is_waiting_in
-from loom_audit.model.events import Call, Event
+from loom_audit.model.events import Event
+from loom_audit.model.records import Call
 
 __all__ = [
     "Answer",

@@ -17,8 +17,9 @@ from loom_audit.errors import (
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment, check_effect
 from loom_audit.history.writer import Writer
+from loom_audit.model.coverage import Effect, Status
 from loom_audit.model.display import visible
-from loom_audit.model.events import CallRequested, Effect, Event, Lease, SessionStarted, Status
+from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted
 from loom_audit.ports import Workspace
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import nearest_json

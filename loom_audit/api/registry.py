@@ -14,7 +14,7 @@ from loom_audit.api.connections import Connections
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.history.attachment import check_tool_name
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.ports import Runner
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch

@@ -15,7 +15,8 @@ from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
 from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer, check_unused, new_id
-from loom_audit.model.events import Coverage, Effect, Event
+from loom_audit.model.coverage import Coverage, Effect
+from loom_audit.model.events import Event
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
 from loom_audit.tools.calls.result import ToolResult

@@ -25,8 +25,6 @@ from loom_audit.history.verification import Verification, verify
 from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
-    Call,
-    Checkpoint,
     CheckpointMarked,
     Event,
     Rules,
@@ -37,6 +35,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Choice, Plan, Request
+from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.tools.calls.gate import ApprovalGate

@@ -18,7 +18,7 @@ from loom_audit.cli.shared.questions import (
 )
 from loom_audit.errors import ApprovalDenied, Conflict
 from loom_audit.model.display import one_line
-from loom_audit.model.events import Call
+from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest

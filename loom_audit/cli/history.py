@@ -11,7 +11,7 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.records import history_record
 from loom_audit.errors import FileNotFound
 from loom_audit.model.display import one_line, visible_path
-from loom_audit.model.events import RecordedChange
+from loom_audit.model.records import RecordedChange
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace

@@ -19,8 +19,10 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.points import named_point, read_time, session_id
 from loom_audit.cli.shared.records import call_record, event_record
 from loom_audit.errors import InvalidArguments
+from loom_audit.model.coverage import Status
 from loom_audit.model.display import one_line
-from loom_audit.model.events import Call, Event, Fact, FilesChanged, PathsUntracked, Status
+from loom_audit.model.events import Event, Fact, FilesChanged, PathsUntracked
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import count_text, one_line
-from loom_audit.model.events import Session
+from loom_audit.model.records import Session
 from loom_audit.ports import CallFilter
 
 

@@ -26,7 +26,8 @@ from loom_audit.cli.shared.records import (
 )
 from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text, duration_text, size_text
-from loom_audit.model.events import Call, CallReported, Event, FilesChanged
+from loom_audit.model.events import CallReported, Event, FilesChanged
+from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest, AuditedWorkspace, CallDetail

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.lines import call_line, change_lines
 from loom_audit.cli.shared.lookup import event_id, note_baseline, question_about, questions
 from loom_audit.cli.shared.records import call_record, change_record, plain
 from loom_audit.model.display import visible_path
-from loom_audit.model.events import Call
+from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace

@@ -15,7 +15,9 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.call import OpenCall
 from loom_audit.history.questions import approval_state
-from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Draft, Effect, Event
+from loom_audit.model.coverage import Effect
+from loom_audit.model.events import ApprovalRequested, CallDecided, Draft, Event
+from loom_audit.model.records import Call
 
 Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
-from loom_audit.model.events import Call, Effect, Lease, SessionStarted
+from loom_audit.model.coverage import Effect
+from loom_audit.model.events import Lease, SessionStarted
+from loom_audit.model.records import Call
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
     BlobStore,

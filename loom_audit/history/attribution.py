@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import Call, CallRequested, Draft, Event, FilesChanged
+from loom_audit.model.events import CallRequested, Draft, Event, FilesChanged
 from loom_audit.model.files import FileChange, find_moves, parents
+from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 OUTSIDE = "outside"

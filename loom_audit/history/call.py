@@ -30,18 +30,16 @@ from loom_audit.history.interrupted import (
 from loom_audit.history.looks import look_after, look_before
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
+from loom_audit.model.coverage import Coverage, Effect, Status
 from loom_audit.model.events import (
     ApprovalRequested,
-    Call,
     CallDecided,
     CallFinished,
     CallRequested,
-    Coverage,
-    Effect,
     Event,
-    Status,
 )
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.records import Call
 from loom_audit.ports import Command, CommandResult, Runner
 
 

@@ -6,16 +6,8 @@ from loom_audit.history.attribution import Candidate, attributed_drafts, candida
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import (
-    FULL,
-    Coverage,
-    Draft,
-    Event,
-    Fact,
-    FilesChanged,
-    Level,
-    PathsUntracked,
-)
+from loom_audit.model.coverage import FULL, Coverage, Level
+from loom_audit.model.events import Draft, Event, Fact, FilesChanged, PathsUntracked
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import IndexEntry
 

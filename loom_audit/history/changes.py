@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from loom_audit.errors import Conflict
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
-from loom_audit.model.events import ChangeIntended, FilesChanged, Origin
+from loom_audit.model.coverage import Origin
+from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileChange, FileState, Move, find_moves
 
 States = Mapping[str, FileState | None]

@@ -29,18 +29,17 @@ from loom_audit.history.recovery import (
     recover,
 )
 from loom_audit.history.writer import Writer
+from loom_audit.model.coverage import Status
 from loom_audit.model.events import (
-    Call,
     CallFinished,
     CallReported,
     CallRequested,
     Event,
-    Session,
     SessionEnded,
     SessionStarted,
-    Status,
 )
 from loom_audit.model.left_out import LeftOutFolders
+from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"

@@ -10,8 +10,10 @@ from loom_audit.history.call_record import CallRecord
 from loom_audit.history.looks import collect_changes
 from loom_audit.history.steps import observe_all
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Call, ChangeIntended, FilesChanged, Origin
+from loom_audit.model.coverage import Origin
+from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileChange, find_moves
+from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
 
 PathOutcome = Literal["happened", "did not happen", "unknown"]

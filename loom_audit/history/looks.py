@@ -13,8 +13,8 @@ from loom_audit.history.attribution import (
 )
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
-from loom_audit.model.events import Call
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
+from loom_audit.model.records import Call
 
 
 def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolders:

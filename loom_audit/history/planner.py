@@ -8,10 +8,11 @@ from loom_audit.history.capture import scan, without_gc
 from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
-from loom_audit.model.events import Call, Event, FilesChanged, RecordedChange, SessionStarted
+from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
+from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
 ALL_STEPS = 20_000

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from loom_audit.model.events import ApprovalRequested, Call, CallDecided, Event
+from loom_audit.model.events import ApprovalRequested, CallDecided, Event
+from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, EventLog
 
 _KINDS = (ApprovalRequested.kind, CallDecided.kind)

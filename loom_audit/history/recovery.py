@@ -11,7 +11,9 @@ from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call import close_interrupted
 from loom_audit.history.interrupted import SOURCE, PathOutcome, record_found_changes
 from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import Call, Draft, Session, SessionEnded, Status
+from loom_audit.model.coverage import Status
+from loom_audit.model.events import Draft, SessionEnded
+from loom_audit.model.records import Call, Session
 
 GONE = "the process that made this call ended before the call did"
 UNANSWERED = "the process that asked whether this call may run ended before it had an answer"

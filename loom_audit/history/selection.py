@@ -8,8 +8,9 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.timeline import Timeline
-from loom_audit.model.events import Call, FilesChanged, RecordedChange
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.planning import Request
+from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
 

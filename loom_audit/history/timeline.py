@@ -8,18 +8,15 @@ from typing import Any
 
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
 from loom_audit.model.events import (
-    Call,
     CallDecided,
     CallFinished,
     CallReported,
     CallRequested,
-    Checkpoint,
     Event,
     FilesChanged,
-    RecordedChange,
-    Session,
 )
 from loom_audit.model.files import FileChange, FileState, Move, diff
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")

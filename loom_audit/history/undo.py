@@ -19,8 +19,9 @@ from loom_audit.history.interrupted import (
 from loom_audit.history.planner import Planner
 from loom_audit.history.recovery import RecoveredCall, decision_needed, recover
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Call, ChangeIntended
+from loom_audit.model.events import ChangeIntended
 from loom_audit.model.planning import Plan, Request, is_equivalent
+from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 

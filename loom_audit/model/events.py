@@ -15,17 +15,8 @@ from loom_audit.model.conversation import (
     SessionHeld,
     SessionReleased,
 )
-from loom_audit.model.coverage import FULL as FULL
-from loom_audit.model.coverage import Coverage as Coverage
-from loom_audit.model.coverage import Effect as Effect
-from loom_audit.model.coverage import Level as Level
-from loom_audit.model.coverage import Origin as Origin
-from loom_audit.model.coverage import Status as Status
+from loom_audit.model.coverage import FULL, Coverage, Effect, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
-from loom_audit.model.records import Call as Call
-from loom_audit.model.records import Checkpoint as Checkpoint
-from loom_audit.model.records import RecordedChange as RecordedChange
-from loom_audit.model.records import Session as Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from loom_audit.model.display import visible_path
-from loom_audit.model.events import Call
 from loom_audit.model.files import FileChange, parents
 from loom_audit.model.planning import Note
+from loom_audit.model.records import Call
 from loom_audit.model.scope import Scope
 
 REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})

@@ -5,16 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from loom_audit.model.events import (
-    Call,
-    Checkpoint,
-    Draft,
-    Event,
-    RecordedChange,
-    Session,
-    TreeHead,
-)
+from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.scope import Scope
 
 

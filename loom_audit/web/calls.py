@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import Call, Status
+from loom_audit.model.coverage import Status
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes

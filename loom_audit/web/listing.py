@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from loom_audit.api import Timeline
-from loom_audit.model.events import Call, FilesChanged
+from loom_audit.model.events import FilesChanged
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.web.dependencies import number
 from loom_audit.web.urls import Fields, first

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api import AuditedWorkspace
-from loom_audit.model.events import Call
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.listing import Listing, OutsideRow, outside_between

@@ -15,9 +15,11 @@ from loom_audit.cli.shared import lines, records
 from loom_audit.cli.shared.output import Output, to_json, wants_color
 from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
-from loom_audit.model.events import Call, Coverage, Event, FilesChanged, RecordedChange
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.planning import Note, Plan
+from loom_audit.model.records import Call, RecordedChange
 from tests.cli.hostile import CORPUS, dangerous, texts
 from tests.cli.shells import Shell
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit.disk.locks import DiskLock
+from loom_audit.model.coverage import Origin
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
     Draft,
     Fact,
     FilesChanged,
-    Origin,
     SessionStarted,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState

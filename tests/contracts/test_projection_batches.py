@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
     CallRequested,
     CheckpointMarked,
-    Coverage,
     CoverageLowered,
     Draft,
     FilesChanged,

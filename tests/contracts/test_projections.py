@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 
 from loom_audit.errors import NotFound
+from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
     CallRequested,
     CheckpointMarked,
-    Coverage,
     CoverageLowered,
     FilesChanged,
     ScopeAccepted,

@@ -6,24 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 from loom_audit.errors import NotFound
+from loom_audit.model.coverage import FULL
 from loom_audit.model.events import (
-    FULL,
-    Call,
     CallFinished,
     CallRequested,
-    Checkpoint,
     CheckpointMarked,
     CoverageLowered,
     Event,
     FilesChanged,
-    RecordedChange,
     ScopeAccepted,
-    Session,
     SessionEnded,
     SessionStarted,
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileState, apply
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventLog
 

@@ -9,7 +9,7 @@ import pytest
 from loom_audit import AuditedWorkspace, ForeignSession
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:

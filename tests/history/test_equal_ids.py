@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from loom_audit import AuditedWorkspace, ForeignSession
-from loom_audit.model.events import Call, CallFinished
+from loom_audit.model.events import CallFinished
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 
 

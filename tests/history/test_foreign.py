@@ -21,13 +21,13 @@ from loom_audit import (
     NotFound,
 )
 from loom_audit.model.events import (
-    Call,
     CallFinished,
     CallReported,
     CallRequested,
     FilesChanged,
     SessionStarted,
 )
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 from tests.trees import tree_of
 

@@ -11,7 +11,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Conflict, ForeignSession, InvalidArguments, Session
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Call
+from loom_audit.model.records import Call
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ from loom_audit import (
     tool,
 )
 from loom_audit.history.call import OpenCall
-from loom_audit.model.events import Call, CallFinished, CallRequested, FilesChanged
+from loom_audit.model.events import CallFinished, CallRequested, FilesChanged
+from loom_audit.model.records import Call
 from tests.trees import tree_of
 
 PYTHON = sys.executable

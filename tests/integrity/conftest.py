@@ -12,6 +12,7 @@ import pytest
 
 from loom_audit.disk.locks import DiskLock
 from loom_audit.history.verification import Verification, verify
+from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -19,7 +20,6 @@ from loom_audit.model.events import (
     CallRequested,
     ChangeIntended,
     CheckpointMarked,
-    Coverage,
     Draft,
     Event,
     Fact,
@@ -28,7 +28,6 @@ from loom_audit.model.events import (
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
-    Status,
     TreeHead,
     Untracked,
     WorkspaceAttached,

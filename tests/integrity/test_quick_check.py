@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from loom_audit.history.verification import Verification, verify
-from loom_audit.model.events import (
-    CallFinished,
-    CallRequested,
-    Coverage,
-    CoverageLowered,
-    Fact,
-    FilesChanged,
-)
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
 from loom_audit.ports import EventRow
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
 from tests.integrity.conftest import Recorded, Writer, record

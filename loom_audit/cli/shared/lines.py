@@ -10,7 +10,6 @@ from loom_audit.model.display import count_text, duration_text, one_line, size_t
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
-    Call,
     CallDecided,
     CallFinished,
     CallRequested,
@@ -24,6 +23,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest

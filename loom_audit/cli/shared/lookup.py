@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.display import visible_path
-from loom_audit.model.events import BaselineFinished, Call, Event
+from loom_audit.model.events import BaselineFinished, Event
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:

@@ -9,18 +9,11 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from loom_audit.model.events import (
-    Call,
-    Checkpoint,
-    Coverage,
-    Event,
-    FilesChanged,
-    RecordedChange,
-    Session,
-    TreeHead,
-)
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.planning import Note, Plan
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 
 if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest

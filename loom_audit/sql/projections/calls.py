@@ -6,15 +6,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from loom_audit.errors import NotFound
-from loom_audit.model.events import (
-    FULL,
-    Call,
-    CallFinished,
-    CallRequested,
-    Coverage,
-    Effect,
-    Level,
-)
+from loom_audit.model.coverage import FULL, Coverage, Effect, Level
+from loom_audit.model.events import CallFinished, CallRequested
+from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.conditions import Where

@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from loom_audit.model.events import FilesChanged, Origin, RecordedChange
+from loom_audit.model.coverage import Origin
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
+from loom_audit.model.records import RecordedChange
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.conditions import MANY, Where, chunks, in_list
 from loom_audit.sql.connection import Connection, Row

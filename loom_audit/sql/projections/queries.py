@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loom_audit.errors import NotFound
-from loom_audit.model.events import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.files import FileState
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.connection import Connection

@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 
 from loom_audit.errors import NotFound
-from loom_audit.model.events import (
-    CallFinished,
-    CallRequested,
-    Session,
-    SessionEnded,
-    SessionStarted,
-)
+from loom_audit.model.events import CallFinished, CallRequested, SessionEnded, SessionStarted
+from loom_audit.model.records import Session
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from pathspec import PathSpec
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.guard.parse import parse
 from loom_audit.tools.guard.words import CLEAN, LITERAL, UNKNOWN, Budget
 

@@ -10,7 +10,7 @@ import anyio
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
 from loom_audit.history.writer import new_id
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.calls.result import ToolResult
 

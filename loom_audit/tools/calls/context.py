@@ -23,7 +23,7 @@ from loom_audit.errors import (
 )
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileChange
 from loom_audit.ports import (
     Command,

@@ -10,7 +10,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.schemas import parameters_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import InvalidArguments, UnknownTool
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls.tool import Tool
 
 EFFECTS: tuple[Effect, ...] = ("read", "write", "execute", "network")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
 from loom_audit.tools.calls.result import ToolResult

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import Effect
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls import batch as batch_module
 from loom_audit.tools.calls.batch import BatchOutcome, Caller, PostToolsHook, ToolBatch
 from loom_audit.tools.calls.messages import ToolCall
