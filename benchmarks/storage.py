@@ -47,7 +47,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         1.5,
         of,
     )
-    yield Figure("storage", "everything else, per call", rest / each, "B", most=3072)
+    yield Figure("storage", "everything else, per call", rest / each, "B", most=1800)
     yield Figure(
         "storage",
         "all together, per call",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loom_audit.public import *  # noqa: F403 - the one list of them is there
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 @cache
