@@ -85,13 +85,17 @@ def candidates(
     return innermost(attachment, acting_calls(attachment, besides=besides))
 
 
-def candidates_with(attachment: Attachment, own: Call) -> list[Candidate]:
-    """The candidates for what is found at the end of a call.
+def candidates_with(
+    attachment: Attachment, own: Call, open_calls: Iterable[Call], *, foreign: bool
+) -> list[Candidate]:
+    """The candidates for what is found at the end of a call, among those that are open.
 
-    It is not among them itself when it contains one that goes on.
+    It is not among them itself when it contains one that goes on; `foreign` is whether another
+    program reports it.
     """
-    others = acting_calls(attachment, besides=(own.session, own.call_id))
-    return innermost(attachment, [own, *others])
+    others = [call for call in open_calls if call.requested != own.requested]
+    calls = [own, *_acting(attachment, others)]
+    return innermost(attachment, calls, ours=None if foreign else own)
 
 
 def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
@@ -102,20 +106,26 @@ def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
 
 def acting_calls(attachment: Attachment, *, besides: tuple[str, str] | None = None) -> list[Call]:
     """The open calls that may be changing files by themselves, besides one (session, id)."""
+    calls = attachment.projections.open_calls()
+    return _acting(attachment, [c for c in calls if (c.session, c.call_id) != besides])
+
+
+def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
     return [
         call
-        for call in attachment.projections.open_calls()
-        if (call.session, call.call_id) != besides
-        and changes_by_itself(attachment, call)
-        and not is_waiting(attachment.log, call)
+        for call in calls
+        if changes_by_itself(attachment, call) and not is_waiting(attachment.log, call)
     ]
 
 
-def innermost(attachment: Attachment, calls: Sequence[Call]) -> list[Candidate]:
+def innermost(
+    attachment: Attachment, calls: Sequence[Call], *, ours: Call | None = None
+) -> list[Candidate]:
     """These calls as candidates, without those that contain another of them at any depth.
 
     What changes between the calls that one contains is its own, and what changes during them is
-    not. A call between two of them may have ended.
+    not. A call between two of them may have ended. The one that is `ours` is known not to say
+    which paths it changes: only other programs do.
     """
     containing: set[int] = set()
     for call in calls:
@@ -129,7 +139,7 @@ def innermost(attachment: Attachment, calls: Sequence[Call]) -> list[Candidate]:
             call.call_id,
             call.session,
             call.actor,
-            request_event(attachment, call)[1].paths,
+            None if call is ours else request_event(attachment, call)[1].paths,
         )
         for call in calls
         if call.requested not in containing

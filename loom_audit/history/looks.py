@@ -41,9 +41,10 @@ def look_after(
     then: whether their processes were still running.
     """
     attachment = record.attachment
-    own = attachment.projections.call(*record.key)
-    now = [one for one in candidates_with(attachment, own) if others.get(one, True)]
-    open_now = {call.requested for call in attachment.projections.open_calls()}
+    open_now = {call.requested: call for call in attachment.projections.open_calls()}
+    own = next(call for call in open_now.values() if (call.session, call.call_id) == record.key)
+    now = candidates_with(attachment, own, open_now.values(), foreign=bool(record.writer.source))
+    now = [one for one in now if others.get(one, True)]
     for one in (one for one, alive in others.items() if alive and one not in now):
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
