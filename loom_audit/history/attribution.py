@@ -45,7 +45,7 @@ class Candidate:
 
 def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallRequested]:
     """The event of a call's request, and its fact. Corrupt when there is another fact."""
-    wanted = EventFilter(after=call.requested - 1, before=call.requested + 1)
+    wanted = EventFilter.only(call.requested)
     for event in attachment.log.read(wanted):
         if isinstance(event.fact, CallRequested):
             return event, event.fact

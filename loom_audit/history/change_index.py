@@ -61,7 +61,7 @@ def _is_of_this_log(attachment: Attachment) -> bool:
     if mark is None:
         return False
     seq = mark.stamp.size
-    found = list(attachment.log.read(EventFilter(after=seq - 1, before=seq + 1)))
+    found = list(attachment.log.read(EventFilter.only(seq)))
     return bool(found) and found[0].leaf_hash.hex() == mark.blob
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.log_check import Findings
-from loom_audit.model.codec import decode_fact, read_envelope
+from loom_audit.model.codec import decode_fact, intention_in, read_envelope
 from loom_audit.model.events import (
     ApprovalRequested,
     CallDecided,
@@ -23,9 +23,9 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId
-from loom_audit.model.format_1 import salt_bytes_of
+from loom_audit.model.format_1 import is_format_1, salt_bytes_of
 from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
-from loom_audit.model.payloads import SALT_BYTES, StoredPayload, check_payloads, from_json, opens
+from loom_audit.model.payloads import StoredPayload, check_payloads, from_json, opens
 from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
 
@@ -225,7 +225,7 @@ class ContentChecker:
             limit = from_json(payloads["fact", 0], lambda n: None)["max_file_bytes"]
             self.max_file_bytes = min(limit, self.max_file_bytes or limit)
         if kind == ChangeIntended.kind:
-            if manifest is not None and salt_bytes_of(envelope) == SALT_BYTES:
+            if manifest is not None and not is_format_1(envelope):
                 self._intended[seq] = _call_of(envelope), manifest
             return seq, envelope, None
         if "intention" in envelope:
@@ -236,17 +236,16 @@ class ContentChecker:
 
     def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
         """The manifest of what the call intended, where exactly that happened."""
-        intention = envelope["intention"]
-        if not self._reads_all and type(intention) is int and intention not in self._intended:
+        intention = intention_in(envelope) or 0
+        if not self._reads_all and intention not in self._intended:
             self._read_intention(intention)
-        known = type(intention) is int  # 5.0 and True are equal to an int and are none
-        call, manifest = self._intended.pop(intention, (None, None)) if known else (None, None)
+        call, manifest = self._intended.pop(intention, (None, None))
         if manifest is None or call != _call_of(envelope):
             self.findings.add(
                 seq,
                 "event.intention",
-                f"event {seq} says that what event {intention!a} intended happened, and that is"
-                " not an intention of its call, or cannot be read",
+                f"event {seq} says that what event {envelope['intention']!a} intended happened,"
+                " and that is not an intention of its call, or cannot be read",
             )
             return None
         return manifest

@@ -162,7 +162,7 @@ def end_session(writer: Writer) -> Event:
     with exclusive(attachment):
         session = attachment.projections.session(writer.session)
         if session.ended is not None:
-            wanted = EventFilter(after=session.ended - 1, before=session.ended + 1)
+            wanted = EventFilter.only(session.ended)
             [event] = attachment.log.read(wanted)
             return event
         if attachment.lock.is_held(session_lock(session.id)):

@@ -167,7 +167,7 @@ class Planner:
             events = (
                 event
                 for seq in sorted(seqs)
-                for event in self.attachment.log.read(EventFilter(after=seq - 1, before=seq + 1))
+                for event in self.attachment.log.read(EventFilter.only(seq))
             )
         for event in events:
             if event.seq in seqs and isinstance(event.fact, FilesChanged) and event.fact.moves:

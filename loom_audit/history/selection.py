@@ -120,7 +120,7 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
             hint="Name a call by its number, or session:ID.",
         )
     seq = int(text)
-    for event in attachment.log.read(EventFilter(after=seq - 1, before=seq + 1)):
+    for event in attachment.log.read(EventFilter.only(seq)):
         if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
             if event.fact.origin == "baseline":
                 raise InvalidArguments(

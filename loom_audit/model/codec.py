@@ -115,15 +115,13 @@ def encode(
 
 def intention_of(leaf: bytes) -> int | None:
     """The seq of the event in whose manifest an event's changes stand, None for its own."""
-    if b'"intention":' not in leaf:
-        return None
-    found = read_envelope(leaf).get("intention")
+    return intention_in(read_envelope(leaf)) if b'"intention":' in leaf else None
+
+
+def intention_in(envelope: Mapping[str, Any]) -> int | None:
+    """As `intention_of`, of an envelope; what is equal to an int and is not one names no event."""
+    found = envelope.get("intention")
     return found if type(found) is int else None
-
-
-def manifest_of(payloads: PayloadBytes) -> dict[tuple[str, int], bytes]:
-    """The manifest among an event's payloads, with its keys."""
-    return {key: payloads[key] for key in MANIFEST if key in payloads}
 
 
 def id_of(seq: int, leaf_hash: bytes) -> str:

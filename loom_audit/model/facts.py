@@ -8,7 +8,7 @@ stored as the array of its fields.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.coverage import Coverage
@@ -122,9 +122,9 @@ _FIELDS: Mapping[str, Sequence[tuple[str, Any]]] = {
 
 _CHOICES: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     kind: [
-        (name, get_args(hint))
-        for name, hint in get_type_hints(fact).items()
-        if get_origin(hint) is Literal
+        (item.name, get_args(item.type))
+        for item in fields(fact)
+        if get_origin(item.type) is Literal
     ]
     for kind, fact in _KINDS.items()
 }

@@ -12,10 +12,16 @@ from loom_audit.model.facts import Record
 from loom_audit.model.manifest import decode_manifest
 from loom_audit.model.payloads import SALT_BYTES
 
+_SALT_BYTES = 32
+
+
+def is_format_1(envelope: Mapping[str, Any]) -> bool:
+    return str(envelope["v"]).startswith("1.")
+
 
 def salt_bytes_of(envelope: Mapping[str, Any]) -> int:
     """How long the salts of an event's payloads and keys are."""
-    return 32 if str(envelope["v"]).startswith("1.") else SALT_BYTES
+    return _SALT_BYTES if is_format_1(envelope) else SALT_BYTES
 
 
 def upcast_from_1_0(record: Record) -> Record:
@@ -24,7 +30,7 @@ def upcast_from_1_0(record: Record) -> Record:
     manifest = record.manifest
     stored = record.payloads.get(("manifest", 0))
     if manifest is None and stored is not None:
-        manifest = decode_manifest(stored, record.payloads.get(("keys", 0)), salt_bytes=32)
+        manifest = decode_manifest(stored, record.payloads.get(("keys", 0)), salt_bytes=_SALT_BYTES)
     if manifest is not None and "origin" in manifest.fields:
         envelope["origin"] = manifest.fields["origin"]
     return replace(record, envelope=envelope, manifest=manifest)

@@ -29,6 +29,11 @@ class EventFilter:
     newest_first: bool = False
     limit: int | None = None
 
+    @classmethod
+    def only(cls, seq: int) -> "EventFilter":
+        """The event of this seq, if there is one."""
+        return cls(after=seq - 1, before=seq + 1)
+
 
 class EventLog(Protocol):
     """The append-only, totally ordered log of one workspace. Safe to use from any thread."""

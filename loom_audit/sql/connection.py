@@ -6,6 +6,9 @@ from typing import Any, Literal
 Dialect = Literal["sqlite", "postgresql"]
 Row = tuple[Any, ...]
 
+LARGEST = 2**63 - 1
+"""The largest number that a column holds; no seq comes after it."""
+
 
 class Connection:
     """A driver's connection (PEP 249); its errors are the driver's (`Connections` translates them).

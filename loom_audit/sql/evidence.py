@@ -8,9 +8,10 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, intention_of, manifest_of, parse_time
-from loom_audit.model.events import ChangeIntended, Event, Fact, WorkspaceAttached
+from loom_audit.model.codec import MAX_LEAF, decode, parse_time
+from loom_audit.model.events import Event, Fact, WorkspaceAttached
 from loom_audit.model.files import BlobId
+from loom_audit.model.intentions import Intentions
 from loom_audit.model.merkle import Node
 from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
@@ -208,7 +209,7 @@ class SqlEvidence:
     def _decode_events(self) -> Iterator[Sequence[Event]]:
         parts = self.payloads()
         part = next(parts, None)
-        intended: dict[int, dict[tuple[str, int], bytes]] = {}
+        intentions = Intentions()
         for rows in self.events():
             events = []
             for row in rows:
@@ -219,11 +220,8 @@ class SqlEvidence:
                     part = next(parts, None)
                 if row.leaf is None:
                     raise Corrupt(f"Event {row.seq} cannot be unpacked")
-                if row.kind == ChangeIntended.kind:
-                    intended[row.seq] = manifest_of(payloads)
-                elif (intention := intention_of(row.leaf)) is not None:
-                    payloads |= intended.pop(intention, {})
-                events.append(decode(row.leaf, payloads))
+                whole = intentions.complete(row.seq, row.kind, row.leaf, payloads)
+                events.append(decode(row.leaf, whole))
             yield events
 
     def _bytes_of(self, part: PayloadRow) -> bytes:

@@ -52,7 +52,7 @@ def event_id(workspace: "AuditedWorkspace", seq: int) -> str:
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
     """The event at a seq. NotFound."""
-    for event in workspace.timeline.events(EventFilter(after=seq - 1, before=seq + 1)):
+    for event in workspace.timeline.events(EventFilter.only(seq)):
         return event
     raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
 

@@ -12,7 +12,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.conditions import Where
-from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import (
     check_numbers,
     check_texts,
@@ -104,7 +104,6 @@ _BY_END = prepare(
     f"{_CALLS} WHERE c.log = :log AND (c.finished = :seq OR c.requested = :seq) LIMIT 1"
 )
 _OPEN = prepare(f"{_CALLS} WHERE c.log = :log AND c.finished IS NULL ORDER BY c.requested")
-_ALL = 2**63 - 1
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
@@ -185,7 +184,7 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
     order = "DESC" if filter.newest_first else "ASC"
-    limit = _ALL if filter.limit is None else filter.limit
+    limit = LARGEST if filter.limit is None else filter.limit
     sql = f"{_CALLS} WHERE {where} ORDER BY c.requested {order} LIMIT :limit"
     return _to_calls(connection, log, prepare(sql).rows(connection, limit=limit, **where.values))
 

@@ -10,7 +10,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.conditions import MANY, Where, chunks, in_list
-from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import (
     check_numbers,
@@ -31,7 +31,6 @@ READ_CHANGES = 1000
 FEW = 2_000
 """Up to so many, what touched a path is looked up by it; past that the newest are near at hand."""
 
-_LAST = 2**63 - 1
 
 # the call of this id in the event's session, requested before the event
 _CHANGE_SET = prepare(
@@ -253,7 +252,7 @@ def changes(
     """Changes in log order, a thousand at a time; `calls` as in `ports.log`."""
     if not connections.rows(_ANY, log=log, after=after):
         return  # mostly nothing has changed, and that is told quickly
-    until = _LAST if until is None else until
+    until = LARGEST if until is None else until
     span = {"after": after, "until": until}
     where = Where().also("f.log = :log AND f.seq > :after AND f.seq <= :until", log=log, **span)
     names = None if paths is None else {p.encode("utf-8", "surrogateescape") for p in paths}
@@ -310,7 +309,7 @@ def history(
     column = "f.path"
     if len(prepare(few).rows(connection, log=log, **values)) > FEW:
         column = "f.path + 0"
-    before = _LAST if before is None else before
+    before = LARGEST if before is None else before
     where = Where().also("f.log = :log AND f.seq < :before", log=log, before=before)
     where = where.also(f"{column} IN ({numbers})", **values)
     sql = f"{_CHANGES} WHERE {where} ORDER BY f.seq DESC, f.n DESC LIMIT :limit"

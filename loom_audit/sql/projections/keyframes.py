@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from backports.zstd import ZstdError, compress, decompress
 
 from loom_audit.errors import Corrupt
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.connection import LARGEST, Connection
 from loom_audit.sql.projections import tree
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.projections.tree import Listed
@@ -20,7 +20,6 @@ TABLES = ("keyframe", "reach")
 FACTS = ()
 
 KEYFRAME_EVENTS = 10_000
-_LAST = 2**63 - 1
 
 _REACHED = prepare(
     "INSERT INTO reach (log, latest) VALUES (:log, :latest) ON CONFLICT (log) DO UPDATE "
@@ -60,7 +59,7 @@ def agrees(store: Connection, log: int) -> bool:
         if known != {entry[0]: entry for entry in unpack(listing)}:
             return False
         start = seq
-    tree.advance(store, log, known, start, _LAST)
+    tree.advance(store, log, known, start, LARGEST)
     return known == {entry[0]: entry for entry in tree.listed(store, log)}
 
 

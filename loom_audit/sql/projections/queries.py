@@ -75,7 +75,7 @@ class SqlProjections:
             found = calls.by_end(connection, self._number, seq)
         if found is not None:
             return found
-        events = list(self._events.read(EventFilter(after=seq - 1, before=seq + 1)))
+        events = list(self._events.read(EventFilter.only(seq)))
         call_id = getattr(events[0].fact, "call_id", None) if events else None
         if call_id is None:
             raise NotFound(

@@ -106,7 +106,7 @@ def _rows(
 
 
 def _request_words(events: EventLog, seq: int) -> str:
-    for event in events.read(EventFilter(after=seq - 1, before=seq + 1)):
+    for event in events.read(EventFilter.only(seq)):
         if isinstance(event.fact, CallRequested):
             return _words([event.fact.tool, *_texts(event.fact.arguments)])
     return ""

@@ -6,7 +6,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.events import CallFinished, CallRequested, SessionEnded, SessionStarted
 from loom_audit.model.records import Session
 from loom_audit.sql.clock import from_micros
-from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.projections.summaries import plain_text
@@ -47,7 +47,6 @@ _OPEN = prepare(
     f"SELECT {_COLUMNS} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
 )
 _SPAN = prepare("SELECT number, started, last FROM session WHERE log = :log AND id = :id")
-_LAST = 2**63 - 1
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
@@ -86,7 +85,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 def newest(connection: Connection, log: int, before: int | None, limit: int) -> Sequence[Session]:
     """Sessions that started before this seq, newest first."""
-    before = _LAST if before is None else before
+    before = LARGEST if before is None else before
     rows = _NEWEST_FIRST.rows(connection, log=log, before=before, limit=limit)
     return [_to_session(row) for row in rows]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileState
 from loom_audit.sql.conditions import chunks, in_list
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.connection import LARGEST, Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import check_numbers, corrupt_on_mismatch
 from loom_audit.sql.projections import numbers, states
@@ -19,7 +19,6 @@ FACTS = (FilesChanged,)
 Listed = tuple[int, int, int, int | None]
 """A path's number, its st_mode, size, and its blob's number."""
 
-_LAST = 2**63 - 1
 
 # What is deleted and comes again is deleted first; what comes and is deleted is not set.
 _DELETED = prepare(f"DELETE FROM tree_entry WHERE log = :log AND path = {numbers.PATH}")
@@ -108,6 +107,6 @@ def _by_number(
 def state(connections: Connections, log: int, path: str, at: int | None) -> FileState | None:
     """One path after event `at`; None for the head."""
     raw = path.encode("utf-8", "surrogateescape")
-    rows = connections.rows(_STATE, log=log, path=raw, at=_LAST if at is None else at)
+    rows = connections.rows(_STATE, log=log, path=raw, at=LARGEST if at is None else at)
     with corrupt_on_mismatch():
         return states.to_state(*rows[0]) if rows else None

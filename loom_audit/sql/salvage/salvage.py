@@ -23,10 +23,12 @@ from shutil import copyfile, rmtree
 from typing import Any, BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, intention_of, manifest_of, read_envelope
-from loom_audit.model.events import ChangeIntended, FilesChanged
+from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
+from loom_audit.model.events import FilesChanged
+from loom_audit.model.facts import PayloadBytes
 from loom_audit.model.files import FileState
 from loom_audit.model.format_1 import salt_bytes_of
+from loom_audit.model.intentions import Intentions
 from loom_audit.model.manifest import check_manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import StoredPayload, check_payloads
@@ -109,7 +111,7 @@ class _Run:
     contents: int = 0
     files: int = 0
     failures: list[str] = field(default_factory=list)
-    _intended: dict[int, dict[tuple[str, int], bytes]] = field(default_factory=dict)
+    _intentions: Intentions = field(default_factory=Intentions)
 
     def read(self, raw: Any, blob_folder: str) -> None:
         """Everything: contents first, since trees are made of them."""
@@ -162,7 +164,7 @@ class _Run:
 
     def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
         tree: dict[str, FileState] = {}
-        self._intended.clear()
+        self._intentions = Intentions()
         with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
             last = 0
             for seq, id, kind, packed, hashed in raw.execute(_EVENTS, (log,)):
@@ -205,11 +207,10 @@ class _Run:
         payloads = self._payloads(raw, contents, (log, seq), record["payloads"])
         for message in _unproven(leaf, payloads, record["payloads"]):
             self.failures.append(f"log {name}: event {seq}: {message}")
+        whole: PayloadBytes = payloads
         with suppress(AuditError):
-            payloads |= self._intended.pop(intention_of(leaf) or 0, {})
-        if kind == ChangeIntended.kind:
-            self._intended[seq] = manifest_of(payloads)
-        return _Event(record, _changes(leaf, payloads) if intact else None)
+            whole = self._intentions.complete(seq, kind, leaf, payloads)
+        return _Event(record, _changes(leaf, whole) if intact else None)
 
     def _payloads(
         self, raw: Any, contents: Contents, key: tuple[int, int], records: list[dict[str, Any]]
@@ -274,7 +275,7 @@ def _unproven(
     yield from problems
 
 
-def _changes(leaf: bytes, payloads: dict[tuple[str, int], bytes]) -> FilesChanged | None:
+def _changes(leaf: bytes, payloads: PayloadBytes) -> FilesChanged | None:
     with suppress(AuditError):
         fact = decode(leaf, payloads).fact
         if isinstance(fact, FilesChanged):

@@ -1,0 +1,27 @@
+"""The manifests that events have in common with the intentions they refer to."""
+
+from loom_audit.model.codec import MANIFEST, intention_of, read_envelope
+from loom_audit.model.events import ChangeIntended
+from loom_audit.model.facts import PayloadBytes
+from loom_audit.model.format_1 import is_format_1
+
+
+class Intentions:
+    """Keeps the manifest of each intention until the event that says that exactly that happened.
+
+    For the events of one log in order. No event refers to an intention of format 1, so that none
+    of these is kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, PayloadBytes] = {}
+
+    def complete(self, seq: int, kind: str, leaf: bytes, payloads: PayloadBytes) -> PayloadBytes:
+        """The next event's payloads, with the manifest it has in common with its intention.
+
+        Corrupt when the leaf cannot be read.
+        """
+        if kind == ChangeIntended.kind and not is_format_1(read_envelope(leaf)):
+            self._kept[seq] = {key: payloads[key] for key in MANIFEST if key in payloads}
+        intention = intention_of(leaf)
+        return payloads if intention is None else {**payloads, **self._kept.pop(intention, {})}
