@@ -21,6 +21,7 @@ values = st.one_of(digits, base64, times, st.text(max_size=20), st.integers())
 
 @given(st.dictionaries(st.text(max_size=10), st.lists(values, max_size=5), max_size=5))
 @example({"at": ["0000-01-01T00:00:00.000000Z", "2026-02-31T00:00:00.000000Z"]})
+@example({"at": ["2026-11-22T24:00:00.000000Z", "2026-11-22T23:59:60.000000Z"]})
 @example({"at": ["1969-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"]})
 @example({"commit": ["A" * 42 + "B", "A" * 43], "log": ["f" * 32, "F" * 32]})
 def test_any_json_comes_back_exactly(value: object) -> None:
