@@ -17,13 +17,12 @@ import zlib
 from binascii import a2b_base64, b2a_base64, hexlify, unhexlify
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import format_time
-from loom_audit.sql.clock import from_micros, to_micros
+from loom_audit.sql.clock import to_micros
 
 _RAW, _DEFLATED, _FOLDED = b"\x00", b"\x01", b"\x02"
 
@@ -132,17 +131,19 @@ def _base64url(raw: bytes) -> bytes:
 
 
 def _time(raw: bytes) -> bytes:
-    return format_time(from_micros(int.from_bytes(raw, "big"))).encode("ascii")
+    moment = _START + timedelta(microseconds=int.from_bytes(raw, "big"))
+    return b"%bZ" % moment.isoformat(timespec="microseconds").encode("ascii")
 
 
+_START = datetime(1970, 1, 1)
 _TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
-_UNFOLDED: Mapping[int, Callable[[bytes], bytes]] = {
-    1: hexlify,
-    2: hexlify,
-    3: _base64url,
-    4: _time,
+_UNFOLDED: Mapping[bytes, tuple[int, Callable[[bytes], bytes]]] = {
+    b"\x01": (16, hexlify),
+    b"\x02": (8, hexlify),
+    b"\x03": (32, _base64url),
+    b"\x04": (8, _time),
 }
-_SIZES = {1: 16, 2: 8, 3: 32, 4: 8}
+"""By marker: how many bytes it stands for, and the text they give back."""
 
 
 def _unfold(data: bytes, aside: bytes) -> bytes:
@@ -150,10 +151,9 @@ def _unfold(data: bytes, aside: bytes) -> bytes:
     pieces = _MARKERS.split(data) if aside else [data]
     start = 0
     for n in range(1, len(pieces), 2):
-        marker = pieces[n][0]
-        end = start + _SIZES[marker]
-        pieces[n] = _UNFOLDED[marker](aside[start:end])
-        start = end
+        size, unfolded = _UNFOLDED[pieces[n]]
+        pieces[n] = unfolded(aside[start : start + size])
+        start += size
     if start != len(aside):
         raise ValueError(f"{start} bytes are due, {len(aside)} are there")
     return b"".join(pieces)
