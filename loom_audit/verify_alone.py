@@ -30,6 +30,7 @@ else:
     from backports import zstd
 
 HEAD = "loom-audit-head v1"
+HEAD_LINE = re.compile(rf"\s*{HEAD} \S+ [0-9]+ [0-9a-f]{{64}}\s*")
 TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content"}
 MAX_LEAF, MAX_ROW, CHUNK = (64 << 10) - 1, 1 << 20, 1 << 20
 STORED_LEVELS, ENCODINGS = 8, {("raw", True), ("zstd", True), ("zstd-delta", False)}
@@ -202,8 +203,9 @@ class Check:
     def __init__(self, rows: sqlite3.Connection, contents: Contents, heads: Sequence[str]) -> None:
         self.rows, self.contents = rows, contents
         self.found: Counter[str] = Counter()
-        self.heads = [(log, int(size), root) for log, size, root in map(str.split, heads)]
+        self.heads = [(log, int(size), root) for _, _, log, size, root in map(str.split, heads)]
         self.dictionaries = {1: DICTIONARY_1}
+        self.intended: dict[tuple[int, str], object] = {}
 
     def tell(self, sort: str, where: str, what: object) -> None:
         """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
@@ -252,8 +254,7 @@ class Check:
             hashed, shown = stored, f"{where} event {seq}"
             try:
                 leaf = unpack(packed, self.dictionaries, MAX_LEAF)
-                hashed = sha256(b"\x00", leaf)
-                if hashed != stored:
+                if (hashed := sha256(b"\x00", leaf)) != stored:
                     self.tell("wrong", shown, "its leaf is not what its hash was made of")
                 for problem in self._check_event((number, log, seq, *row), leaf, prev):
                     self.tell("wrong", shown, problem)
@@ -274,8 +275,7 @@ class Check:
             if level % STORED_LEVELS == 0:
                 self.found["nodes"] += 1
                 if self.rows.execute(query, (number, level, position)).fetchone() != (node,):
-                    first, last = (position << level) + 1, (position + 1) << level
-                    self.tell("wrong", where, f"the node over events {first} to {last}")
+                    self.tell("wrong", where, f"node {position} of level {level}")
 
     def _check_ends(self, size: int, where: str, number: int, due: int) -> None:
         """What lies behind the last event, and a head of more events."""
@@ -301,8 +301,14 @@ class Check:
             yield "its leaf is that of another event than its row"
         if envelope.get("prev", "") != (prev.hex() if major == "1" else prev.hex()[:16]):
             yield "its leaf does not follow the one before"
-        salt_bytes = 32 if major == "1" else 16
-        yield from self._check_payloads(number, f"log {log} event {seq}", envelope, salt_bytes)
+        call = envelope.get("session", ""), envelope.get("call_id")
+        if kind == "change.intended" and major == "2":
+            self.intended[number, repr(seq)] = call
+        named = repr(envelope.get("intention"))
+        if named != "None" and self.intended.pop((number, named), None) != call:
+            yield "what it says was intended is not an intention of its call, or not only its own"
+        where, salt_bytes = f"log {log} event {seq}", 32 if major == "1" else 16
+        yield from self._check_payloads(number, where, envelope, salt_bytes)
 
     def _check_payloads(
         self, number: int, where: str, envelope: Mapping[str, Any], salt_bytes: int
@@ -364,19 +370,13 @@ class Check:
             yield "there are keys for more contents than its manifest has"
 
 
-def head(line: str) -> str:
-    """LOG SIZE ROOT of a head. ValueError for anything else."""
-    found = re.fullmatch(rf"{HEAD} (\S+ [0-9]+ [0-9a-f]{{64}})", line.strip())
-    if found is None:
-        raise ValueError(f"not a head: {line}")
-    return found[1]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="verify_alone", description="Check a loom-audit store.")
     parser.add_argument("store", type=lambda text: Path(text).absolute(), help="the database file")
-    parser.add_argument("--head", action="append", default=[], type=head, metavar="HEAD")
+    parser.add_argument("--head", action="append", default=[], metavar="HEAD")
     asked = parser.parse_args(arguments)
+    if others := [line for line in asked.head if not HEAD_LINE.fullmatch(line)]:
+        parser.error(f"argument --head: not a head: {others[0]}")
     try:
         rows = sqlite3.connect(f"{asked.store.as_uri()}?mode=ro", uri=True, isolation_level=None)
         rows.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")

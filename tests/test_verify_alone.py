@@ -16,7 +16,14 @@ import pytest
 from loom_audit import open_store
 from loom_audit.demo import run_demo
 from loom_audit.disk.heads import head_line
-from loom_audit.model.events import CallFinished, CallRequested, Draft
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    ChangeIntended,
+    Draft,
+    Fact,
+    FilesChanged,
+)
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.sql.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
@@ -259,6 +266,29 @@ def test_what_a_changed_event_is_named_by_is_its_number(store: Recorded) -> None
     code, said = verified(store.path)
     assert code == 1 and f"wrong: log {store.log} event 100: its leaf is not what" in said
     assert len(re.findall("^wrong", said, re.M)) < 5
+
+
+def test_an_intention_of_another_call_or_named_before_is_found(store: Recorded) -> None:
+    call, other = "d" * 32, "e" * 32
+    with closing(store.open()) as database:
+        log = database.event_log(store.log)
+
+        def append(*facts: Fact) -> int:
+            return log.append([Draft(fact, "session-9", "agent:a") for fact in facts])[-1].seq
+
+        append(CallRequested(call, "write_file", {}, "write"))
+        append(CallRequested(other, "write_file", {}, "write"))
+        once, twice = append(ChangeIntended(call, ())), append(ChangeIntended(call, ()))
+        append(FilesChanged((), "tool", call, intention=once))
+        assert verified(store.path)[0] == 0
+        wrong = [
+            append(FilesChanged((), "tool", call, intention=once)),
+            append(FilesChanged((), "tool", other, intention=twice)),
+        ]
+    code, said = verified(store.path)
+    assert code == 1
+    for seq in wrong:
+        assert f"wrong: log {store.log} event {seq}: what it says was intended" in said
 
 
 def without_end(store: Recorded) -> None:
