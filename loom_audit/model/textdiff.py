@@ -119,8 +119,7 @@ def unified(
         body = [b"Binary files %s and %s differ\n" % (name_old, name_new)]
     elif diff.hunks:
         body = [b"--- " + _with_tab(name_old) + b"\n", b"+++ " + _with_tab(name_new) + b"\n"]
-        for hunk in diff.hunks:
-            body += _hunk_text(hunk)
+        body.append(hunks_text(diff))
     if not header and not body:
         return b""
     first = b"diff --git %s %s" % (
@@ -210,10 +209,15 @@ def _header(source: str | None, target: str | None, old: int, new: int) -> list[
     return [] if old == new else [b"old mode %06o" % old, b"new mode %06o" % new]
 
 
-def _hunk_text(hunk: Hunk) -> Iterator[bytes]:
+def hunks_text(diff: Diff, *, above: int = 0) -> bytes:
+    """The hunks as in a unified diff, of contents of which so many lines above are left out."""
+    return b"".join(part for hunk in diff.hunks for part in _hunk_text(hunk, above))
+
+
+def _hunk_text(hunk: Hunk, above: int) -> Iterator[bytes]:
     yield b"@@ -%s +%s @@\n" % (
-        _range(hunk.old_start, hunk.old_count),
-        _range(hunk.new_start, hunk.new_count),
+        _range(hunk.old_start + above, hunk.old_count),
+        _range(hunk.new_start + above, hunk.new_count),
     )
     for line in hunk.lines:
         yield line.kind.encode() + line.content

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.model.textdiff import diff_lines, hunks_text
 
 _CHUNK = 64 * 1024
 _CONTEXT = 3
-_WIDTH = 200
-_SHOWN_EDITS = 5
+_MAX_DIFFED = 1024 * 1024
 
 
 def decode(raw: bytes, *, whole: bool = True) -> str:
@@ -84,35 +84,22 @@ class TextEdit:
     everywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EditResult:
-    """A file before and after, and for each edit where its first change begins in between."""
-
-    before: bytes | None
-    after: bytes
-    contexts: tuple[str, ...]
-
-
-def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> EditResult:
+def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> bytes:
     """The content after all steps, each on the result of the one before; None for an absent file.
 
     An empty `old` appends. FileNotFound, InvalidArguments when an `old` is not there, or more
     than once.
     """
-    current, contexts = content, []
+    current = content
     for number, step in enumerate(steps, 1):
         which = f"edit {number} of {len(steps)}: " if len(steps) > 1 else ""
-        current, at = _apply_edit(path, current, step, which)
-        if number <= _SHOWN_EDITS:
-            contexts.append(numbered_context(current, at, at + len(step.new)))
-    return EditResult(content, current or b"", tuple(contexts))
+        current = _apply_edit(path, current, step, which)
+    return current or b""
 
 
-def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) -> tuple[bytes, int]:
-    """The content after one step, and where the first replacement stands."""
+def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) -> bytes:
     if not step.old:
-        before = content or b""
-        return before + step.new, len(before)
+        return (content or b"") + step.new
     if content is None:
         raise FileNotFound(f"File not found: {path}", hint="An empty old_str creates a file.")
     at = content.find(step.old)
@@ -122,7 +109,7 @@ def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) ->
             hint=_mismatch_hint(content, step.old),
         )
     if step.everywhere:
-        return content.replace(step.old, step.new), at
+        return content.replace(step.old, step.new)
     if content.find(step.old, at + 1) >= 0:
         count = _count(content, step.old)
         raise InvalidArguments(
@@ -130,7 +117,7 @@ def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) ->
             hint="Add lines around it until it is the only one, or pass replace_all.",
             details={"count": count},
         )
-    return content[:at] + step.new + content[at + len(step.old) :], at
+    return content[:at] + step.new + content[at + len(step.old) :]
 
 
 def _count(content: bytes, old: bytes) -> int:
@@ -154,25 +141,49 @@ def _excerpt(raw: bytes) -> str:
     return repr(text[:80] + ("…" if len(raw) > 80 else ""))
 
 
-def numbered_context(content: bytes, start: int, end: int) -> str:
-    """The lines from three above `start` to three below `end`, numbered; a long middle is cut."""
-    first = content.count(b"\n", 0, start) + 1
-    last = first + content.count(b"\n", start, max(start, end - 1))
-    top = start
+def diff_text(old: bytes, new: bytes) -> str:
+    """The difference of two contents as unified hunks; for what is not shown, why.
+
+    Only what is between the ends they have in common, and some lines around it, is compared.
+    """
+    if old == new:
+        return "[the content is as it was]"
+    above = _line_starts_back(old, _common_length(old, new))
+    rest = _common_length(old[above:], new[above:], from_end=True)
+    old_part, new_part = (_without_tail(side[above:], rest) for side in (old, new))
+    if max(len(old_part), len(new_part)) > _MAX_DIFFED:
+        return "[the difference is too large to be shown]"
+    text = hunks_text(diff_lines(old_part, new_part, _CONTEXT), above=old.count(b"\n", 0, above))
+    return decode(text) if text else "[binary content is not shown]"
+
+
+def _common_length(a: bytes, b: bytes, *, from_end: bool = False) -> int:
+    """How many bytes at their beginning, or their end, two contents have in common."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if from_end:
+            equal = a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]
+        else:
+            equal = a[low:middle] == b[low:middle]
+        low, high = (middle, high) if equal else (low, middle - 1)
+    return low
+
+
+def _line_starts_back(content: bytes, position: int) -> int:
+    """Where the line some lines above the one of `position` begins."""
     for _ in range(_CONTEXT + 1):
-        top = content.rfind(b"\n", 0, top)
-        if top < 0:
+        position = content.rfind(b"\n", 0, position)
+        if position < 0:
             break
-    number = max(1, first - _CONTEXT)
-    lines: list[str] = []
-    position = top + 1
-    while position < len(content) and number <= last + _CONTEXT:
-        stop = content.find(b"\n", position)
-        stop = len(content) if stop < 0 else stop
-        if number <= first + 10 or number > last - 2:
-            text = decode(content[position : min(stop, position + 4 * _WIDTH)])[:_WIDTH]
-            lines.append(f"{number:>6}  {text.rstrip(chr(13))}")
-        elif number == first + 11:
-            lines.append("     …")
-        position, number = stop + 1, number + 1
-    return "\n".join(lines)
+    return position + 1
+
+
+def _without_tail(content: bytes, tail: int) -> bytes:
+    """The content without its last `tail` bytes, but with some whole lines of them."""
+    end = len(content) - tail
+    for _ in range(_CONTEXT + 1):
+        end = content.find(b"\n", end) + 1
+        if not end:
+            return content
+    return content[:end]

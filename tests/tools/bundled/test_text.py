@@ -12,8 +12,8 @@ from loom_audit.tools.bundled.text import (
     TextEdit,
     apply_edits,
     decode,
+    diff_text,
     encode,
-    numbered_context,
     read_part,
 )
 from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult, cut
@@ -97,13 +97,13 @@ def test_edits_do_what_the_rules_say(content: bytes | None, steps: list[TextEdit
         with pytest.raises((InvalidArguments, FileNotFound)):
             apply_edits("f", content, steps)
     else:
-        assert apply_edits("f", content, steps).after == wanted
+        assert apply_edits("f", content, steps) == wanted
 
 
 def test_an_edit_keeps_bytes_that_are_not_utf_8_and_newlines_as_they_are() -> None:
     content = b"\xff\xfe one\r\ntwo\nthree\r"
     done = apply_edits("f", content, [TextEdit(b"two", "zwö".encode())])
-    assert done.after == b"\xff\xfe one\r\nzw\xc3\xb6\nthree\r"
+    assert done == b"\xff\xfe one\r\nzw\xc3\xb6\nthree\r"
 
 
 def test_overlapping_occurrences_count_as_several() -> None:
@@ -122,24 +122,58 @@ def test_an_error_names_which_edit_of_several_failed() -> None:
         apply_edits("f", b"one", [TextEdit(b"one", b"1"), TextEdit(b"nope", b"")])
 
 
-def test_context_shows_numbered_lines_around_the_change() -> None:
-    content = b"".join(b"line %d\n" % n for n in range(1, 21))
-    done = apply_edits("f", content, [TextEdit(b"line 10\n", b"ten\n10\n")])
-    assert done.contexts == (
-        "     7  line 7\n     8  line 8\n     9  line 9\n    10  ten\n    11  10\n"
-        "    12  line 11\n    13  line 12\n    14  line 13",
-    )
+def naive_patch(old: bytes, text: str) -> bytes:
+    """What `patch` makes of the hunks; what they say is there must stand there."""
+    lines, made, at = lines_of(old), list[bytes](), 0
+    for line in text.encode().splitlines(keepends=True):
+        mark, content = line[:1], line[1:]
+        if mark == b"@":
+            place, size = [*map(int, line.split()[1][1:].split(b",")), 1][:2]
+            made += lines[at : (at := place - (size > 0))]
+        if mark in b" -":
+            assert lines[at] == content
+            at += 1
+        if mark in b" +":
+            made.append(content)
+    return b"".join(made + lines[at:])
 
 
-@given(raw, st.integers(0, 80), st.integers(0, 30))
-def test_context_of_any_place_is_short_and_starts_with_a_number(
-    content: bytes, start: int, length: int
+lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b"c d\n"]), max_size=30).map(b"".join)
+
+
+@given(lines, lines, lines, lines)
+@example(b"", b"a\n", b"", b"")
+@example(b"a\n" * 20, b"", b"a\n", b"a\n" * 20)
+def test_the_shown_difference_patches_the_old_content_into_the_new(
+    above: bytes, old: bytes, new: bytes, below: bytes
 ) -> None:
-    start = min(start, len(content))
-    shown = numbered_context(content, start, min(len(content), start + length))
-    assert len(shown) < 6000
-    for line in shown.split("\n") if shown else []:
-        assert line.strip()[0].isdigit() or "…" in line
+    old, new = above + old + below, above + new + below
+    shown = diff_text(old, new)
+    assert shown == "[the content is as it was]" if old == new else naive_patch(old, shown) == new
+
+
+def test_a_difference_in_a_file_of_40_mib_is_found_and_a_rewritten_one_is_not_compared() -> None:
+    content = b"".join(b"line %d of the file\n" % n for n in range(2_000_000))
+    changed = content.replace(b"line 1000000 of", b"LINE 1000000 of")
+    assert diff_text(content, changed).splitlines() == [
+        "@@ -999998,7 +999998,7 @@",
+        " line 999997 of the file",
+        " line 999998 of the file",
+        " line 999999 of the file",
+        "-line 1000000 of the file",
+        "+LINE 1000000 of the file",
+        " line 1000001 of the file",
+        " line 1000002 of the file",
+        " line 1000003 of the file",
+    ]
+    assert "too large" in diff_text(content, content.replace(b"line", b"LINE"))
+
+
+def test_a_missing_newline_at_the_end_is_shown_and_binary_content_is_not() -> None:
+    assert diff_text(b"a\nb\n", b"a\nb") == (
+        "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n"
+    )
+    assert diff_text(b"\0", b"\0\0") == "[binary content is not shown]"
 
 
 @given(raw, st.integers(0, 100))

@@ -8,21 +8,23 @@ from pydantic import BaseModel, Field, model_validator
 from loom_audit.model.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.bundled.text import (
-    EditResult,
     Part,
     TextEdit,
     apply_edits,
     decode,
+    diff_text,
     encode,
     from_base64,
     read_part,
 )
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.result import ToolResult, cut
 from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
+_MAX_SHOWN = 8 * 1024
+"""Bytes of the difference that `edit_file` shows; all of it is in the log as a change."""
 
 Path = Annotated[
     NonEmpty, Field(description="Path relative to the workspace, or absolute inside it")
@@ -205,7 +207,8 @@ class EditFile(Tool):
     description = (
         "Replace text in a file. old_str must stand in it exactly once, white space included, or "
         "at least once with replace_all. "
-        "An empty old_str appends, and creates the file if need be."
+        "An empty old_str appends, and creates the file if need be. "
+        "The result shows what all edits together changed, as a unified diff."
     )
     input = EditInput
     output = EditOutput
@@ -214,33 +217,28 @@ class EditFile(Tool):
 
     def preview(self, args: EditInput, ctx: ToolContext) -> Preview:
         steps = args.steps()
-        return preview_write(ctx, args.path, lambda old: apply_edits(args.path, old, steps).after)
+        return preview_write(ctx, args.path, lambda old: apply_edits(args.path, old, steps))
 
     @one_thread
     async def execute(self, args: EditInput, ctx: ToolContext) -> ToolResult:
         steps = args.steps()
-        results: list[EditResult] = []
+        seen: list[tuple[bytes, bytes]] = []
 
         def transform(content: bytes | None) -> bytes:
-            results[:] = [apply_edits(args.path, content, steps)]
-            return results[0].after
+            new = apply_edits(args.path, content, steps)
+            seen[:] = [(content or b"", new)]
+            return new
 
         change = await ctx.edit(args.path, transform, final=True)
-        done = results[0]
-        count = count_text(len(steps), "edit")
-        more = len(steps) - len(done.contexts)
-        shown = (
-            [*done.contexts, f"[{count_text(more, 'more edit')} not shown]"]
-            if more
-            else done.contexts
-        )
+        [(old, new)] = seen
         data = {
             "path": change.path,
             "edits_applied": len(steps),
-            "original_bytes": len(done.before or b""),
-            "new_bytes": len(done.after),
+            "original_bytes": len(old),
+            "new_bytes": len(new),
         }
-        return ToolResult(True, f"Edited {change.path} ({count}):\n" + "\n---\n".join(shown), data)
+        done = f"Edited {change.path} ({count_text(len(steps), 'edit')}):\n"
+        return ToolResult(True, done + cut(diff_text(old, new), _MAX_SHOWN), data)
 
 
 class DeleteInput(Arguments):

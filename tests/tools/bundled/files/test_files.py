@@ -141,12 +141,12 @@ def test_base64_preserves_every_byte(bench: Bench, content: bytes) -> None:
     assert base64.b64decode(read.data["content"]) == content
 
 
-def test_edit_file_replaces_and_shows_the_lines_around(bench: Bench) -> None:
+def test_edit_file_replaces_and_shows_what_changed(bench: Bench) -> None:
     result = bench.call("edit_file", {"path": "src/main.py", "old_str": "'one'", "new_str": "'1'"})
     assert result.success
     assert result.output == (
-        "Edited src/main.py (1 edit):\n     1  import os\n     2  \n     3  print('1')\n"
-        "     4  print('two')"
+        "Edited src/main.py (1 edit):\n@@ -1,4 +1,4 @@\n import os\n \n-print('one')\n+print('1')\n"
+        " print('two')\n"
     )
     assert result.data == {
         "path": "src/main.py",
@@ -168,6 +168,24 @@ def test_edits_see_each_other_and_are_written_once(bench: Bench) -> None:
     text = (bench.root / "src/main.py").read_text()
     assert text == "import os\n\nprint('three')\nprint('three')\n# end\n"
     assert len(bench.events("files.changed")) == 2  # the baseline's and this one
+    assert result.output == (
+        "Edited src/main.py (3 edits):\n@@ -1,4 +1,5 @@\n import os\n \n"
+        "-print('one')\n-print('two')\n+print('three')\n+print('three')\n+# end\n"
+    )
+
+
+def test_edits_that_undo_each_other_confirm_nothing_that_is_not_in_the_file(bench: Bench) -> None:
+    edits = [{"old_str": "one", "new_str": "1"}, {"old_str": "'1'", "new_str": "'one'"}]
+    result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
+    assert result.output == "Edited src/main.py (2 edits):\n[the content is as it was]"
+    assert result.files_changed == []
+
+
+def test_a_difference_too_long_for_a_result_is_cut_and_says_so(bench: Bench) -> None:
+    bench.call("write_file", {"path": "m.js", "content": "var a=1;" * 100_000})
+    edit = {"path": "m.js", "old_str": "var a", "new_str": "var b", "replace_all": True}
+    result = bench.call("edit_file", edit)
+    assert "bytes left out" in result.output and len(result.full_output) < 10_000
 
 
 @pytest.mark.parametrize("form", ["alone", "in a list"])
@@ -198,7 +216,7 @@ def test_numbers_and_their_words_agree(bench: Bench) -> None:
     assert cut.output == "1\n[cut at 1 byte of 2]"
     edits = [{"old_str": "", "new_str": "x"}] * 6
     edited = bench.call("edit_file", {"path": "x", "edits": edits})
-    assert "(6 edits)" in edited.output and "[1 more edit not shown]" in edited.output
+    assert "(6 edits)" in edited.output and edited.output.count("\n+12xxxxxx\n") == 1
 
 
 def test_edits_are_all_or_nothing(bench: Bench) -> None:
@@ -228,7 +246,7 @@ def test_edit_file_on_disk_is_the_edit_in_memory_or_nothing(
     (bench.root / "e").write_bytes(content)
     steps = [TextEdit(old.encode(), new.encode(), every) for old, new, every in pairs]
     try:
-        wanted = apply_edits("e", content, steps).after
+        wanted = apply_edits("e", content, steps)
     except AuditError:
         wanted = None
     edits = [{"old_str": o, "new_str": n, "replace_all": e} for o, n, e in pairs]
