@@ -202,6 +202,8 @@ class OpenCall:
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
         """Hold the workspace lock for the block, and after it until `finish` when final."""
+        if self._ended:
+            raise Conflict(f"call {self.call_id} is finished already")
         with ExitStack() as stack:
             stack.enter_context(exclusive(self._attachment))
             yield

@@ -277,6 +277,12 @@ async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
             outcomes.append(_outcome_of(tool, await tool.execute(args, ctx)))
     if outcomes:
         return outcomes[0]
+    if ctx.left_running:
+        error = ToolTimeout(
+            f"{tool.name} did not end within {limit:g} seconds and is still running",
+            hint="A function cannot be stopped; one with `@tool(isolate=True)` can.",
+        )
+        return _Outcome("running", ToolResult.failure(error))
     error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
     return _Outcome("timeout", ToolResult.failure(error))
 

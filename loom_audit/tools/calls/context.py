@@ -52,6 +52,7 @@ class ToolContext:
     InvalidPath outside the workspace, PermissionDenied when the tool's effect does not allow
     it, NoWorkspace where the call has none, AuditUnavailable (and nothing was done) when it
     cannot be put on record. `asked` is why the tool wanted somebody to be asked, as decided on.
+    `left_running` are the system's ids of threads that go on when the call has ended.
     """
 
     workspace: Path | None
@@ -68,6 +69,7 @@ class ToolContext:
     call: OpenCall | None = field(default=None, repr=False)
     runner: Runner | None = field(default=None, repr=False)
     stop: threading.Event | None = field(default=None, repr=False)
+    left_running: list[int] = field(default_factory=list, repr=False)
 
     # --- reading --------------------------------------------------------------------------
 
@@ -290,7 +292,7 @@ class ToolContext:
         *argv: str,
         cwd: str = "",
         stdin: bytes,
-        timeout: float,
+        timeout: float | None,
         limit: int,
         confinement: Confinement = "off",
         environment: Mapping[str, str] | None = None,

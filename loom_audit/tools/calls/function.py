@@ -12,14 +12,18 @@ from pydantic.fields import FieldInfo
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.isolated import MAX_VALUE, isolated_call, value_of
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.schemas import parameters_of
+from loom_audit.tools.calls.thread import in_own_thread
 from loom_audit.tools.calls.tool import Arguments, Tool
 from loom_audit.tools.calls.values import as_json
 
 
 class FunctionTool(Tool):
     """A tool made by `@tool`; calling it calls the function."""
+
+    isolate = False
 
     def __init__(self, function: Callable[..., Any], *, name: str, description: str) -> None:
         self.function = function
@@ -36,7 +40,9 @@ class FunctionTool(Tool):
         named = {field: getattr(args, field) for field in type(args).model_fields}
         if self._context:
             named[self._context] = ctx
-        if self.effect == "execute" and ctx.call is not None:
+        if self.isolate:
+            value = await self._run_isolated(named, ctx)
+        elif self.effect == "execute" and ctx.call is not None:
             async with ctx.captured():
                 value = await self._call_function(named, ctx)
         else:
@@ -57,7 +63,36 @@ class FunctionTool(Tool):
     async def _call_function(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**named)
-        return await ctx.in_thread(lambda: self.function(**named))
+        return await in_own_thread(lambda: self.function(**named), ctx.left_running.append)
+
+    async def _run_isolated(self, named: dict[str, Any], ctx: ToolContext) -> Any:
+        argv, order = isolated_call(self.function, named)
+        if self.effect == "execute":
+            completed = await ctx.run(
+                *argv, stdin=order, timeout=None, limit=MAX_VALUE, confinement="off"
+            )
+        else:
+            completed = await ctx.compute(
+                *argv, stdin=order, timeout=None, limit=MAX_VALUE, read_only=False
+            )
+        return value_of(completed, self.name)
+
+    def check_isolated(self) -> None:
+        """InvalidArguments when the function cannot be called in another process."""
+        flaw = ""
+        if inspect.iscoroutinefunction(self.function):
+            flaw = "it is a coroutine function, which stops at its limit"
+        elif "<" in self.function.__qualname__:
+            flaw = "it is defined in another function, where no other process finds it"
+        elif self._context:
+            flaw = f"its parameter {self._context} takes the context, which stays in this process"
+        elif self.effect == "write":
+            flaw = "one of effect write changes files by the context, which stays in this process"
+        if flaw:
+            raise InvalidArguments(
+                f"{self.name} cannot be isolated: {flaw}",
+                hint="Isolate a `def` of a module, of effect read, execute or network.",
+            )
 
 
 @overload
@@ -73,6 +108,7 @@ def tool(
     timeout_seconds: float = ...,
     needs_workspace: bool = ...,
     requires_approval: bool | Callable[[Any, ToolContext], bool | str] = ...,
+    isolate: bool = ...,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -86,18 +122,24 @@ def tool(
     timeout_seconds: float = 30,
     needs_workspace: bool = False,
     requires_approval: bool | Callable[[Any, ToolContext], bool | str] = False,
+    isolate: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool: `@tool`, or `@tool(…)` to say more than its hints do.
 
     A parameter annotated `ToolContext` is given the call's context.
 
-    A plain `def` runs in a worker thread, and a timeout waits for its end. It may return a
-    ToolResult, a text, a pydantic model or any JSON value; what its hint says of it is the
-    output schema. With an effect other than read its request is on
-    record before it starts. Effect write is for functions that change files by the context
-    only; with effect execute every change in the workspace while it runs is recorded.
+    A plain `def` runs in a thread of its own. A thread cannot be killed: at its limit the call
+    returns, on record as still running, and the function goes on. With `isolate` it runs in a
+    process, which is killed at the limit with all it started; it then needs a workspace, and
+    arguments and result travel as pickles.
+
+    It may return a ToolResult, a text, a pydantic model or any JSON value; what its hint says of
+    it is the output schema. With an effect other than read its request is on record before it
+    starts. Effect write is for functions that change files by the context only; with effect
+    execute every change in the workspace while it runs is recorded.
     `requires_approval` says whether, or by a function of arguments and context why, somebody
-    should be asked first. InvalidArguments when a parameter has no type hint.
+    should be asked first. InvalidArguments when a parameter has no type hint, or when the
+    function cannot be isolated.
     """
 
     def decorate(function: Callable[..., Any]) -> FunctionTool:
@@ -108,9 +150,12 @@ def tool(
         )
         made.effect = effect
         made.timeout_seconds = timeout_seconds
-        made.needs_workspace = needs_workspace
+        made.needs_workspace = needs_workspace or isolate
         made.requires_approval = requires_approval
         made.announced = effect != "read"
+        made.isolate = isolate
+        if isolate:
+            made.check_isolated()
         return made
 
     return decorate if function is None else decorate(function)

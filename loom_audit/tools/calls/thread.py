@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TypeVar
 
-from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, to_thread
+from anyio import CancelScope, CapacityLimiter, Event, get_cancelled_exc_class, to_thread
+from anyio.from_thread import BlockingPortal
 
 T = TypeVar("T")
 
@@ -46,3 +49,35 @@ async def in_thread(
             with suppress(get_cancelled_exc_class()), CancelScope(shield=True):
                 await to_thread.run_sync(whole, abandon_on_cancel=True, limiter=CapacityLimiter(1))
         raise
+
+
+async def in_own_thread(step: Callable[[], T], left: Callable[[int], object]) -> T:
+    """Run a step in a thread of its own, which goes on alone when the caller is cancelled.
+
+    `left` is told the system's id of that thread then, before the cancellation passes through.
+    The thread does not keep the process from ending.
+    """
+    done, context = Event(), copy_context()
+    values: list[T] = []
+    errors: list[BaseException] = []
+    async with BlockingPortal() as portal:
+
+        def whole() -> None:
+            try:
+                values.append(context.run(step))
+            except BaseException as error:  # noqa: BLE001 - raised where the step is waited for
+                errors.append(error)
+            with suppress(RuntimeError, CancelledError):  # nobody waits any more
+                portal.call(done.set)
+
+        thread = threading.Thread(target=whole, name="loom-audit tool", daemon=True)
+        thread.start()
+        try:
+            await done.wait()
+        except get_cancelled_exc_class():
+            if not values and not errors:
+                left(thread.native_id or 0)
+            raise
+    for error in errors:
+        raise error
+    return values[0]

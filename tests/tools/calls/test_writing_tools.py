@@ -18,7 +18,7 @@ from tests.tools.conftest import Bench
 TEXT = (Path(__file__).parents[3] / "docs" / "writing-tools.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 (PROJECT,) = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-NAMES = ["stamp", "count_words", "shout"]
+NAMES = ["stamp", "factor", "count_words", "shout"]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolRe
 
 
 def test_each_way_takes_at_most_twenty_lines_of_code() -> None:
-    assert len(PYTHON) == 4
+    assert len(PYTHON) == 5
     for block in PYTHON:
         lines = [line for line in block.splitlines() if line and "import " not in line]
         assert len(lines) <= 20
@@ -54,11 +54,14 @@ def test_tools_of_another_package_are_called_and_recorded(
     async def work(session: Session) -> None:
         stamped = await session.call("stamp", {"path": "s.txt", "text": "two words"})
         assert stamped.data == {"path": "s.txt"} and stamped.files_changed == ["s.txt"]
+        factors = await session.call("factor", {"number": 12})
+        assert factors.data == {"result": [2, 2, 3]}
         counted = await session.call("count_words", {"path": "s.txt"})
         assert counted.output == "2 words" and counted.data == {"words": 2}
         assert (await session.call("shout", {"text": "hello"})).output == "HELLO"
         for name, arguments in (
             ("stamp", {}),
+            ("factor", {"number": "twelve"}),
             ("count_words", {"path": "s.txt", "more": 1}),
             ("shout", {"text": "x" * 81}),
         ):
@@ -95,5 +98,5 @@ def test_their_schemas_are_valid_in_every_dialect(
         assert schema[key]["additionalProperties"] is False
     assert [*inner[0][key]["properties"]] == ["path", "text"]
     if dialect == "mcp":
-        assert inner[1]["outputSchema"]["properties"] == {"words": {"type": "integer"}}
-        assert inner[2]["outputSchema"]["properties"] == {"text": {"type": "string"}}
+        assert inner[2]["outputSchema"]["properties"] == {"words": {"type": "integer"}}
+        assert inner[3]["outputSchema"]["properties"] == {"text": {"type": "string"}}
