@@ -163,11 +163,17 @@ class Session:
         return ToolBatch(calls, execute, self.registry.effect, hooks)
 
     def run(
-        self, argv: Sequence[str], *, cwd: str | None = None, confinement: Confinement = "off"
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        confinement: Confinement = "off",
+        started: Callable[[], object] | None = None,
     ) -> CommandRun:
         """Run a command with the terminal passed through, recorded as one call of `run`.
 
-        `cwd` is a directory of the workspace, by default the session's. A command that ends with
+        `cwd` is a directory of the workspace, by default the session's. `started` is called just
+        before the command starts. A command that ends with
         another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
         `exit_code` for it, when it cannot be run; AuditUnavailable where no command can.
         Conflict when the session is not open.
@@ -190,7 +196,7 @@ class Session:
             limits=Limits() if confinement == "off" else self.settings.limits,
         )
         with self._open_call("run", as_json(arguments), "execute") as call:
-            completed = call.run(runner, command, final=True)
+            completed = call.run(runner, command, started=started, final=True)
             event = call.finish(*_run_result(call, completed))
         return CommandRun(event, completed, tuple(call.files_changed), call.coverage)
 

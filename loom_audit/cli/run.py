@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -68,7 +69,10 @@ def _run(
 ) -> int:
     """Run it and print what is on record of it; the exit code."""
     try:
-        ran = session.run(words, cwd=inside, confinement=sandbox)
+        # The command gets signals while it runs. Once it has ended, what it did is put on record.
+        started = partial(exits.keep_from_interrupting, starting=True)
+        ran = session.run(words, cwd=inside, confinement=sandbox, started=started)
+        exits.keep_from_interrupting()
     except ExecutionFailed as error:
         if words[0].startswith("-"):
             error.hint = "It was taken for the command: `loom-audit run --help` lists the options."

@@ -220,15 +220,22 @@ class OpenCall:
         command: Command,
         *,
         cancelled: Callable[[], bool] | None = None,
+        started: Callable[[], object] | None = None,
         final: bool = False,
     ) -> CommandResult:
-        """Run a command and record which files it changed."""
+        """Run a command and record which files it changed; `started` is called just before it."""
         with ExitStack() as capture:
+
+            def look() -> None:
+                capture.enter_context(self.capture(final=final))
+                if started is not None:
+                    started()
+
             completed = runner.run(
                 self._attachment.workspace.root,
                 command,
                 cancelled=cancelled,
-                before=lambda: capture.enter_context(self.capture(final=final)),
+                before=look,
             )
             self.sandbox = completed.sandbox
             if completed.survivors:

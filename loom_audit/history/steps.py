@@ -294,7 +294,7 @@ def _put_back(
     """Keep somebody else's version in the store and at its path."""
     outcome.add_error(
         Conflict(
-            f"{change.path} was changed by somebody else at the same moment; it is as they left it",
+            f"{change.path} was changed by somebody else, unseen until now; it is as they left it",
             hint="Read it again and repeat the change.",
             details={"path": change.path},
         )

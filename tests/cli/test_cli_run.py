@@ -1,7 +1,11 @@
 """`run`: the command's own streams, signals and exit code; what it changed is on record."""
 
 import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from tests.cli.processes import SECONDS, scratches, started
 from tests.cli.shells import Shell
@@ -71,6 +75,28 @@ def test_a_run_whose_command_dies_of_the_forwarded_signal_leaves_nothing(audited
     (record,) = audited.records("log")
     assert record["status"] == "error"
     assert scratches(audited) == []
+
+
+@pytest.mark.parametrize("pause", [0.01, 0.1, 0.3])
+def test_ctrl_c_again_and_again_waits_for_the_record_once_the_command_has_ended(
+    audited: Shell, pause: float
+) -> None:
+    for n in range(300):  # so that looking takes a while
+        (audited.workspace / f"file {n}").write_text("x")
+    process = started(audited, "echo made > made; touch ready; exec sleep 1000")
+    process.send_signal(signal.SIGINT)
+    output = None
+    while output is None:
+        with suppress(subprocess.TimeoutExpired):
+            output, _ = process.communicate(timeout=pause)
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 130, output
+    assert b"interrupted" not in output and b"2 paths changed" in output
+    (record,) = audited.records("log")
+    assert (record["status"], record["coverage"]) == ("error", "full")
+    assert sorted(record["paths"]) == ["made", "ready"]
+    (ended,) = audited.records("session")
+    assert ended["status"] == "completed"
 
 
 def test_a_command_in_a_workspace_that_vanished_is_refused_on_record(audited: Shell) -> None:

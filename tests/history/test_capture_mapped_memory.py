@@ -2,10 +2,13 @@
 
 import mmap
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
@@ -72,3 +75,44 @@ def test_the_last_write_before_the_memory_is_let_go_is_on_record(
             mapped[0] = ord("b")
             mapped.close()
         assert content(workspace, "array") == b"b"
+
+
+WRITER = """
+import mmap, sys
+with open("array", "r+b") as file, mmap.mmap(file.fileno(), 8192) as memory:
+    memory[1] = ord("-")  # its times are set by the first write
+    print("mapped", flush=True)
+    for line in sys.stdin:
+        memory[0] = ord(line[0])
+        print("written", flush=True)
+"""
+
+
+def test_what_another_program_wrote_through_memory_long_ago_is_a_conflict_and_stays(
+    store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no /dev/shm, where such a write never sets the times")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        file = Path(folder, "array")
+        file.write_bytes(bytes(8192))
+        argv = [sys.executable, "-c", WRITER]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, cwd=folder, stdin=pipe, stdout=pipe, text=True) as writer:
+            assert writer.stdin and writer.stdout and writer.stdout.readline()
+            workspace = store.attach(Path(folder))
+            with workspace.session("tester") as session:
+                age(monkeypatch)
+                with session.recording("nothing"):
+                    pass
+                writer.stdin.write("x\n")
+                writer.stdin.flush()
+                writer.stdout.readline()
+                arguments = {"path": "array", "content": "mine"}
+                result = anyio.run(session.call, "write_file", arguments)
+            writer.stdin.close()
+        assert result.error is not None and result.error.code == "CONFLICT"
+        assert "same moment" not in result.error.message
+        assert result.error.message.startswith("array was changed by somebody else, unseen")
+        assert file.read_bytes()[:2] == b"x-"
+        assert content(workspace, "array") == b"x"

@@ -58,6 +58,21 @@ def table(codes: Mapping[int, str]) -> str:
     return "\b\nExit codes:\n" + "\n".join(lines)
 
 
+def keep_from_interrupting(*, starting: bool = False) -> None:
+    """Let no signal that asks for an end interrupt us from here on; for the main thread.
+
+    What is `starting` a command does not ignore them, as the command would inherit that. Later
+    they are ignored, which holds until the process has ended.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _take_no_notice if starting else signal.SIG_IGN)
+
+
+def _take_no_notice(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
 @contextmanager
 def told_to_end() -> Iterator[list[int]]:
     """Take both for an interrupt within the block; the list holds the signal that came first.
