@@ -162,18 +162,20 @@ def decode(
     leaf: bytes,
     payloads: PayloadBytes,
     *,
+    manifest: Manifest | None = None,
     upcasters: Mapping[str, Upcaster] = UPCASTERS,
 ) -> Event:
     """The event with its whole fact; `payloads` are the stored bytes by (role, n), keys included.
 
-    Where `intention_of` the leaf names another event, its manifest and keys are among the payloads.
+    `manifest` is the one among them, where it was decoded already. Where `intention_of` the leaf
+    names another event, its manifest and keys are among the payloads.
     What is missing from `payloads` was erased: arguments and results become
     `{"$erased": true}`, contents in them too, a file's blob its commitment (see
     `model.manifest`), and a fact that needs what is missing becomes an UnknownFact.
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
     when a newer major version wrote them.
     """
-    record = _upcast(Record(read_envelope(leaf), payloads), upcasters)
+    record = _upcast(Record(read_envelope(leaf), payloads, manifest), upcasters)
     envelope = record.envelope
     kind = str(envelope.get("kind"))
     hashed = leaf_hash(leaf)

@@ -1,9 +1,9 @@
 """Reading events of one log within somebody's transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from loom_audit.model.codec import MANIFEST, intention_of
+from loom_audit.model.codec import intention_of
 from loom_audit.model.events import CallReported, Event
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
@@ -98,12 +98,15 @@ class EventReader:
 
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
         """The events of these seqs."""
+        return self._decode(connection, self._leaves(connection, seqs))
+
+    def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
         leaves = []
         for some in chunks(seqs):
             wanted = Where().also("log = :log", log=self._number).among("seq", "seq", some)
             rows = prepare(f"{_LEAVES} {wanted}").rows(connection, **wanted.values)
             leaves += [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
-        return self._decode(connection, leaves)
+        return leaves
 
     def _decode(
         self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
@@ -111,18 +114,23 @@ class EventReader:
         if not leaves:
             return []
         intended = {seq: intention_of(leaf) for seq, leaf in leaves}
-        wanted = {*intended, *(seq for seq in intended.values() if seq is not None)}
-        parts = event_rows.load_payloads(connection, self._number, sorted(wanted))
-        return [
-            event_rows.read_event(
-                self._log,
-                seq,
-                leaf,
-                [*parts.get(seq, ()), *_manifest(parts.get(intended[seq] or 0, ()))],
-                self._blobs,
-            )
-            for seq, leaf in leaves
-        ]
+        more = {seq for seq in intended.values() if seq is not None} - intended.keys()
+        read = [*leaves, *self._leaves(connection, sorted(more))]
+        parts = event_rows.load_payloads(connection, self._number, [seq for seq, _ in read])
+        stored = {
+            seq: event_rows.StoredEvent(self._log, seq, leaf, parts.get(seq, ()), self._blobs)
+            for seq, leaf in read
+        }
+        return [self._decoded(stored, seq, intended[seq]) for seq, _ in leaves]
+
+    def _decoded(
+        self, stored: Mapping[int, event_rows.StoredEvent], seq: int, intention: int | None
+    ) -> Event:
+        if intention is None:
+            return stored[seq].decoded()
+        if intention not in stored:
+            raise event_rows.damage_error(seq, f"event {intention}, which it names, is not there")
+        return stored[seq].decoded(stored[intention])
 
 
 def read_all(reader: EventReader, connection: Connection) -> Iterator[Event]:
@@ -134,7 +142,3 @@ def read_all(reader: EventReader, connection: Connection) -> Iterator[Event]:
         if len(seqs) < READ_EVENTS:
             return
         window = remaining_window(window, seqs[-1])
-
-
-def _manifest(parts: Sequence[event_rows.Part]) -> Sequence[event_rows.Part]:
-    return [part for part in parts if part[:2] in MANIFEST]

@@ -1,12 +1,19 @@
 """Events to rows and back: leaves and payloads as they lie in the database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.model.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
+from loom_audit.model.commitments import (
+    StoredPart,
+    is_intention_of,
+    opened_manifest,
+    opened_payloads,
+)
 from loom_audit.model.events import Event
 from loom_audit.model.files import BlobId
+from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload
 from loom_audit.ports import BlobStore
@@ -33,7 +40,7 @@ _INSERT_PAYLOAD = prepare(
     ":n, :salt, :content, (SELECT number FROM blob WHERE sha256 = :blob))"
 )
 _PAYLOADS = (
-    "SELECT p.seq, p.role, p.n, p.content, b.sha256 FROM payload p "
+    "SELECT p.seq, p.role, p.n, p.salt, p.content, b.sha256 FROM payload p "
     "LEFT JOIN blob b ON b.number = p.blob WHERE p.log = :log AND p.seq IN ({seqs})"
 )
 
@@ -58,8 +65,8 @@ def insert_events(
     )
 
 
-Part = tuple[str, int, bytes | None, bytes | None]
-"""A payload's role, number, packed content or None, SHA-256 of its blob or None."""
+Part = tuple[str, int, bytes, bytes | None, bytes | None]
+"""A payload's role, number, salt, packed content or None, SHA-256 of its blob or None."""
 
 
 def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[str, Any]:
@@ -107,34 +114,66 @@ def load_payloads(connection: Connection, log: int, seqs: Sequence[int]) -> dict
     for some in chunks(seqs):
         listed, values = in_list("seq", some)
         rows = prepare(_PAYLOADS.format(seqs=listed)).rows(connection, log=log, **values)
-        for seq, role, n, content, digest in rows:
-            found.setdefault(seq, []).append((role, n, content, digest))
+        for seq, *part in rows:
+            found.setdefault(seq, []).append(tuple(part))
     return found
 
 
-def read_event(
-    log_id: str,
-    seq: int,
-    leaf: bytes,
-    parts: Iterable[Part],
-    blobs: BlobStore,
-) -> Event:
-    """The event, its fact whole. Corrupt names it."""
-    payloads: dict[tuple[str, int], bytes] = {}
-    for role, n, content, digest in parts:
+class StoredEvent:
+    """An event of a log as it lies in the database: its leaf and its payloads, checked when read.
+
+    Corrupt, naming the event, for what is not as it was recorded.
+    """
+
+    __slots__ = ("_blobs", "_parts", "envelope", "leaf", "seq")
+
+    def __init__(
+        self, log_id: str, seq: int, leaf: bytes, parts: Iterable[Part], blobs: BlobStore
+    ) -> None:
+        self.seq = seq
+        self.leaf = leaf
+        self.envelope = read_envelope(leaf)
+        self._parts = parts
+        self._blobs = blobs
+        place = self.envelope.get("log"), self.envelope.get("seq")
+        if place != (log_id, seq):
+            raise damage_error(seq, f"its leaf says event {place[1]} of log {place[0]}")
+
+    def decoded(self, intention: "StoredEvent | None" = None) -> Event:
+        """The event, its fact whole; its changes are those of the intention that it names."""
+        payloads = self.payloads()
+        manifest = self.manifest(payloads)
+        if intention is not None:
+            if not is_intention_of(intention.envelope, self.envelope):
+                raise damage_error(
+                    self.seq, f"event {intention.seq}, which it names, is no intention of its call"
+                )
+            manifest = intention.manifest(intention.payloads())
+        return decode(self.leaf, payloads, manifest=manifest)
+
+    def payloads(self) -> dict[tuple[str, int], bytes]:
+        """The bytes of its payloads, each the one on record."""
         try:
-            if content is not None:
-                payloads[role, n] = unpack(content, MAX_INLINE_PAYLOAD)
-            elif digest is not None:
-                payloads[role, n] = blobs.get(BlobId(digest.hex()))
-        except NotFound:
-            continue
-        except Corrupt as error:
-            raise damage_error(seq, error.message) from error
-    event = decode(leaf, payloads)
-    if (event.log, event.seq) != (log_id, seq):
-        raise damage_error(seq, f"its leaf says event {event.seq} of log {event.log}")
-    return event
+            return opened_payloads(self.envelope, self._stored_parts())
+        except (Corrupt, KeyError, TypeError, ValueError) as error:
+            raise damage_error(self.seq, str(error)) from error
+
+    def manifest(self, payloads: Mapping[tuple[str, int], bytes]) -> Manifest | None:
+        """The manifest among its payloads, each content in it the one on record."""
+        try:
+            return opened_manifest(self.envelope, payloads)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise damage_error(self.seq, f"its manifest: {error}") from error
+
+    def _stored_parts(self) -> Iterator[StoredPart]:
+        for role, n, salt, content, digest in self._parts:
+            try:
+                if content is not None:
+                    yield role, n, salt, unpack(content, MAX_INLINE_PAYLOAD)
+                elif digest is not None:
+                    yield role, n, salt, self._blobs.get(BlobId(digest.hex()))
+            except NotFound:
+                continue  # what is needed of it is missed
 
 
 def belongs_to(leaf: bytes, session: str | None, call_id: str | None) -> bool:
