@@ -1,9 +1,9 @@
 """The change index as one file per workspace, appended to and now and then written anew.
 
 The file is a magic line, eight random bytes that tell one file from its successor, and then
-batches: `length crc32` and a body of columns: kinds, stamps, hashes, NUL-separated paths. A
-batch that is cut short or does not match its checksum ends what is read; what is behind it was
-a cache of stamps, so the paths are hashed again and nothing is lost. Never synced.
+batches: `length crc32` and a body of columns: kinds, stamps, hashes, identities, NUL-separated
+paths. A batch that is cut short or does not match its checksum ends what is read; what is behind it
+was a cache of stamps, so the paths are hashed again and nothing is lost. Never synced.
 """
 
 import fcntl
@@ -20,14 +20,16 @@ from loom_audit.disk.paths import audit_errors
 from loom_audit.model.files import BlobId
 from loom_audit.ports import IndexEntry, Stamp
 
-MAGIC = b"loom-audit index 1\n"
+MAGIC = b"loom-audit index 2\n"
 _START = len(MAGIC) + 8
 _BATCH = struct.Struct("<QI")
 _HEAD = struct.Struct("<QI")
 _STAMP = struct.Struct("<IQqqQ")
-_ROW_BYTES = 1 + _STAMP.size + 32
+_IDENTITY_BYTES = 16
+_ROW_BYTES = 1 + _STAMP.size + 32 + _IDENTITY_BYTES
 _GONE, _BLOB, _NO_BLOB = 0, 1, 2
-_NO_STAMP, _NO_HASH = bytes(_STAMP.size), bytes(32)
+_NO_STAMP, _NO_HASH, _NO_IDENTITY = bytes(_STAMP.size), bytes(32), bytes(_IDENTITY_BYTES)
+_UNKNOWN = _NO_IDENTITY.hex()
 _SMALL = 1 << 20
 """Bytes of a file that is never written anew, however many of its rows are outdated."""
 
@@ -203,19 +205,21 @@ def _write(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
-    kinds, stamps, hashes = bytearray(), bytearray(), bytearray()
+    kinds, stamps, hashes, identities = bytearray(), bytearray(), bytearray(), bytearray()
     for entry in entries.values():
         if entry is None:
             kinds.append(_GONE)
             stamps += _NO_STAMP
             hashes += _NO_HASH
+            identities += _NO_IDENTITY
             continue
-        stamp, blob = entry
+        stamp, blob, identity = entry
         kinds.append(_NO_BLOB if blob is None else _BLOB)
         stamps += _pack_stamp(stamp)
         hashes += _NO_HASH if blob is None else bytes.fromhex(blob)
+        identities += bytes.fromhex(identity) if identity else _NO_IDENTITY
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
-    body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, paths))
+    body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, identities, paths))
     return _BATCH.pack(len(body), zlib.crc32(body)) + body
 
 
@@ -235,20 +239,26 @@ def _decode(body: memoryview) -> tuple[dict[str, IndexEntry | None], int]:
         return {}, head
     stamps_at = _HEAD.size + count
     hashes_at = stamps_at + count * _STAMP.size
-    paths_at = hashes_at + count * 32
+    identities_at = hashes_at + count * 32
+    paths_at = identities_at + count * _IDENTITY_BYTES
     kinds = body[_HEAD.size : stamps_at]
-    text = body[hashes_at:paths_at].hex()
+    text = body[hashes_at:identities_at].hex()
     blobs = [
         BlobId(text[n * 64 : n * 64 + 64]) if kind == _BLOB else None
         for n, kind in enumerate(kinds)
     ]
+    text = body[identities_at:paths_at].hex()
+    size = 2 * _IDENTITY_BYTES
+    identities = [text[at : at + size] for at in range(0, count * size, size)]
+    if _UNKNOWN in identities:
+        identities = ["" if identity == _UNKNOWN else identity for identity in identities]
     # tuple.__new__ on C iterators: a Python call for each of 100,000 entries takes too long.
     stamps = map(partial(tuple.__new__, Stamp), _STAMP.iter_unpack(body[stamps_at:hashes_at]))
     paths = str(body[paths_at:], "utf-8", "surrogateescape").split("\0")
     entries: dict[str, IndexEntry | None] = dict(
         zip(
             paths,
-            map(partial(tuple.__new__, IndexEntry), zip(stamps, blobs, strict=True)),
+            map(partial(tuple.__new__, IndexEntry), zip(stamps, blobs, identities, strict=True)),
             strict=True,
         )
     )

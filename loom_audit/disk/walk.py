@@ -8,14 +8,12 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
+from loom_audit.disk.identity import TICK
 from loom_audit.disk.paths import audit_errors, join, kind_of, printable, to_audit_error
 from loom_audit.disk.root_directory import RootDirectory
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import Stamp, Stamps
-
-TICK = 20_000_000
-"""Nanoseconds; a kernel's tick is at most 10 ms."""
 
 COARSE = 2_100_000_000
 """Nanoseconds; FAT counts in 2 seconds, HFS+ and old NFS in 1. Their times are whole seconds."""
@@ -32,7 +30,7 @@ def stamp_of(seen: os.stat_result, now: int | None = None) -> Stamp:
     """The stamp of an lstat; `now` is the time in ns, taken before the content is read."""
     mode = seen.st_mode
     if stat.S_ISDIR(mode):
-        return Stamp(mode, 0, 0, 0, 0)
+        return Stamp(mode, 0, 0, 0, seen.st_ino)
     if now is None:
         now = time.time_ns()
     ctime = seen.st_ctime_ns
@@ -113,7 +111,7 @@ def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 if seen.st_dev != scan.beneath.device:
                     yield folders.path, "mount"
                     continue
-                stamp = Stamp(seen.st_mode, 0, 0, 0, 0)
+                stamp = stamp_of(seen)
                 if scan.expected.directories.get(folders.path) != stamp:
                     yield folders.path, stamp
             scan.visited.add(folders.path)

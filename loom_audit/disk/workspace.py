@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 from loom_audit.disk import bulk, replace, system
 from loom_audit.disk import walk as walking
+from loom_audit.disk.identity import identity_at
 from loom_audit.disk.paths import (
     audit_errors,
     kind_of,
@@ -190,7 +191,20 @@ class DiskWorkspace:
             os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
+    def identity(self, path: str) -> str:
+        parent, name = split(normalize(path))
+        try:
+            folder = self._beneath.open_folder(parent, readable=False)
+        except OSError as error:
+            if error.errno in walking.GONE:
+                return ""
+            raise to_audit_error(error, path) from error
+        try:
+            return identity_at(folder, os.fsencode(name))
+        finally:
+            os.close(folder)
+
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
         descriptor, _ = self._open(path)
         try:
             with audit_errors(path):
@@ -199,7 +213,7 @@ class DiskWorkspace:
                     part := os.read(descriptor, size - len(content))
                 ):
                     content += part
-                return content, stamp_of(os.fstat(descriptor))
+                return content, stamp_of(os.fstat(descriptor)), identity_at(descriptor)
         finally:
             os.close(descriptor)
 

@@ -95,13 +95,13 @@ def observe(
         if stamp is None:
             return None, None
         try:
-            state, after = _read_state(attachment, path, stamp, before, keep=keep)
+            state, after, identity = _read_state(attachment, path, stamp, before, keep=keep)
         except FileNotFound:
             continue
         if _is_unchanged(stamp, after):
-            return state, IndexEntry(stamp, state.blob)
+            return state, IndexEntry(stamp, state.blob, identity)
         if attempt == 2:
-            return state, IndexEntry(STALE, state.blob)
+            return state, IndexEntry(STALE, state.blob, identity)
     return None, None
 
 
@@ -112,40 +112,45 @@ def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
 
 def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
-) -> tuple[FileState, Stamp | None]:
-    """The state of a path with this stamp, and its stamp after the content was read."""
+) -> tuple[FileState, Stamp | None, str]:
+    """The state of a path with this stamp, its stamp after the content was read, its identity."""
     mode = stat.S_IMODE(stamp.mode)
+    workspace = attachment.workspace
     if stat.S_ISDIR(stamp.mode):
-        return FileState("directory", None, mode, 0), attachment.workspace.stamp(path)
+        state = FileState("directory", None, mode, 0)
+        return state, workspace.stamp(path), workspace.identity(path)
     if stat.S_ISLNK(stamp.mode):
-        target = attachment.workspace.read_link(path)
+        target = workspace.read_link(path)
         state = FileState("symlink", _blob_of(attachment, target, None, keep), 0o777, len(target))
-        return state, attachment.workspace.stamp(path)
+        return state, workspace.stamp(path), workspace.identity(path)
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
     if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
-        content, after = attachment.workspace.read_and_stamp(path, stamp.size)
-        return FileState(
-            "file", _blob_of(attachment, content, similar, keep), mode, len(content)
-        ), after
+        content, after, identity = workspace.read_and_stamp(path, stamp.size)
+        blob = _blob_of(attachment, content, similar, keep)
+        return FileState("file", blob, mode, len(content)), after, identity
     if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
         raise TooLarge(
             f"too large to be read ({size_text(stamp.size)})",
             hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
         )
-    with attachment.workspace.open(path) as stream:
-        first = _FirstBytes(stream, stamp.size)
-        if kept:
-            blob = attachment.blobs.put(cast("BinaryIO", first), similar_to=similar)
-            return FileState(
-                "file", blob, mode, attachment.blobs.size(blob)
-            ), attachment.workspace.stamp(path)
-        digest, size = hashlib.sha256(), 0
-        while part := first.read(1024 * 1024):
-            digest.update(part)
-            size += len(part)
-    blob = BlobId(digest.hexdigest())
-    return FileState("file", blob, mode, size), attachment.workspace.stamp(path)
+    identity = workspace.identity(path)
+    with workspace.open(path) as stream:
+        blob, size = _blob_of_stream(attachment, _FirstBytes(stream, stamp.size), similar, kept)
+    return FileState("file", blob, mode, size), workspace.stamp(path), identity
+
+
+def _blob_of_stream(
+    attachment: Attachment, stream: "_FirstBytes", similar: BlobId | None, keep: bool
+) -> tuple[BlobId, int]:
+    if keep:
+        blob = attachment.blobs.put(cast("BinaryIO", stream), similar_to=similar)
+        return blob, attachment.blobs.size(blob)
+    digest, size = hashlib.sha256(), 0
+    while part := stream.read(1024 * 1024):
+        digest.update(part)
+        size += len(part)
+    return BlobId(digest.hexdigest()), size
 
 
 class _FirstBytes:

@@ -13,7 +13,7 @@ from loom_audit.model.scope import Scope
 class Stamp(NamedTuple):
     """What `lstat` says, enough to tell that a path may have changed (git's index rule).
 
-    `mode` is the full st_mode; for a directory every other field is 0. A stamp is taken before
+    `mode` is the full st_mode; of a directory only it and `ino` are set. A stamp is taken before
     the content it stands for is read. When the last change is so recent that another could
     leave the ctime as it is (git calls that racy), `ctime_ns` is the negated time of the look
     instead, so that the stamp differs from every other and the path is read again.
@@ -160,8 +160,16 @@ class Workspace(Protocol):
         """At most `limit` bytes of it."""
         ...
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
-        """At most `size` first bytes of a file, and its stamp after they were read.
+    def identity(self, path: str) -> str:
+        """Which file is at the path, itself when it is a symlink: the same after a rename.
+
+        No file that is made later is given it. It holds within one boot and one mount; "" when
+        the path is absent, or where this system cannot tell.
+        """
+        ...
+
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
+        """At most `size` first bytes of a file, its stamp after they were read, its identity.
 
         When the file has grown, the stamp differs from an earlier one.
         """
@@ -236,10 +244,11 @@ class Workspace(Protocol):
 
 
 class IndexEntry(NamedTuple):
-    """What was last seen at a path: its stamp and the blob recorded for it."""
+    """What was last seen at a path: its stamp, the blob recorded for it, which file it was."""
 
     stamp: Stamp
     blob: BlobId | None
+    identity: str = ""
 
 
 class ChangeIndex(Protocol):

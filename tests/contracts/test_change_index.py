@@ -11,7 +11,7 @@ from loom_audit.model.files import BlobId
 from loom_audit.ports import ChangeIndex, IndexEntry, Stamp
 from tests.doubles import MemoryChangeIndex
 
-ONE = IndexEntry(Stamp(0o100644, 3, 10, 20, 30), BlobId("ab" * 32))
+ONE = IndexEntry(Stamp(0o100644, 3, 10, 20, 30), BlobId("ab" * 32), "c0ffee" + "1" * 26)
 TWO = IndexEntry(Stamp(0o120777, 2**40, -5, -(2**62), 2**64 - 1), BlobId("cd" * 32))
 FOLDER = IndexEntry(Stamp(0o40755, 0, 0, 0, 0), None)
 
@@ -75,6 +75,7 @@ ENTRIES = st.one_of(
             st.integers(0, 2**64 - 1),
         ),
         st.none() | st.binary(min_size=32, max_size=32).map(lambda b: BlobId(b.hex())),
+        st.just("") | st.binary(min_size=16, max_size=16).filter(any).map(bytes.hex),
     ),
 )
 UPDATES = st.lists(

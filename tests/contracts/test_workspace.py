@@ -209,17 +209,39 @@ def test_what_is_read_at_once_comes_with_the_stamp_of_what_was_read(
     somebody.write("a", b"0123456789")
     seen = workspace.stamp("a")
     assert seen is not None
-    content, after = workspace.read_and_stamp("a", 10)
-    assert content == b"0123456789"
+    content, after, identity = workspace.read_and_stamp("a", 10)
+    assert content == b"0123456789" and identity == workspace.identity("a") != ""
     assert (after.mode, after.size, after.ino) == (seen.mode, 10, seen.ino)
     assert workspace.read_and_stamp("a", 0)[0] == b""
     somebody.write("a", b"0123456789 and more")
-    content, after = workspace.read_and_stamp("a", seen.size)
+    content, after, _ = workspace.read_and_stamp("a", seen.size)
     assert (content, after.size) == (b"0123456789", 19)
     somebody.write("a", b"0")
     assert workspace.read_and_stamp("a", seen.size)[0] == b"0"
     with pytest.raises(FileNotFound):
         workspace.read_and_stamp("b", 1)
+
+
+def test_an_identity_stays_with_its_file_and_is_never_given_again(
+    both: tuple[Workspace, Somebody],
+) -> None:
+    workspace, somebody = both
+    assert workspace.identity("a") == workspace.identity("a/b") == ""
+    somebody.folder("d")
+    somebody.link("l", b"d")
+    given = {workspace.identity("d"), workspace.identity("l")}
+    for _ in range(5):
+        somebody.write("a", b"x")
+        given.add(workspace.identity("a"))
+        assert workspace.read_and_stamp("a", 1)[2] == workspace.identity("a")
+        somebody.write("a", b"changed in place", 0o600)
+        assert workspace.identity("a") in given
+        somebody.remove("a")
+        somebody.remove("d")
+        somebody.folder("d")
+        given.add(workspace.identity("d"))
+    assert len(given) == 2 + 5 + 5 and {len(one) for one in given} == {32}
+    assert len({one[:12] for one in given}) == 1
 
 
 def test_what_is_absent_or_no_file_is_named(both: tuple[Workspace, Somebody]) -> None:
@@ -310,7 +332,7 @@ def test_a_list_is_sorted_and_has_stamps(both: tuple[Workspace, Somebody]) -> No
     assert [name for name, _ in workspace.list()] == sorted(["a", "b", "c", ODD])
     assert stat.S_IMODE(listed["b"].mode) == 0o600 and listed["b"].size == 2
     assert stat.S_ISLNK(listed["c"].mode)
-    assert listed["a"] == (stat.S_IFDIR | 0o700, 0, 0, 0, 0)
+    assert listed["a"] == (stat.S_IFDIR | 0o700, 0, 0, 0, listed["a"].ino)
     with pytest.raises(InvalidPath):
         workspace.list("b")
     with pytest.raises(FileNotFound):

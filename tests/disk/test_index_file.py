@@ -16,7 +16,7 @@ from loom_audit.ports import IndexEntry, Stamp
 
 
 def entry(n: int) -> IndexEntry:
-    return IndexEntry(Stamp(0o100644, n, n, n, n), BlobId(f"{n:064x}"))
+    return IndexEntry(Stamp(0o100644, n, n, n, n), BlobId(f"{n:064x}"), f"{n:032x}" if n else "")
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class Node:
     def stamp(self) -> Stamp:
         mode = _TYPES[self.kind] | self.mode
         if self.kind == "directory":
-            return Stamp(mode, 0, 0, 0, 0)
+            return Stamp(mode, 0, 0, 0, self.inode)
         return Stamp(mode, len(self.content), self.mtime, self.ctime, self.inode)
 
 
@@ -176,8 +176,13 @@ class MemoryWorkspace:
             raise InvalidPath(f"not a file but a directory: {path}", details={"kind": "directory"})
         return self._found(path).content[:limit]
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp]:
-        return self.read(path, size), self._found(path).stamp
+    def identity(self, path: str) -> str:
+        node = self._nodes.get(path)
+        return "" if node is None else f"{node.inode:032x}"
+
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
+        found = self._found(path)
+        return self.read(path, size), found.stamp, f"{found.inode:032x}"
 
     def read_link(self, path: str) -> bytes:
         node = self._nodes.get(path)
