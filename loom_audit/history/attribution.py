@@ -7,7 +7,7 @@ from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.questions import is_waiting
 from loom_audit.model.events import CallRequested, Draft, Event, FilesChanged
-from loom_audit.model.files import FileChange, find_moves, parents
+from loom_audit.model.files import FileChange, Move, moves_among, parents
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
@@ -163,24 +163,29 @@ def by_owners(
     return found
 
 
-def found_fact(owners: Sequence[Candidate], changes: Iterable[FileChange]) -> FilesChanged:
+def found_fact(
+    owners: Sequence[Candidate], changes: Iterable[FileChange], moves: Iterable[Move] = ()
+) -> FilesChanged:
     """Changes that a look found, as the first owner's, with all of several as causes."""
     listed = tuple(changes)
     causes = tuple(one.requested for one in owners) if len(owners) > 1 else ()
-    return FilesChanged(listed, "command", owners[0].call_id, find_moves(listed), causes=causes)
+    call_id = owners[0].call_id
+    return FilesChanged(listed, "command", call_id, moves_among(listed, moves), causes=causes)
 
 
-def outside_draft(changes: Iterable[FileChange]) -> Draft:
+def outside_draft(changes: Iterable[FileChange], moves: Iterable[Move] = ()) -> Draft:
     """Changes from outside, as a draft."""
     listed = tuple(changes)
-    return Draft(FilesChanged(listed, "outside", moves=find_moves(listed)), "", OUTSIDE)
+    return Draft(FilesChanged(listed, "outside", moves=moves_among(listed, moves)), "", OUTSIDE)
 
 
-def attributed_drafts(changes: Iterable[FileChange], among: Sequence[Candidate]) -> list[Draft]:
+def attributed_drafts(
+    changes: Iterable[FileChange], among: Sequence[Candidate], moves: Sequence[Move] = ()
+) -> list[Draft]:
     """Changes that a look found, as drafts: of the candidates, or else from outside."""
     return [
-        Draft(found_fact(owners, part), owners[0].session, owners[0].actor)
+        Draft(found_fact(owners, part, moves), owners[0].session, owners[0].actor)
         if owners
-        else outside_draft(part)
+        else outside_draft(part, moves)
         for owners, part in by_owners(changes, among).items()
     ]

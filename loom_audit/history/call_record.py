@@ -104,7 +104,7 @@ class CallRecord:
         """Store a part of a scan as changes of these candidates, and nothing of what waits."""
         self.entries.update(found.entries)
         if found.changes:
-            drafts = attributed_drafts(found.changes, among)
+            drafts = attributed_drafts(found.changes, among, found.moves)
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:

@@ -14,7 +14,7 @@ from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Untracked
-from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.files import BlobId, FileChange, FileState, Move, proven_moves
 from loom_audit.model.left_out import LeftOutFolders
 from loom_audit.ports import IndexEntry, Progress, Report, Stamp
 
@@ -38,7 +38,8 @@ class ScanResult:
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
     `tracked_again` are changed paths that were untracked until now, so that it is not known
-    when and by whom they were changed. `left_out` is that of the whole scan, in every part.
+    when and by whom they were changed. `moves` are those with proof in this part. `left_out` is
+    that of the whole scan, in every part.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -47,6 +48,7 @@ class ScanResult:
     too_large: list[str] = field(default_factory=list)
     tracked_again: list[str] = field(default_factory=list)
     left_out: LeftOutFolders = field(default_factory=LeftOutFolders)
+    moves: tuple[Move, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -261,14 +263,26 @@ def _scan_paths(
         if keep and (
             attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
         ):
+            found.moves = _moves(attachment, found)
             flush(found)
-            found = replace(found, changes=[], entries={})
+            found = replace(found, changes=[], entries={}, moves=())
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:
         report(Progress(stage, len(doubtful), len(doubtful)))
     found.changes.sort(key=lambda change: change.path)
+    found.moves = _moves(attachment, found)
     return found
+
+
+def _moves(attachment: Attachment, found: ScanResult) -> tuple[Move, ...]:
+    """The changes that are moves, by the identities in the index and those seen now."""
+    if not any(change.before for change in found.changes):
+        return ()
+    now = {path: entry.identity for path, entry in found.entries.items() if entry is not None}
+    before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
+    was = {path: entry.identity for path, entry in before if entry is not None}
+    return proven_moves(found.changes, was, now)
 
 
 def _add_change(attachment: Attachment, found: ScanResult, change: FileChange) -> None:
@@ -292,7 +306,7 @@ def record_drift(attachment: Attachment) -> None:
     among = candidates(attachment)  # of before the scan
 
     def flush(found: ScanResult) -> None:
-        drafts = attributed_drafts(found.changes, among)
+        drafts = attributed_drafts(found.changes, among, found.moves)
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))

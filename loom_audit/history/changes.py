@@ -7,7 +7,7 @@ from loom_audit.history.call_record import CallRecord
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
-from loom_audit.model.files import FileChange, FileState, Move, find_moves
+from loom_audit.model.files import FileChange, FileState, Move, moves_among
 
 States = Mapping[str, FileState | None]
 
@@ -33,7 +33,7 @@ def make_changes(
     record.add_foreign(preconditions.drift)
     if not changes:
         return
-    intended = ChangeIntended(record.call_id, tuple(changes), moves or find_moves(changes), reverts)
+    intended = ChangeIntended(record.call_id, tuple(changes), moves, reverts)
     intention = record.commit_and_index(intended)[-1].seq
     outcome = carry_out(preconditions, changes)
     record.entries.update(preconditions.entries)
@@ -44,7 +44,7 @@ def make_changes(
                 made, origin, record.call_id, intended.moves, reverts, intention=intention
             )
         else:
-            fact = FilesChanged(made, origin, record.call_id, moves or find_moves(made), reverts)
+            fact = FilesChanged(made, origin, record.call_id, moves_among(made, moves), reverts)
         record.add_changes(fact)
     record.add_foreign(outcome.later)
     if record.approved is not None:

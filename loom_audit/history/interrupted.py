@@ -12,7 +12,7 @@ from loom_audit.history.steps import observe_all
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
-from loom_audit.model.files import FileChange, find_moves
+from loom_audit.model.files import FileChange, Move, moves_among
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
 
@@ -24,13 +24,15 @@ SOURCE = "recovery"
 class Comparison:
     """A call's intended changes against disk: what came of each path.
 
-    `made` and `foreign` lead from the log's tree to the disk, where those two differ.
+    `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are
+    the intended ones of which both ends were made.
     """
 
     made: tuple[FileChange, ...]
     foreign: tuple[FileChange, ...]
     outcomes: Mapping[str, PathOutcome]
     entries: Mapping[str, IndexEntry | None]
+    moves: tuple[Move, ...] = ()
 
     @property
     def unknown(self) -> list[str]:
@@ -45,14 +47,21 @@ def writer_of(attachment: Attachment, call: Call) -> Writer:
 
 def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
     """The changes that a call intended, the last one per path."""
+    return intended(attachment, call)[0]
+
+
+def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
+    """The changes that a call intended, the last one per path, and the moves among them."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
-    intended: dict[str, FileChange] = {}
+    changes: dict[str, FileChange] = {}
+    moves: list[Move] = []
     for event in attachment.log.read(wanted):
         if isinstance(event.fact, ChangeIntended) and event.session == call.session:
-            intended.update({change.path: change for change in event.fact.changes})
-    return tuple(intended.values())
+            changes.update({change.path: change for change in event.fact.changes})
+            moves += event.fact.moves
+    return tuple(changes.values()), tuple(moves)
 
 
 def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
@@ -61,7 +70,8 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
     foreign: list[FileChange] = []
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
-    for change in intended_changes(attachment, call):
+    changes, moves = intended(attachment, call)
+    for change in changes:
         now, entries[change.path] = observe_all(attachment, [change])[change.path]
         recorded = attachment.projections.state(change.path)
         if now == change.after:
@@ -73,7 +83,8 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
         if now != recorded:
             found = FileChange(change.path, recorded, now)
             (made if outcomes[change.path] == "happened" else foreign).append(found)
-    return Comparison(tuple(made), tuple(foreign), outcomes, entries)
+    listed = moves_among(made, moves)
+    return Comparison(tuple(made), tuple(foreign), outcomes, entries, listed)
 
 
 def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
@@ -81,7 +92,7 @@ def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
     record.entries.update(found.entries)
     if found.made:
         origin: Origin = "undo" if is_undo(call) else "tool"
-        record.add_changes(FilesChanged(found.made, origin, call.call_id, find_moves(found.made)))
+        record.add_changes(FilesChanged(found.made, origin, call.call_id, found.moves))
     if found.foreign:
         record.add_drafts([outside_draft(found.foreign)])
 

@@ -23,7 +23,7 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolder
     The folders that are left out are returned, to be compared when the call has ended.
     """
     found = scan(record.attachment, lambda part: record.commit_foreign(part, among))
-    record.add_drafts(attributed_drafts(found.changes, among))
+    record.add_drafts(attributed_drafts(found.changes, among, found.moves))
     record.add_untracked(found)
     record.entries.update(found.entries)
     record.commit_and_index()
@@ -65,9 +65,9 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
         record.entries.update(found.entries)
         for owners, part in by_owners(found.changes, ordered).items():
             if owners and owners[0].key == own:
-                record.add_changes(found_fact(owners, part))
+                record.add_changes(found_fact(owners, part, found.moves))
             else:
-                record.add_drafts(attributed_drafts(part, ordered))
+                record.add_drafts(attributed_drafts(part, ordered, found.moves))
 
     def flush(found: ScanResult) -> None:
         add(found)

@@ -5,7 +5,7 @@ not UTF-8 carry surrogates (PEP 383), so `path.encode("utf-8", "surrogateescape"
 bytes on disk. Every directory has an entry, except the root.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
@@ -50,7 +50,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A hint that a deletion and a creation in the same event are one rename."""
+    """What was at one path is at the other since the same event: the same file, not only equal.
+
+    In events of before 0.3.0 it may be a guess by equal content.
+    """
 
     source: str
     target: str
@@ -82,6 +85,57 @@ def parents(path: str) -> list[str]:
     """The directories above a path, outermost first, without the root."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def proven_moves(
+    changes: Iterable[FileChange], was: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[Move, ...]:
+    """The changes at whose paths the same file is now that was elsewhere, by the identities.
+
+    `was` and `now` have those before and after, by path. A folder whose inside is on record on
+    both sides is not listed: what is in it is.
+    """
+    left: dict[str, list[FileChange]] = {}
+    came: list[FileChange] = []
+    for change in changes:
+        before, after = was.get(change.path, ""), now.get(change.path, "")
+        if before == after:
+            continue
+        if before and change.before:
+            left.setdefault(before, []).append(change)
+        if after and change.after:
+            came.append(change)
+    moves = []
+    for change in came:
+        sources = [one for one in left.get(now[change.path], ()) if _may_be_moved(one, change)]
+        if sources:
+            source = next((one for one in sources if _name(one) == _name(change)), sources[0])
+            left[now[change.path]].remove(source)
+            moves.append(Move(source.path, change.path))
+    return tuple(moves)
+
+
+def _may_be_moved(source: FileChange, target: FileChange) -> bool:
+    kinds = {state.kind for state in (source.before, target.after) if state}
+    return kinds == {"opaque", "directory"} or (len(kinds) == 1 and "directory" not in kinds)
+
+
+def _name(change: FileChange) -> str:
+    return change.path.rsplit("/", 1)[-1]
+
+
+def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
+    """The moves of which both ends are among the changes."""
+    listed = tuple(moves)
+    paths = {change.path for change in changes} if listed else set()
+    return tuple(move for move in listed if move.source in paths and move.target in paths)
+
+
+def shown_moves(changes: Sequence[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
+    """The moves on record, and for display those of equal content among the other changes."""
+    known = tuple(moves)
+    ends = {path for move in known for path in (move.source, move.target)}
+    return (*known, *find_moves(change for change in changes if change.path not in ends))
 
 
 def find_moves(changes: Iterable[FileChange]) -> tuple[Move, ...]:

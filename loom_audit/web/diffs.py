@@ -10,7 +10,7 @@ from typing import Literal
 
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes
-from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.files import FileChange, FileState, Move, shown_moves
 from loom_audit.model.textdiff import Diff, Line, diff_lines
 
 AUTO_LINES = 400
@@ -118,7 +118,7 @@ def joined(
     by_path = {change.path: change for change in changes}
     source_of = {
         move.target: move.source
-        for move in moves
+        for move in shown_moves(changes, moves)
         if move.source in by_path and move.target in by_path
     }
     gone = {source for source in source_of.values() if by_path[source].after is None}

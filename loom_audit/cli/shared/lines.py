@@ -22,7 +22,7 @@ from loom_audit.model.events import (
     SessionStarted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.files import FileChange, FileState, Move, shown_moves
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def change_lines(
     changes: Sequence[FileChange], moves: Iterable[Move] = (), *, indent: str = "  "
 ) -> Iterator[Line]:
     """A line per changed path; a deletion and a creation that are one move share theirs."""
-    sources = {move.target: move.source for move in moves}
+    sources = {move.target: move.source for move in shown_moves(changes, moves)}
     by_path = {change.path: change for change in changes}
     moved = {s for t, s in sources.items() if t in by_path and s in by_path}
     for change in changes:
