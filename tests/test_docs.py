@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer.main
 
 import loom_audit
 from loom_audit import errors
@@ -105,14 +105,16 @@ def documented(pattern: str) -> bool:
 
 def commands(group: Any, prefix: str) -> list[str]:
     found = []
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         below = commands(command, f"{prefix} {name}") if hasattr(command, "commands") else []
         found += below or [f"{prefix} {name}"]
     return found
 
 
 def test_every_command_is_documented() -> None:
-    named = commands(typer.main.get_command(app), "loom-audit")
+    named = commands(app, "loom-audit")
     assert len(named) > 20
     assert [name for name in named if not documented(re.escape(name) + r"\b")] == []
 

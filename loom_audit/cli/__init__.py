@@ -7,23 +7,27 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `loom-audit` with the arguments, by default the process's own, and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        from loom_audit import __version__
+
+        sys.stdout.write(f"loom-audit {__version__}\n")
+        return
     if arguments is None:
         _use_utf8()
-    import typer
-    from typer.exceptions import TyperException
+    import click
 
     from loom_audit.cli.application import app
     from loom_audit.cli.shared.command import usage_error
     from loom_audit.cli.shared.exits import BROKEN_PIPE, INTERRUPTED, told_to_end
     from loom_audit.cli.shared.invocation import PROGRAM
 
-    given = list(sys.argv[1:] if arguments is None else arguments)
     with told_to_end() as signals:
         try:
-            code = app(given, prog_name=PROGRAM, standalone_mode=False)
-        except TyperException as error:
+            code = app.main(given, prog_name=PROGRAM, standalone_mode=False)
+        except click.ClickException as error:
             code = usage_error(error, given)
-        except (typer.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except BrokenPipeError:
             code = BROKEN_PIPE

@@ -1,136 +1,103 @@
-"""The Typer application: every command with its place in the help."""
+"""The command line: every command with its place in the help, each loaded when it is used."""
 
-from collections.abc import Iterable, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Sequence
+from importlib import import_module
 
-import typer
-from typer.core import TyperGroup
+import click
 
-from loom_audit.cli import (
-    approvals,
-    approve,
-    call,
-    cat,
-    checkpoint,
-    db,
-    demo,
-    deny,
-    diff,
-    doctor,
-    head,
-    history,
-    init,
-    log,
-    ls,
-    proxy,
-    recover,
-    redo,
-    replay,
-    revert,
-    rollback,
-    run,
-    salvage,
-    scope,
-    serve,
-    session,
-    show,
-    status,
-    undo,
-    verify,
-    workspaces,
-)
+from loom_audit.cli.shared.command import shared_parameters
 from loom_audit.cli.shared.invocation import PROGRAM, SharedOptions
-from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 
-COMMANDS: Sequence[tuple[str, ModuleType, str]] = (
-    ("init", init, "Record"),
-    ("run", run, "Record"),
-    ("call", call, "Record"),
-    ("scope", scope, "Record"),
-    ("approvals", approvals, "Approve"),
-    ("approve", approve, "Approve"),
-    ("deny", deny, "Approve"),
-    ("log", log, "Look"),
-    ("show", show, "Look"),
-    ("session", session, "Look"),
-    ("diff", diff, "Look"),
-    ("cat", cat, "Look"),
-    ("ls", ls, "Look"),
-    ("history", history, "Look"),
-    ("status", status, "Look"),
-    ("undo", undo, "Take back"),
-    ("redo", redo, "Take back"),
-    ("revert", revert, "Take back"),
-    ("rollback", rollback, "Take back"),
-    ("recover", recover, "Take back"),
-    ("checkpoint", checkpoint, "Take back"),
-    ("replay", replay, "Take back"),
-    ("head", head, "Prove"),
-    ("verify", verify, "Prove"),
-    ("doctor", doctor, "Prove"),
-    ("salvage", salvage, "Prove"),
-    ("workspaces", workspaces, "Store"),
-    ("db", db, "Store"),
-    ("serve", serve, "Reach"),
-    ("demo", demo, "Reach"),
-    ("proxy", proxy, "Reach"),
+COMMANDS: Sequence[tuple[str, str, str]] = (
+    ("init", "Record", "Put a folder under audit."),
+    ("run", "Record", "Run a command and record what it changed."),
+    ("call", "Record", "Call one bundled tool and print its result."),
+    ("scope", "Record", "Show what is recorded, or accept .loomignore."),
+    ("approvals", "Approve", "List the calls that wait for an answer."),
+    ("approve", "Approve", "Let a call run that waits for an answer."),
+    ("deny", "Approve", "Refuse a call that waits for an answer; the model is told so."),
+    ("log", "Look", "List the calls on record, newest first."),
+    ("show", "Look", "Show one call whole, or any other event."),
+    ("session", "Look", "List the sessions, show one, or end one."),
+    ("diff", "Look", "Compare two points, or the log with the disk."),
+    ("cat", "Look", "Print a recorded file as it was at a point."),
+    ("ls", "Look", "List what a folder of the workspace held at a point."),
+    ("history", "Look", "List every change of one path, newest first."),
+    ("status", "Look", "Compare the disk with the log, naming every drift."),
+    ("undo", "Take back", "Take back the newest call not yet taken back."),
+    ("redo", "Take back", "Bring back what the newest undo took back."),
+    ("revert", "Take back", "Take back the named calls, keep the later ones."),
+    ("rollback", "Take back", "Bring the workspace, or the paths, back to a point."),
+    ("recover", "Take back", "Close the calls of processes that are gone."),
+    ("checkpoint", "Take back", "Give a point a name, or list the names."),
+    ("replay", "Take back", "Rebuild a point in another, empty folder."),
+    ("head", "Prove", "Print the Merkle root over all events."),
+    ("verify", "Prove", "Recompute everything and report all that is wrong."),
+    ("doctor", "Prove", "Check this machine, the store and the workspaces."),
+    ("salvage", "Prove", "Get everything readable out of a damaged store."),
+    ("workspaces", "Store", "List the workspaces of the store."),
+    ("db", "Store", "Show, check or upgrade the store's database."),
+    ("serve", "Reach", "Serve the dashboard, on 127.0.0.1 only."),
+    ("demo", "Reach", "Record a real agent session and show what can be done."),
+    ("proxy", "Reach", "Serve web search and the oracle to the tools, which hold no keys."),
 )
-"""Every command: its name, its module, its section of the help. The module holds the command by
-that name, a `Command` or a `Group` of them."""
+"""Every command: its name, its section of the help, and the first sentence of its help.
 
-SECTIONS = tuple(dict.fromkeys(section for _, _, section in COMMANDS))
+The module of that name holds the command by that name, a `Command` or a `Group` of them; its
+docstring begins with that sentence, so that the list is printed without loading it.
+"""
+
+SECTIONS = tuple(dict.fromkeys(section for _, section, _ in COMMANDS))
 
 
-class Sections(TyperGroup):
-    """The list of commands in the help, under the headings they were registered with."""
+class Commands(click.Group):
+    """The commands, each loaded when it is asked for, listed under the headings of their help."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, _, _ in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = import_module(f"loom_audit.cli.{cmd_name}")
+        found: click.Command = getattr(module, cmd_name).as_click(cmd_name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title in SECTIONS:
-            rows = list(self._rows(ctx, title))
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows, col_max=14)
-
-    def _rows(self, ctx: Any, title: str) -> Iterable[tuple[str, str]]:
-        for name in self.list_commands(ctx):
-            found = self.get_command(ctx, name)
-            if found is not None and getattr(found, "rich_help_panel", None) == title:
-                yield name, found.get_short_help_str(70)
+            with formatter.section(title):
+                rows = [(name, summary) for name, section, summary in COMMANDS if section == title]
+                formatter.write_dl(rows, col_max=14)
 
 
-app = typer.Typer(
-    name=PROGRAM,
-    cls=Sections,
-    help="Flight recorder and time machine for AI-agent workspaces.",
-    epilog="A point is 42, head, head~3 (calls back), a time, @checkpoint or session:ID.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-
-
-def _version(wanted: bool) -> None:
+def print_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted:
         from loom_audit import __version__
 
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
+        click.echo(f"{PROGRAM} {__version__}")
+        ctx.exit()
 
 
-@app.callback()
-def root(
-    ctx: typer.Context,
-    store: StoreOption = None,
-    workspace: WorkspaceOption = None,
-    json: JsonOption = False,
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
-) -> None:
-    """Flight recorder and time machine for AI-agent workspaces."""
-    ctx.obj = SharedOptions(store, workspace, json)
+def _keep_shared_options(store: str | None, workspace: str | None, json: bool) -> None:
+    click.get_current_context().obj = SharedOptions(store, workspace, json)
 
 
-for _name, _module, _section in COMMANDS:
-    getattr(_module, _name).add_to(app, _name, _section)
+app = Commands(
+    PROGRAM,
+    callback=_keep_shared_options,
+    params=[
+        *shared_parameters(),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=print_version,
+            help="Print the version.",
+        ),
+    ],
+    help="Flight recorder and time machine for AI-agent workspaces.",
+    epilog="A point is 42, head, head~3 (calls back), a time, @checkpoint or session:ID.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)

@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import answer_number, local_time
 from loom_audit.cli.shared.output import Output, Piece
+from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.questions import preview_style, question_lines, question_text
 from loom_audit.cli.shared.records import question_record
 from loom_audit.errors import Conflict, InvalidArguments
@@ -61,10 +60,8 @@ reason = "only looks"
 )
 def approvals(
     invocation: Invocation,
-    action: Annotated[
-        str, typer.Argument(metavar="show|init", help="Show one, or write a file of rules.")
-    ] = "",
-    name: Annotated[str, typer.Argument(metavar="CALL", help="The one to show.")] = "",
+    action: Annotated[str, argument("show|init", help="Show one, or write a file of rules.")] = "",
+    name: Annotated[str, argument("CALL", help="The one to show.")] = "",
 ) -> None:
     """List the calls that wait for an answer.
 

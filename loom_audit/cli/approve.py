@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import answer_number
 from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.questions import (
     WHOLE_ARGUMENTS,
     CallArgument,
@@ -41,12 +40,12 @@ def approve(
     name: CallArgument,
     args: Annotated[
         str | None,
-        typer.Option("--args", metavar="JSON", help="Arguments to run it with instead."),
+        option("--args", metavar="JSON", help="Arguments to run it with instead."),
     ] = None,
     reason: ReasonOption = "",
     lasting: Annotated[
         bool,
-        typer.Option("--for-session", help="Also what is asked for the same reason later in it."),
+        option("--for-session", help="Also what is asked for the same reason later in it."),
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""

@@ -6,14 +6,13 @@ import sys
 import termios
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import how_to_answer
 from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of
 from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_style, question_lines
 from loom_audit.errors import InvalidArguments
 
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 )
 def call(
     invocation: Invocation,
-    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    tool: Annotated[str, argument("TOOL")],
     arguments: Annotated[
-        str, typer.Argument(metavar="JSON|-", help="The arguments, or - for standard input.")
+        str, argument("JSON|-", help="The arguments, or - for standard input.")
     ] = "{}",
     agent: AgentOption = COMMAND_LINE,
 ) -> int:

@@ -3,12 +3,11 @@
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.errors import InvalidArguments, TooLarge
@@ -24,11 +23,9 @@ PIECE = 1024 * 1024
 @command(examples=("loom-audit cat src/app.py --at head~3 > old.py",))
 def cat(
     invocation: Invocation,
-    path: Annotated[str, typer.Argument(metavar="PATH")],
+    path: Annotated[str, argument("PATH")],
     point: AtOption = "head",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Bytes as they are, on a terminal too.")
-    ] = False,
+    raw: Annotated[bool, option("--raw", help="Bytes as they are, on a terminal too.")] = False,
 ) -> None:
     """Print a recorded file as it was at a point.
 

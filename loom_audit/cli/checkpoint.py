@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.cli.shared.options import AtOption
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.records import checkpoint_record
 from loom_audit.model.display import one_line
@@ -20,9 +19,9 @@ from loom_audit.model.display import one_line
 )
 def checkpoint(
     invocation: Invocation,
-    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
+    name: Annotated[str | None, argument("NAME")] = None,
     point: AtOption = "head",
-    note: Annotated[str, typer.Option(metavar="TEXT", help="A text kept with it.")] = "",
+    note: Annotated[str, option(metavar="TEXT", help="A text kept with it.")] = "",
 ) -> None:
     """Give a point a name, or list the names.
 

@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.dashboard import PORT, serve_dashboard, usable_port
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation
 from loom_audit.cli.shared.output import Output, progress
+from loom_audit.cli.shared.parameters import option
 
 if TYPE_CHECKING:
     from loom_audit.demo import Demo, Proof
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 def demo(
     invocation: Invocation,
     serving: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Serve the dashboard on it at the end.")
+        bool, option("--serve/--no-serve", help="Serve the dashboard on it at the end.")
     ] = True,
     port: Annotated[
         int | None,
-        typer.Option(
+        option(
             min=1,
             max=65535,
             metavar="N",

@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import below, print_differences, print_stat
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import change_lines
 from loom_audit.cli.shared.lookup import ever_recorded
 from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import is_point, named_point
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import FileNotFound, InvalidArguments
@@ -30,15 +29,15 @@ def diff(
     invocation: Invocation,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="POINT|PATH", help="Up to two points, then paths."),
+        argument("POINT|PATH", help="Up to two points, then paths."),
     ] = None,
     call: Annotated[
-        int | None, typer.Option("--call", metavar="SEQ", help="What this call changed.")
+        int | None, option("--call", metavar="SEQ", help="What this call changed.")
     ] = None,
-    name_only: Annotated[bool, typer.Option("--name-only", help="Only the paths.")] = False,
-    stat: Annotated[bool, typer.Option("--stat", help="Lines added and removed.")] = False,
+    name_only: Annotated[bool, option("--name-only", help="Only the paths.")] = False,
+    stat: Annotated[bool, option("--stat", help="Lines added and removed.")] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="A patch for `git apply`, contents not escaped.")
+        bool, option("--raw", help="A patch for `git apply`, contents not escaped.")
     ] = False,
 ) -> None:
     """Compare two points, or the log with the disk.

@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line, _about, local_time, mark
 from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import history_record
 from loom_audit.errors import FileNotFound
 from loom_audit.model.display import one_line, visible_path
@@ -20,13 +19,9 @@ if TYPE_CHECKING:
 @command(examples=("loom-audit history src/app.py",))
 def history(
     invocation: Invocation,
-    path: Annotated[str, typer.Argument(metavar="PATH")],
-    below: Annotated[
-        bool, typer.Option("--below", help="Of everything in this folder, too.")
-    ] = False,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="0 means all.")
-    ] = 50,
+    path: Annotated[str, argument("PATH")],
+    below: Annotated[bool, option("--below", help="Of everything in this folder, too.")] = False,
+    limit: Annotated[int, option("--limit", "-n", min=0, metavar="N", help="0 means all.")] = 50,
 ) -> None:
     """List every change of one path, newest first."""
     output = invocation.output

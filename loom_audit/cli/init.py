@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.model.display import count_text, size_text
 
 
@@ -19,16 +18,14 @@ from loom_audit.model.display import count_text, size_text
 )
 def init(
     invocation: Invocation,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder.")] = ".",
+    path: Annotated[str, argument("PATH", help="The folder.")] = ".",
     max_file_bytes: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="N", help="Larger files are recorded by hash only; 0 is 256 MiB."
-        ),
+        option(min=0, metavar="N", help="Larger files are recorded by hash only; 0 is 256 MiB."),
     ] = None,
     ignore: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="FILE", help="Rules in gitignore syntax, by default the folder's .loomignore."
         ),
     ] = None,

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, get_args
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, event_line
@@ -16,6 +14,7 @@ from loom_audit.cli.shared.lookup import (
     questions,
 )
 from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.points import named_point, read_time, session_id
 from loom_audit.cli.shared.records import call_record, event_record
 from loom_audit.errors import InvalidArguments
@@ -44,51 +43,51 @@ def log(
     invocation: Invocation,
     session: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Only of this session; the start of its id is enough."),
+        option(metavar="ID", help="Only of this session; the start of its id is enough."),
     ] = None,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tool.")] = None,
+    tool: Annotated[str | None, option(metavar="NAME", help="Only of this tool.")] = None,
     path: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Only what changed this file, or something in here."),
+        option(metavar="PATH", help="Only what changed this file, or something in here."),
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="WORDS", help="Only calls whose command, arguments, output or paths say these."
         ),
     ] = None,
     actor: Annotated[
-        str | None, typer.Option(metavar="ACTOR", help="Only of this actor: person:ada.")
+        str | None, option(metavar="ACTOR", help="Only of this actor: person:ada.")
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="STATUS",
             help="ok, error, denied, timeout, cancelled, interrupted, unknown, running or open.",
         ),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             metavar="KIND", help="Only facts of this kind: files.changed; repeatable, --events."
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not before this time, or age: 2h.")
+        str | None, option(metavar="TIME", help="Not before this time, or age: 2h.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after this time.")] = None,
+    until: Annotated[str | None, option(metavar="TIME", help="Not after this time.")] = None,
     after: Annotated[
-        str | None, typer.Option("--from", metavar="POINT", help="Only after this point.")
+        str | None, option("--from", metavar="POINT", help="Only after this point.")
     ] = None,
     upto: Annotated[
-        str | None, typer.Option("--to", metavar="POINT", help="Only up to this point.")
+        str | None, option("--to", metavar="POINT", help="Only up to this point.")
     ] = None,
-    events: Annotated[bool, typer.Option("--events", help="The facts under the calls.")] = False,
+    events: Annotated[bool, option("--events", help="The facts under the calls.")] = False,
     oldest_first: Annotated[
-        bool, typer.Option("--oldest-first", help="Oldest first; by default newest first.")
+        bool, option("--oldest-first", help="Oldest first; by default newest first.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many; 0 means all.")
+        int, option("--limit", "-n", min=0, metavar="N", help="At most so many; 0 means all.")
     ] = 50,
 ) -> None:
     """List the calls on record, newest first.

@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line
 from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.output import Style
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.model.display import visible_path
@@ -19,11 +18,9 @@ from loom_audit.model.files import FileState
 @command(examples=("loom-audit ls src --at @before-merge",))
 def ls(
     invocation: Invocation,
-    path: Annotated[str, typer.Argument(metavar="PATH")] = ".",
+    path: Annotated[str, argument("PATH")] = ".",
     point: AtOption = "head",
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Everything below, too.")
-    ] = False,
+    recursive: Annotated[bool, option("--recursive", "-r", help="Everything below, too.")] = False,
 ) -> None:
     """List what a folder of the workspace held at a point."""
     output = invocation.output

@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.parameters import option
 
 PORT = 8643
 
@@ -14,7 +13,7 @@ PORT = 8643
 def proxy(
     invocation: Invocation,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
+        int, option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
     ] = PORT,
 ) -> None:
     """Serve web search and the oracle to the tools, which hold no keys.

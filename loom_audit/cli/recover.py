@@ -2,12 +2,11 @@
 
 from typing import Annotated, Literal
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line
 from loom_audit.cli.shared.lookup import event_id
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import CODES
 from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import Conflict, InvalidArguments
@@ -18,10 +17,10 @@ from loom_audit.model.display import visible_path
 def recover(
     invocation: Invocation,
     go_on: Annotated[
-        bool, typer.Option("--continue", help="Finish an interrupted undo or rollback.")
+        bool, option("--continue", help="Finish an interrupted undo or rollback.")
     ] = False,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Leave an interrupted undo or rollback as it is.")
+        bool, option("--abandon", help="Leave an interrupted undo or rollback as it is.")
     ] = False,
 ) -> None:
     """Close the calls of processes that are gone.

@@ -6,9 +6,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import typer.main
-
-from loom_audit.cli.application import SECTIONS, app
+from loom_audit.cli.application import COMMANDS, app
 from loom_audit.cli.shared.invocation import PROGRAM
 from loom_audit.tools.bundled.reference import rewrite
 
@@ -17,12 +15,9 @@ MARK = "<!-- made from the help texts by loom_audit.cli.reference; do not edit b
 
 def commands() -> Iterator[tuple[str, str, str]]:
     """Section, name and help text of every command, in the order of the help."""
-    group: Any = typer.main.get_command(app)
-    with group.make_context(PROGRAM, ["head"], terminal_width=80) as root:
-        for title in SECTIONS:
-            for name, found in group.commands.items():
-                if found.rich_help_panel == title:
-                    yield from _with_children(root, title, name, found)
+    with app.make_context(PROGRAM, ["head"], terminal_width=80) as root:
+        for name, title, _ in COMMANDS:
+            yield from _with_children(root, title, name, app.get_command(root, name))
 
 
 def _with_children(root: Any, title: str, name: str, found: Any) -> Iterator[tuple[str, str, str]]:

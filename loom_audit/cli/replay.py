@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
 from loom_audit.model.display import count_text
 
@@ -19,10 +18,8 @@ from loom_audit.model.display import count_text
 )
 def replay(
     invocation: Invocation,
-    point: Annotated[
-        str, typer.Argument(metavar="POINT", help="42, head~3, a time, @name or session:ID.")
-    ],
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Absent or empty.")],
+    point: Annotated[str, argument("POINT", help="42, head~3, a time, @name or session:ID.")],
+    to: Annotated[str, option("--to", metavar="DIR", help="Absent or empty.")],
 ) -> None:
     """Rebuild a point in another, empty folder."""
     output = invocation.output

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
+from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
 from loom_audit.cli.shared.points import SESSION, named_point
 from loom_audit.errors import InvalidArguments
@@ -26,7 +25,7 @@ def revert(
     invocation: Invocation,
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="TARGET", help="Numbers of calls or events, or session:ID."),
+        argument("TARGET", help="Numbers of calls or events, or session:ID."),
     ],
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import (
@@ -13,6 +11,7 @@ from loom_audit.cli.shared.options import (
     read_choices,
     workspace_path,
 )
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
 from loom_audit.cli.shared.points import named_point
 
@@ -26,14 +25,10 @@ from loom_audit.cli.shared.points import named_point
 )
 def rollback(
     invocation: Invocation,
-    point: Annotated[
-        str, typer.Argument(metavar="POINT", help="42, head~3, a time, @name or session:ID.")
-    ],
-    paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH", help="Only these, and below.")
-    ] = None,
+    point: Annotated[str, argument("POINT", help="42, head~3, a time, @name or session:ID.")],
+    paths: Annotated[list[str] | None, argument("PATH", help="Only these, and below.")] = None,
     outside: Annotated[
-        bool, typer.Option("--outside", help="Take back what came from outside, too.")
+        bool, option("--outside", help="Take back what came from outside, too.")
     ] = False,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,

@@ -6,13 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of, workspace_path
 from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.display import count_text
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 )
 def run(
     invocation: Invocation,
-    words: Annotated[list[str], typer.Argument(metavar="COMMAND")],
+    words: Annotated[list[str], argument("COMMAND")],
     agent: AgentOption = COMMAND_LINE,
-    title: Annotated[str, typer.Option(metavar="TEXT", help="What the session is about.")] = "",
+    title: Annotated[str, option(metavar="TEXT", help="What the session is about.")] = "",
     sandbox: Annotated[
-        str, typer.Option(metavar="required|preferred|off", help="Whether it is confined.")
+        str, option(metavar="required|preferred|off", help="Whether it is confined.")
     ] = "off",
 ) -> int:
     """Run a command and record what it changed.

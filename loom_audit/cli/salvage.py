@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
 from loom_audit.model.display import count_text
 
@@ -25,7 +24,7 @@ from loom_audit.model.display import count_text
 )
 def salvage(
     invocation: Invocation,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Absent or empty.")],
+    to: Annotated[str, option("--to", metavar="DIR", help="Absent or empty.")],
 ) -> int:
     """Get everything readable out of a damaged store.
 

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.parameters import argument
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import size_text
 
@@ -14,9 +13,7 @@ from loom_audit.model.display import size_text
 @command(examples=("loom-audit scope", "loom-audit scope accept"), codes={exits.UNAVAILABLE: ""})
 def scope(
     invocation: Invocation,
-    action: Annotated[
-        str, typer.Argument(metavar="accept", help="Accept .loomignore as it is now.")
-    ] = "",
+    action: Annotated[str, argument("accept", help="Accept .loomignore as it is now.")] = "",
 ) -> None:
     """Show what is recorded, or accept .loomignore.
 

@@ -2,20 +2,19 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.dashboard import PORT, serve_dashboard
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.parameters import option
 
 
 @command(examples=("loom-audit serve", "loom-audit serve --port 9000 --open"))
 def serve(
     invocation: Invocation,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
+        int, option(min=1, max=65535, metavar="N", help="The port on 127.0.0.1.")
     ] = PORT,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    show: Annotated[bool, option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Serve the dashboard, on 127.0.0.1 only."""
     with invocation.store() as store:

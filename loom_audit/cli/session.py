@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record
 from loom_audit.errors import InvalidArguments
@@ -25,14 +24,12 @@ def session(
     invocation: Invocation,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ID | end ID",
+        argument(
+            "ID | end ID",
             help="Show this one with its calls, or end it; its start is enough.",
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="0 means all.")
-    ] = 20,
+    limit: Annotated[int, option("--limit", "-n", min=0, metavar="N", help="0 means all.")] = 20,
 ) -> None:
     """List the sessions, show one, or end one.
 

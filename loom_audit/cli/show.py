@@ -3,8 +3,6 @@
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import difference, print_difference
 from loom_audit.cli.shared.invocation import Invocation
@@ -17,6 +15,7 @@ from loom_audit.cli.shared.lines import (
     value_lines,
 )
 from loom_audit.cli.shared.lookup import event_at, event_id, question_about, questions
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import (
     call_record,
     change_record,
@@ -39,10 +38,8 @@ LONG = 2_000
 @command(examples=("loom-audit show 42", "loom-audit show 42 --json"))
 def show(
     invocation: Invocation,
-    seq: Annotated[
-        int, typer.Argument(min=1, metavar="SEQ", help="The number of any event of the call.")
-    ],
-    no_diff: Annotated[bool, typer.Option("--no-diff", help="Only name what changed.")] = False,
+    seq: Annotated[int, argument("SEQ", "The number of any event of the call.", min=1)],
+    no_diff: Annotated[bool, option("--no-diff", help="Only name what changed.")] = False,
 ) -> None:
     """Show one call whole, or any other event.
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines
 from loom_audit.cli.shared.lookup import event_id, note_baseline, question_about, questions
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import call_record, change_record, plain
 from loom_audit.model.display import visible_path
 from loom_audit.model.records import Call
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def status(
     invocation: Invocation,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 when there is anything to see.")
+        bool, option("--exit-code", help="Exit with 1 when there is anything to see.")
     ] = False,
 ) -> int:
     """Compare the disk with the log, naming every drift.

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 def verify(
     invocation: Invocation,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only events, order and tree; no contents.")
+        bool, option("--quick", help="Only events, order and tree; no contents.")
     ] = False,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="As --quick, and N events chosen at random."),
+        option(min=1, metavar="N", help="As --quick, and N events chosen at random."),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Heads as `loom-audit head` prints them; - for stdin."),
+        option(metavar="FILE", help="Heads as `loom-audit head` prints them; - for stdin."),
     ] = None,
 ) -> int:
     """Recompute everything and report all that is wrong.

@@ -6,14 +6,16 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import typer
+import click
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation, SharedOptions
 from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 from loom_audit.cli.shared.output import Output, open_output
+from loom_audit.cli.shared.parameters import parameter, parameters_of
 from loom_audit.errors import (
     AuditError,
     FileNotFound,
@@ -23,12 +25,6 @@ from loom_audit.errors import (
 )
 
 Body = Callable[..., int | None]
-
-_SHARED: Mapping[str, Any] = {
-    "store": StoreOption,
-    "workspace": WorkspaceOption,
-    "json": JsonOption,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +41,18 @@ class Command:
     failure: int | None = None
     passes_on: bool = False
 
-    def add_to(self, app: typer.Typer, name: str, section: str = "") -> None:
-        """Register it with the shared options, the examples and the exit codes in its help."""
+    def as_click(self, name: str) -> click.Command:
+        """It with the shared options, the examples and the exit codes in its help."""
         always = exits.ALWAYS if self.failure is None else (exits.OK,)
         settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-        app.command(
+        return click.Command(
             name,
+            callback=partial(_run, self),
+            params=[*parameters_of(self.body), *shared_parameters()],
             help=_help(self.body, self.examples),
             epilog=exits.table(dict.fromkeys(always, "") | dict(self.codes)),
-            rich_help_panel=section or None,
             context_settings=settings if self.passes_on else None,
-        )(_entry(self))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,10 @@ class Group:
     help: str
     commands: Mapping[str, Command]
 
-    def add_to(self, app: typer.Typer, name: str, section: str = "") -> None:
-        """Register it with its commands."""
-        group = typer.Typer(help=self.help, no_args_is_help=True)
-        for inner, one in self.commands.items():
-            one.add_to(group, inner)
-        app.add_typer(group, name=name, rich_help_panel=section or None)
+    def as_click(self, name: str) -> click.Command:
+        """It with its commands."""
+        inner = [one.as_click(name) for name, one in self.commands.items()]
+        return click.Group(name, help=self.help, commands=inner, no_args_is_help=True)
 
 
 def command(
@@ -88,31 +83,24 @@ def command(
     return made
 
 
-def _entry(command: Command) -> Callable[..., None]:
-    """What Typer calls: the body with its own options and the shared ones."""
-
-    def entry(**values: Any) -> None:
-        before = values.pop("ctx").obj or SharedOptions()
-        shared = before.with_values(values)
-        raise typer.Exit(carry_out(shared, command.body, values, failure=command.failure))
-
-    own = list(inspect.signature(command.body, eval_str=True).parameters.values())[1:]
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
-        *(
-            inspect.Parameter(
-                option,
-                inspect.Parameter.KEYWORD_ONLY,
-                annotation=annotation,
-                default=False if option == "json" else None,
-            )
-            for option, annotation in _SHARED.items()
-        ),
+def shared_parameters() -> Sequence[click.Parameter]:
+    """The options that every command has, which may stand before its name too."""
+    given: Mapping[str, tuple[Any, Any]] = {
+        "store": (StoreOption, None),
+        "workspace": (WorkspaceOption, None),
+        "json": (JsonOption, False),
+    }
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        parameter(inspect.Parameter(name, kind, annotation=annotation, default=default))
+        for name, (annotation, default) in given.items()
     ]
-    entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    entry.__annotations__ = {p.name: p.annotation for p in parameters}
-    return entry
+
+
+def _run(command: Command, **values: Any) -> None:
+    context = click.get_current_context()
+    shared = (context.obj or SharedOptions()).with_values(values)
+    context.exit(carry_out(shared, command.body, values, failure=command.failure))
 
 
 def _help(body: Body, examples: Sequence[str]) -> str:
@@ -132,7 +120,7 @@ def carry_out(
         shared.check()
         code = body(Invocation(shared, output), **values) or exits.OK
         output.stdout.flush()
-    except (typer.Exit, typer.Abort):
+    except (click.exceptions.Exit, click.Abort):
         raise
     except AuditError as error:
         code = exits.exit_code(error.code) if failure is None else failure
@@ -185,7 +173,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def usage_error(error: Exception, arguments: Sequence[str]) -> int:
-    """Print what Typer found wrong with the arguments, and give the exit code."""
+    """Print what click found wrong with the arguments, and give the exit code."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else _command_in(arguments)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -200,7 +188,7 @@ def usage_error(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _command_in(arguments: Sequence[str]) -> str:
-    """The program with the command that the arguments name, where Typer did not get so far."""
+    """The program with the command that the arguments name, where click did not get so far."""
     words = iter(arguments)
     for word in words:
         if word in ("--store", "--workspace"):

@@ -5,46 +5,43 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from loom_audit.cli.shared.parameters import option
 from loom_audit.errors import InvalidArguments, InvalidPath
 
 StoreOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--store", metavar="URL", help="The store: a database URL or a file. [LOOM_AUDIT_STORE]"
     ),
 ]
 WorkspaceOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--workspace",
         metavar="PATH",
         help="The workspace, by its folder or its id; by default the one you are in.",
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="One JSON object per line instead of text.")
-]
+JsonOption = Annotated[bool, option("--json", help="One JSON object per line instead of text.")]
 ChooseOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--choose",
         metavar="PATH=current|old|merge",
         help="What to do with a path in conflict; repeatable.",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")]
+DryRunOption = Annotated[bool, option("--dry-run", help="Print the plan, change nothing.")]
+YesOption = Annotated[bool, option("--yes", "-y", help="Do not ask on a terminal.")]
 SessionOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="In this session; by default the newest one.")
+    str | None, option(metavar="ID", help="In this session; by default the newest one.")
 ]
 AtOption = Annotated[
-    str, typer.Option("--at", metavar="POINT", help="42, head, head~3, a time, @name, session:ID.")
+    str, option("--at", metavar="POINT", help="42, head, head~3, a time, @name, session:ID.")
 ]
 COMMAND_LINE = "command-line"
 AgentOption = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="The agent that acts, by name; else you.")
+    str, option("--agent", metavar="NAME", help="The agent that acts, by name; else you.")
 ]
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import Invocation
@@ -107,8 +107,8 @@ def _confirmed(invocation: Invocation, plan: Plan) -> bool:
     output = invocation.output
     output.stdout.flush()
     try:
-        return typer.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
-    except typer.Abort:
+        return click.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
+    except click.Abort:
         output.note("")
         output.note("nothing was changed")
         raise

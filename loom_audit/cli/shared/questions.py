@@ -3,10 +3,9 @@
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from loom_audit.cli.shared.lines import local_time, value_lines
 from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.model.display import one_line
 
@@ -14,11 +13,9 @@ if TYPE_CHECKING:
     from loom_audit.api import ApprovalRequest
     from loom_audit.model.events import Event
 
-CallArgument = Annotated[
-    str, typer.Argument(metavar="CALL", help="The number of its request, or its id.")
-]
+CallArgument = Annotated[str, argument("CALL", help="The number of its request, or its id.")]
 ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why; the model can read it.")
+    str, option("--reason", metavar="TEXT", help="Why; the model can read it.")
 ]
 WHOLE_ARGUMENTS = """Give all of them: --args '{"path": "b.txt", "content": "hello"}'."""
 
