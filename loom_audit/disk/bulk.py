@@ -4,18 +4,21 @@ ext4 flushes at each rename over an existing file, so files written and renamed 
 no safer and much slower than two flushes of the filesystem.
 """
 
+import contextlib
+import dataclasses
 import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from loom_audit.disk.attributes import change_mode
 from loom_audit.disk.exchange import Location, location_of
 from loom_audit.disk.paths import printable, split, to_audit_error
 from loom_audit.disk.replace import put_staged, replace, stage
 from loom_audit.disk.reversal import Identity, ModeReversal, PathReversal, remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory, sync_filesystem
 from loom_audit.errors import AuditError, InvalidPath
-from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.files import FileChange
 from loom_audit.ports import Displaced, Replacement
 
 _OPEN_FOLDERS = 256
@@ -109,12 +112,18 @@ class _Batch:
                 self.folders, self._staging_folder(self.path), ""
             ).temporary_sibling()
             self._make_usable(temporary.parent)
-            if step.content is None:
-                put = stage(temporary, after, None, durable=False)
-            else:
-                with step.content() as content:
-                    put = stage(temporary, after, content, durable=False)
+            parent = split(self.path)[0]
+            with contextlib.ExitStack() as stack:
+                content = stack.enter_context(step.content()) if step.content else None
+                source = self._attributes_of(step)
+                put = stage(temporary, parent, after, content, source=source, durable=False)
             self.staged[number] = (temporary, put)
+
+    def _attributes_of(self, step: Replacement) -> Location | None:
+        source = step.attributes_of
+        if source is None and step.change.before is not None:
+            source = step.change.path
+        return None if source is None else location_of(self.folders, source)
 
     def _staging_folder(self, path: str) -> str:
         """The nearest folder above that exists before, during and after the batch."""
@@ -171,7 +180,7 @@ class _Batch:
         if after is not None:
             mode = after.mode
             if mode & _OWNER_ALL != _OWNER_ALL and os.geteuid() != 0:
-                after = FileState("directory", None, mode | _OWNER_ALL, 0)
+                after = dataclasses.replace(after, mode=mode | _OWNER_ALL)
         change = FileChange(change.path, change.before, after)
         displaced = replace(self.folders, change, None, durable=False, staging=staging)
         if after is not None and after.mode != mode:
@@ -184,14 +193,21 @@ class _Batch:
         """Report the original mode of a folder that we had made writable for ourselves."""
         before = self.original_modes.pop(self.path, None)
         if before is not None and isinstance(displaced, PathReversal | ModeReversal):
-            displaced.set_state(FileState("directory", None, before, 0))
+            state = displaced.state
+            if state is not None:
+                mode = state.mode & ~_OWNER_ALL | before & _OWNER_ALL
+                displaced.set_state(dataclasses.replace(state, mode=mode))
 
     def tidy(self) -> None:
         """Remove what was written and not used, and give folders the mode they should have."""
         for temporary, _ in self.staged.values():
             remove(temporary)
         self.staged.clear()
-        modes = self.original_modes | self.final_modes
-        for folder in sorted(modes, reverse=True):
-            if self._is_folder(folder):
-                location_of(self.folders, folder).chmod(modes[folder])
+        for folder in sorted(self.original_modes | self.final_modes, reverse=True):
+            if not self._is_folder(folder):
+                continue
+            location = location_of(self.folders, folder)
+            if folder in self.final_modes:
+                change_mode(location, self.final_modes[folder], acl=True)
+            else:
+                location.chmod(self.original_modes[folder])

@@ -9,9 +9,11 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from typing import BinaryIO
 
-from loom_audit.disk import system
+from loom_audit.disk import attributes, system
+from loom_audit.disk.attributes import ACL, acl_at, carried, inherited_acl
 from loom_audit.disk.exchange import Location, exchange, location_of, move
 from loom_audit.disk.paths import kind_of, not_a_file_error, printable
 from loom_audit.disk.reversal import (
@@ -19,8 +21,9 @@ from loom_audit.disk.reversal import (
     Identity,
     ModeReversal,
     PathReversal,
-    hash_file,
+    folder_state,
     identity_of,
+    read_state,
     remove,
     sync_inode,
 )
@@ -34,13 +37,22 @@ _FILE_KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "symlink", stat.S_IFDIR: "dir
 
 
 def stage(
-    temporary: Location, after: FileState, content: BinaryIO | None, *, durable: bool
+    temporary: Location,
+    folder: str,
+    after: FileState,
+    content: BinaryIO | None,
+    *,
+    source: Location | None,
+    durable: bool,
 ) -> Identity:
-    """Make the state under a temporary name, with its exact mode; nothing is left on failure."""
+    """Make the state under a temporary name, with its exact mode; nothing is left on failure.
+
+    A file's attributes are those of the `source`; a list that it does not have is the one that
+    the `folder` it will be in gives to new files.
+    """
     try:
         if after.kind == "directory":
-            temporary.mkdir()
-            temporary.chmod(after.mode)
+            _make_folder(temporary, folder, after)
         elif content is None:
             raise ValueError(f"no content for the {after.kind} {printable(temporary.path)}")
         elif after.kind == "symlink":
@@ -48,7 +60,8 @@ def stage(
             _check_hash(hashlib.sha256(target).hexdigest(), after, temporary)
             os.symlink(target, os.fsencode(temporary.name), dir_fd=temporary.fd)
         else:
-            return _write(temporary, after, content, durable=durable)
+            given = _attributes_for(temporary.folders, folder, after, source)
+            return _write(temporary, after, content, given, durable=durable)
         made = temporary.lstat()
         if made is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), temporary.name)
@@ -58,20 +71,47 @@ def stage(
         raise
 
 
-def _write(temporary: Location, after: FileState, content: BinaryIO, *, durable: bool) -> Identity:
+def _make_folder(temporary: Location, folder: str, after: FileState) -> None:
+    temporary.mkdir()
+    attributes.change_mode(temporary, after.mode, acl=False)
+    acl = inherited_acl(temporary.folders, folder, after.mode) if after.acl else None
+    if acl is not None:
+        attributes.set_acl(temporary, attributes.acl_for(after.mode, acl))
+
+
+def _attributes_for(
+    folders: OpenFolders, folder: str, after: FileState, source: Location | None
+) -> Mapping[str, bytes]:
+    """What the new file gets: what its source has, or a list from the folder it comes into."""
+    given = {} if source is None else dict(carried(source))
+    if not after.acl:
+        given.pop(ACL, None)
+    elif ACL not in given and (acl := inherited_acl(folders, folder, after.mode)) is not None:
+        given[ACL] = acl
+    return given
+
+
+def _write(
+    temporary: Location,
+    after: FileState,
+    content: BinaryIO,
+    given: Mapping[str, bytes],
+    *,
+    durable: bool,
+) -> Identity:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     descriptor = temporary.open(flags, after.mode & 0o777)
     try:
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         while chunk := content.read(CHUNK):
             digest.update(chunk)
-            written = os.write(descriptor, chunk)
-            while written < len(chunk):
-                written += os.write(descriptor, memoryview(chunk)[written:])
+            attributes.write_sparsely(descriptor, chunk)
+            size += len(chunk)
         _check_hash(digest.hexdigest(), after, temporary)
+        if size >= attributes.SPARSE_FROM:
+            os.ftruncate(descriptor, size)  # a hole may be at the end
+        attributes.give(descriptor, after.mode, given)
         made = os.fstat(descriptor)
-        if stat.S_IMODE(made.st_mode) != after.mode:
-            os.fchmod(descriptor, after.mode)
         if durable:
             system.fsync(descriptor)
         return identity_of(made)
@@ -89,11 +129,14 @@ def _check_hash(found: str, after: FileState, temporary: Location) -> None:
         )
 
 
-def take_path(temporary: Location, target: Location, *, occupied: bool) -> os.stat_result | None:
+def take_path(
+    temporary: Location, target: Location, *, occupied: bool
+) -> tuple[os.stat_result, FileState | None] | None:
     """Let the temporary take the path; what was there is then under the temporary name.
 
-    Its lstat is returned, None when the path was free. Anything that may not be displaced
-    (a FIFO, a folder with something in it) is put back, and the temporary removed.
+    Its lstat is returned, with the state of a folder; None when the path was free. Anything that
+    may not be displaced (a FIFO, a folder with something in it) is put back, and the temporary
+    removed.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -112,8 +155,7 @@ def take_path(temporary: Location, target: Location, *, occupied: bool) -> os.st
         found = temporary.lstat()
         if found is None:
             raise Conflict(f"somebody took what was displaced from {printable(target.path)}")
-        _accept_displaced(temporary, target, found)
-        return found
+        return found, _accept_displaced(temporary, target, found)
     raise Conflict(
         f"somebody keeps creating and deleting {printable(target.path)}",
         hint="Stop that program and try again.",
@@ -121,12 +163,16 @@ def take_path(temporary: Location, target: Location, *, occupied: bool) -> os.st
     )
 
 
-def _accept_displaced(temporary: Location, target: Location, found: os.stat_result) -> None:
+def _accept_displaced(
+    temporary: Location, target: Location, found: os.stat_result
+) -> FileState | None:
+    """Delete an empty folder that was displaced; its state."""
     kind = stat.S_IFMT(found.st_mode)
     if kind in (stat.S_IFREG, stat.S_IFLNK):
-        return
+        return None
     if kind == stat.S_IFDIR:
         target.folders.forget(target.path)
+        state = folder_state(temporary, found)
         try:
             temporary.rmdir()
         except OSError as error:
@@ -134,7 +180,7 @@ def _accept_displaced(temporary: Location, target: Location, found: os.stat_resu
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise not_empty_error(target) from error
             raise
-        return
+        return state
     exchange(temporary, target)
     raise not_a_file_error(target.path, found.st_mode)
 
@@ -154,6 +200,7 @@ def replace(
     *,
     durable: bool = True,
     staging: str | None = None,
+    attributes_of: Location | None = None,
 ) -> Displaced:
     """Put `change.after` at its path. OSError as the system gives it, or our own errors.
 
@@ -178,7 +225,10 @@ def replace(
     if change.after is None:
         displaced = _displace(target, found, temporary)
     else:
-        identity = stage(temporary, change.after, content, durable=True)
+        source = target if found is not None and attributes_of is None else attributes_of
+        identity = stage(
+            temporary, target.parent, change.after, content, source=source, durable=True
+        )
         displaced = put_staged(temporary, target, identity, occupied=found is not None)
     if durable:
         try:
@@ -196,26 +246,29 @@ def put_staged(
 ) -> PathReversal:
     """Exchange what was staged with what is at the path."""
     try:
-        prior = take_path(temporary, target, occupied=occupied)
+        taken = take_path(temporary, target, occupied=occupied)
     except BaseException:
         if identity.is_at(temporary):
             remove(temporary)
         raise
-    displaced = temporary if prior is not None and not stat.S_ISDIR(prior.st_mode) else None
-    return PathReversal(target, identity, prior, displaced)
+    if taken is None:
+        return PathReversal(target, identity, None, None)
+    prior, state = taken
+    return PathReversal(target, identity, prior, None if state else temporary, state)
 
 
 def _displace(target: Location, found: os.stat_result | None, temporary: Location) -> PathReversal:
     if found is None:
         return PathReversal(target, None, None, None)
     if stat.S_ISDIR(found.st_mode):
+        state = folder_state(target, found)
         try:
             target.rmdir()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise not_empty_error(target) from error
             raise
-        return PathReversal(target, None, found, None)
+        return PathReversal(target, None, found, None, state)
     try:
         move(target, temporary)
     except FileNotFoundError:
@@ -240,19 +293,19 @@ def _change_mode(
     before, after = change.before, change.after
     if after is None or after.kind != _FILE_KINDS.get(stat.S_IFMT(found.st_mode)):
         return None
-    mode = stat.S_IMODE(found.st_mode)
     if after.kind == "directory":
-        state = FileState("directory", None, mode, 0)
+        state = folder_state(target, found)
     else:
         same = before is not None and before.kind == "file" and before.blob == after.blob
         if not same or after.kind != "file" or after.blob is None or found.st_nlink != 1:
             return None
-        blob, size = hash_file(target, found)
-        if blob != after.blob:
+        state = read_state(target, found)
+        if state.blob != after.blob:
             return None
-        state = FileState("file", blob, mode, size)
-    if mode != after.mode:
-        target.chmod(after.mode)
+    acl = acl_at(target) if state.acl else None
+    changed = state.mode != after.mode or (state.acl and not after.acl)
+    if changed:
+        attributes.change_mode(target, after.mode, acl=after.acl)
     now = target.lstat()
     if now is None or identity_of(now) != identity_of(found):
         raise Conflict(
@@ -260,6 +313,6 @@ def _change_mode(
             hint="Try again.",
             details={"path": printable(target.path)},
         )
-    if durable and mode != after.mode:
+    if durable and changed:
         sync_inode(target)
-    return ModeReversal(target, state, stat.S_IMODE(now.st_mode), identity_of(now))
+    return ModeReversal(target, state, stat.S_IMODE(now.st_mode), identity_of(now), acl)

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from loom_audit.disk import system
+from loom_audit.disk import attributes, system
+from loom_audit.disk.attributes import acl_at, acl_of, own_mode
 from loom_audit.disk.exchange import Location, exchange, location_of, move
 from loom_audit.disk.paths import audit_errors, printable
 from loom_audit.errors import Conflict, FileNotFound
@@ -95,8 +96,15 @@ def open_owned(location: Location, found: os.stat_result) -> int:
         location.chmod(mode)
 
 
-def hash_file(location: Location, found: os.stat_result) -> tuple[BlobId, int]:
-    """SHA-256 and length of a regular file's content, read in bounded memory."""
+def folder_state(location: Location, found: os.stat_result) -> FileState:
+    """The state of a folder."""
+    acl = acl_at(location)
+    mode = own_mode(found.st_mode, acl)
+    return FileState("directory", None, mode, 0, acl=acl is not None)
+
+
+def read_state(location: Location, found: os.stat_result) -> FileState:
+    """The state of a regular file, its content read in bounded memory."""
     descriptor = open_owned(location, found)
     try:
         digest = hashlib.sha256()
@@ -104,7 +112,10 @@ def hash_file(location: Location, found: os.stat_result) -> tuple[BlobId, int]:
         while chunk := os.read(descriptor, min(CHUNK, max(found.st_size - size, 0) + 4096)):
             digest.update(chunk)
             size += len(chunk)
-        return BlobId(digest.hexdigest()), size
+        acl = acl_of(descriptor)
+        mode = own_mode(found.st_mode, acl)
+        blob = BlobId(digest.hexdigest())
+        return FileState("file", blob, mode, size, acl=acl is not None)
     finally:
         os.close(descriptor)
 
@@ -134,7 +145,10 @@ def owner_access(*locations: Location | None) -> Iterator[None]:
 
 @dataclass(slots=True)
 class PathReversal:
-    """A replaced path: the file or link that was there lies at `displaced`, of a folder `prior`."""
+    """A replaced path: the file or link that was there lies at `displaced`.
+
+    Of a folder, which is gone, the state is known.
+    """
 
     target: Location
     identity: Identity | None
@@ -164,15 +178,11 @@ class PathReversal:
         self._state = state
 
     def _read_state(self, prior: os.stat_result) -> FileState:
-        mode = stat.S_IMODE(prior.st_mode)
-        if stat.S_ISDIR(prior.st_mode):
-            return FileState("directory", None, mode, 0)
         if stat.S_ISLNK(prior.st_mode):
             target = self._displaced_location().read_link()
             blob = BlobId(hashlib.sha256(target).hexdigest())
             return FileState("symlink", blob, 0o777, len(target))
-        blob, size = hash_file(self._displaced_location(), prior)
-        return FileState("file", blob, mode, size)
+        return read_state(self._displaced_location(), prior)
 
     def _displaced_location(self) -> Location:
         if self.displaced is None:
@@ -265,6 +275,8 @@ class ModeReversal:
     state: FileState
     mode: int
     identity: Identity
+    acl: bytes | None = None
+    """The access control list that was there."""
 
     @property
     def links(self) -> int:
@@ -300,6 +312,9 @@ class ModeReversal:
                     hint="Look at it and decide.",
                     details={"path": printable(self.target.path)},
                 )
-            if self.mode != self.state.mode:
-                self.target.chmod(self.state.mode)
-                sync_inode(self.target)
+            if self.acl is None and self.mode == self.state.mode:
+                return
+            attributes.change_mode(self.target, self.state.mode, acl=False)
+            if self.acl is not None:
+                attributes.set_acl(self.target, self.acl)
+            sync_inode(self.target)

@@ -8,8 +8,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, BinaryIO, NoReturn, cast
 
-from loom_audit.disk import bulk, replace, system
+from loom_audit.disk import attributes, bulk, replace, system
 from loom_audit.disk import walk as walking
+from loom_audit.disk.attributes import inherited_acl, own_mode
+from loom_audit.disk.exchange import location_of
 from loom_audit.disk.identity import identity_at
 from loom_audit.disk.paths import (
     audit_errors,
@@ -28,7 +30,7 @@ from loom_audit.errors import InvalidPath, NoWorkspace, StorageFailed
 from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp, Stamps, Workspace
+from loom_audit.ports import Attributes, Displaced, Replacement, Stamp, Stamps, Workspace
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
@@ -204,7 +206,7 @@ class DiskWorkspace:
         finally:
             os.close(folder)
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
         descriptor, _ = self._open(path)
         try:
             with audit_errors(path):
@@ -213,9 +215,19 @@ class DiskWorkspace:
                     part := os.read(descriptor, size - len(content))
                 ):
                     content += part
-                return content, stamp_of(os.fstat(descriptor)), identity_at(descriptor)
+                seen = os.fstat(descriptor)
+                return content, stamp_of(seen), attributes.attributes_of(descriptor, seen)
         finally:
             os.close(descriptor)
+
+    def attributes(self, path: str) -> Attributes:
+        with audit_errors(path):
+            return attributes.attributes_at(location_of(OpenFolders(self._beneath), path))
+
+    def attributes_of_new(self, path: str, mode: int) -> Attributes:
+        with audit_errors(path):
+            acl = inherited_acl(OpenFolders(self._beneath), split(path)[0], mode)
+        return Attributes(own_mode(mode, acl), acl is not None, 1, "")
 
     def read_link(self, path: str) -> bytes:
         parent, name = split(path)

@@ -116,11 +116,11 @@ def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
 ) -> tuple[FileState, Stamp | None, str]:
     """The state of a path with this stamp, its stamp after the content was read, its identity."""
-    mode = stat.S_IMODE(stamp.mode)
     workspace = attachment.workspace
     if stat.S_ISDIR(stamp.mode):
-        state = FileState("directory", None, mode, 0)
-        return state, workspace.stamp(path), workspace.identity(path)
+        has = workspace.attributes(path)
+        state = FileState("directory", None, has.mode, 0, acl=has.acl)
+        return state, workspace.stamp(path), has.identity
     if stat.S_ISLNK(stamp.mode):
         target = workspace.read_link(path)
         state = FileState("symlink", _blob_of(attachment, target, None, keep), 0o777, len(target))
@@ -128,18 +128,19 @@ def _read_state(
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
     if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
-        content, after, identity = workspace.read_and_stamp(path, stamp.size)
+        content, after, has = workspace.read_and_stamp(path, stamp.size)
         blob = _blob_of(attachment, content, similar, keep)
-        return FileState("file", blob, mode, len(content)), after, identity
+        return FileState("file", blob, has.mode, len(content), acl=has.acl), after, has.identity
     if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
         raise TooLarge(
             f"too large to be read ({size_text(stamp.size)})",
             hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
         )
-    identity = workspace.identity(path)
+    has = workspace.attributes(path)
     with workspace.open(path) as stream:
         blob, size = _blob_of_stream(attachment, _FirstBytes(stream, stamp.size), similar, kept)
-    return FileState("file", blob, mode, size), workspace.stamp(path), identity
+    state = FileState("file", blob, has.mode, size, acl=has.acl)
+    return state, workspace.stamp(path), has.identity
 
 
 def _blob_of_stream(

@@ -35,7 +35,7 @@ def make_changes(
         return
     intended = ChangeIntended(record.call_id, tuple(changes), moves, reverts)
     intention = record.commit_and_index(intended)[-1].seq
-    outcome = carry_out(preconditions, changes)
+    outcome = carry_out(preconditions, changes, moves)
     record.entries.update(preconditions.entries)
     record.add_foreign(outcome.foreign)
     if made := tuple(outcome.changes):

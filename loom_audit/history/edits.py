@@ -28,9 +28,13 @@ def plan_edit(
         raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
     if not isinstance(new, bytes):
         new = new(attachment.workspace.read(target) if before else None)
-    bits = mode if mode is not None else (before.mode if before else 0o644)
+    if before is None:
+        has = attachment.workspace.attributes_of_new(target, 0o644 if mode is None else mode)
+        bits, acl = has.mode, has.acl
+    else:
+        bits, acl = before.mode if mode is None else mode, before.acl
     blob = preconditions.put(new, similar_to=before.blob if before else None)
-    change = FileChange(target, before, FileState("file", blob, bits, len(new)))
+    change = FileChange(target, before, FileState("file", blob, bits, len(new), acl=acl))
     if before is not None and not preconditions.drift:
         return [change]  # the folders above a recorded path are on record
     return [*missing_parents(preconditions, target, create=create), change]

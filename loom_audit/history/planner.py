@@ -10,6 +10,7 @@ from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves
+from loom_audit.model.inexact import without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.model.records import Call, RecordedChange
@@ -108,7 +109,7 @@ class Planner:
         plan = self._without_out_of_scope(
             _with_blocked(plan, self._left_out_blocks(selection, plan, steps))
         )
-        plan = self._keep_folders(plan)
+        plan = without_lost_lists(self._keep_folders(plan))
         if request.verb == "revert" and not plan.changes:
             # later calls changed all of it; when they are taken back, this revert can still be made
             return replace(plan, reverts=())

@@ -10,7 +10,7 @@ from loom_audit.history.attachment import STALE, Attachment
 from loom_audit.history.capture import observe, recorded_state_lookup
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.prefetch import Prefetch
-from loom_audit.model.files import BlobId, FileChange, FileState, parents
+from loom_audit.model.files import BlobId, FileChange, FileState, Move, parents
 from loom_audit.ports import Displaced, IndexEntry, Replacement
 
 MAX_ONE_BY_ONE = 8
@@ -74,12 +74,21 @@ class Preconditions:
         self.contents[blob] = content
         return blob
 
-    def replacements(self, changes: Sequence[FileChange]) -> list[Replacement]:
-        """The changes with their contents; what `put` was given is not read back from the store."""
+    def replacements(
+        self, changes: Sequence[FileChange], moves: Sequence[Move] = ()
+    ) -> list[Replacement]:
+        """The changes with their contents; what `put` was given is not read back from the store.
+
+        What is moved takes its attributes along.
+        """
         prefetch = Prefetch(
             self.attachment.blobs, (change.after for change in changes), self.contents
         )
-        return [Replacement(change, prefetch.opener(change.after)) for change in changes]
+        sources = {move.target: move.source for move in moves}
+        return [
+            Replacement(change, prefetch.opener(change.after), sources.get(change.path))
+            for change in changes
+        ]
 
     def is_recorded(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope and not on another mount, so that it is recorded."""
@@ -130,7 +139,9 @@ def missing_parents(preconditions: Preconditions, path: str, *, create: bool) ->
                 raise FileNotFound(
                     f"Directory not found: {above}", hint="Create it, or allow parents to be made."
                 )
-            missing.append(FileChange(above, None, FileState("directory", None, 0o755, 0)))
+            has = preconditions.attachment.workspace.attributes_of_new(above, 0o755)
+            folder = FileState("directory", None, has.mode, 0, acl=has.acl)
+            missing.append(FileChange(above, None, folder))
         elif state.kind != "directory":
             raise InvalidPath(
                 f"{above} is not a directory", hint="Choose another path, or move that away."
@@ -190,13 +201,15 @@ def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
     return sorted(changes, key=rank)
 
 
-def carry_out(preconditions: Preconditions, changes: Sequence[FileChange]) -> Outcome:
+def carry_out(
+    preconditions: Preconditions, changes: Sequence[FileChange], moves: Sequence[Move] = ()
+) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
     Stops at the first path that somebody else wrote in between: their version is stored and put
     back. Every change in the outcome has been read back and has the intended hash.
     """
-    steps = preconditions.replacements(in_safe_order(changes))
+    steps = preconditions.replacements(in_safe_order(changes), moves)
     outcome = Outcome()
     if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
         _replace_one_by_one(preconditions, steps, outcome)

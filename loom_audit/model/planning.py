@@ -61,9 +61,10 @@ class Plan:
     (and seqs of the events) taken back, without those of which a path is kept by choice;
     `already` are paths that need nothing; `kept` are left as they are (an edit from outside, a
     folder that is not empty); `blocked` need a choice; `irreversible` cannot be taken back at
-    all. Nothing is written while `blocked` is not empty. `calls` are those that the request
-    named. `drifted` is true when disk differed from the log: once that is recorded, the plan
-    has to be made again.
+    all; `inexact` are changed paths at which something of what was there does not come back, or
+    that have names elsewhere which keep what is there now. Nothing is written while `blocked` is
+    not empty. `calls` are those that the request named. `drifted` is true when disk differed from
+    the log: once that is recorded, the plan has to be made again.
     """
 
     verb: Verb
@@ -76,6 +77,7 @@ class Plan:
     kept: tuple[Note, ...] = ()
     blocked: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
+    inexact: tuple[Note, ...] = ()
     contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
     """Merged texts that the changes need and the blob store does not have yet."""
     request: Request | None = None

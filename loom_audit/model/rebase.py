@@ -113,7 +113,8 @@ class StateMerger:
             return MergeConflict("replaced")
         if ours.kind == "directory":
             mode = _pick(base.mode if base else None, ours.mode, theirs.mode)
-            return FileState("directory", None, theirs.mode if mode is None else mode, 0)
+            mode = theirs.mode if mode is None else mode
+            return FileState("directory", None, mode, 0, acl=_has_acl(base, ours, theirs))
         mode = ours.mode if ours.mode == theirs.mode else None
         if base is not None:
             mode = _pick(base.mode, ours.mode, theirs.mode)
@@ -123,7 +124,8 @@ class StateMerger:
         if isinstance(content, MergeConflict):
             return content
         blob, size = content
-        return FileState(ours.kind, blob, theirs.mode if mode is None else mode, size)
+        mode = theirs.mode if mode is None else mode
+        return FileState(ours.kind, blob, mode, size, acl=_has_acl(base, ours, theirs))
 
     def _content(
         self, base: FileState | None, ours: FileState, theirs: FileState, who: str, markers: bool
@@ -210,6 +212,13 @@ def _authors(steps: Sequence[LineageStep]) -> str:
 
 def _label_of(steps: Sequence[LineageStep]) -> str:
     return _authors(steps).removeprefix("by ").removeprefix("from ")
+
+
+def _has_acl(base: FileState | None, ours: FileState, theirs: FileState) -> bool:
+    """Whether the list is there that one of the two brought, or neither took away."""
+    if base is None:
+        return ours.acl or theirs.acl
+    return theirs.acl if ours.acl == base.acl else ours.acl
 
 
 def _is_folder(*states: FileState | None) -> bool:

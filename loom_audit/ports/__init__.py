@@ -21,6 +21,7 @@ from loom_audit.ports.processes import (
     Runner,
 )
 from loom_audit.ports.workspace import (
+    Attributes,
     ChangeIndex,
     Displaced,
     IndexEntry,
@@ -32,6 +33,7 @@ from loom_audit.ports.workspace import (
 )
 
 __all__ = [
+    "Attributes",
     "BlobStore",
     "CallFilter",
     "ChangeIndex",

@@ -69,6 +69,20 @@ class Stamps:
             yield from (f"{folder}/{name}" if folder else name for name in names)
 
 
+class Attributes(NamedTuple):
+    """What a file or a folder has that its stamp does not say.
+
+    `mode` are the permission bits; where there is an access control list (`acl`) the group's are
+    those of the list's own entry for it, as far as they count. `links` is how many names it has,
+    `identity` which file it is, as `Workspace.identity` says it.
+    """
+
+    mode: int
+    acl: bool
+    links: int
+    identity: str
+
+
 class Displaced(Protocol):
     """What a replace displaced, still on disk under a temporary name."""
 
@@ -103,11 +117,13 @@ class Displaced(Protocol):
 class Replacement:
     """One step of `replace_all`: the change of a path and how to open the new content.
 
-    `content` opens the bytes (a symlink's target); None for directories and deletions.
+    `content` opens the bytes (a symlink's target); None for directories and deletions. The
+    attributes of a file are those of what it replaces, or of the path `attributes_of`.
     """
 
     change: FileChange
     content: Callable[[], BinaryIO] | None = None
+    attributes_of: str | None = None
 
 
 class Workspace(Protocol):
@@ -168,11 +184,19 @@ class Workspace(Protocol):
         """
         ...
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
-        """At most `size` first bytes of a file, its stamp after they were read, its identity.
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
+        """At most `size` first bytes of a file, its stamp and attributes after they were read.
 
         When the file has grown, the stamp differs from an earlier one.
         """
+        ...
+
+    def attributes(self, path: str) -> Attributes:
+        """The attributes of a file or folder; a symlink is not followed. FileNotFound."""
+        ...
+
+    def attributes_of_new(self, path: str, mode: int) -> Attributes:
+        """The attributes that a new file of this mode gets from the folders above its path."""
         ...
 
     def read_link(self, path: str) -> bytes:
@@ -213,9 +237,10 @@ class Workspace(Protocol):
         A file is written beside it, fsynced, exchanged, and the directory fsynced. Where
         `before` and `after` are of one content and the file has it, or both are directories,
         only the mode is changed, in place. Otherwise `change.before` is not looked at: the
-        caller compares it with `Displaced.state`. Nothing on the path may be a symlink: see
-        `resolve`. InvalidPath for `.git` and what is in it, our temporaries, the store; Corrupt
-        when the hash of the content is not that of `after`.
+        caller compares it with `Displaced.state`. A file gets the attributes of the one it
+        replaces, its access control list where `after` has one; zeros are written as holes.
+        Nothing on the path may be a symlink: see `resolve`. InvalidPath for `.git` and what is in
+        it, our temporaries, the store; Corrupt when the hash of the content is not that of `after`.
         For an absent `after` the path is moved away; a directory is removed only when empty
         (Conflict when it is not).
         """

@@ -285,7 +285,7 @@ class CandidateRow(SQLModel, table=True):
 
 
 class FileChangeRow(SQLModel, table=True):
-    """One path before and after; a mode is st_mode with its type bits, null when absent."""
+    """One path before and after; a mode is as in `projections.states`, null when absent."""
 
     __tablename__ = "file_change"
     __table_args__ = (Index("file_change_path", "log", "path", "seq"), _CLUSTERED)

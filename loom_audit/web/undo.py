@@ -132,13 +132,14 @@ def identity(plan: Plan) -> str:
         plan.kept,
         plan.blocked,
         plan.irreversible,
+        plan.inexact,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
-    undecided = plan.kept or plan.blocked or plan.irreversible
+    undecided = plan.kept or plan.blocked or plan.irreversible or plan.inexact
     return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
 
 

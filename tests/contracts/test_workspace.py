@@ -209,8 +209,8 @@ def test_what_is_read_at_once_comes_with_the_stamp_of_what_was_read(
     somebody.write("a", b"0123456789")
     seen = workspace.stamp("a")
     assert seen is not None
-    content, after, identity = workspace.read_and_stamp("a", 10)
-    assert content == b"0123456789" and identity == workspace.identity("a") != ""
+    content, after, has = workspace.read_and_stamp("a", 10)
+    assert content == b"0123456789" and has.identity == workspace.identity("a") != ""
     assert (after.mode, after.size, after.ino) == (seen.mode, 10, seen.ino)
     assert workspace.read_and_stamp("a", 0)[0] == b""
     somebody.write("a", b"0123456789 and more")
@@ -233,7 +233,7 @@ def test_an_identity_stays_with_its_file_and_is_never_given_again(
     for _ in range(5):
         somebody.write("a", b"x")
         given.add(workspace.identity("a"))
-        assert workspace.read_and_stamp("a", 1)[2] == workspace.identity("a")
+        assert workspace.read_and_stamp("a", 1)[2].identity == workspace.identity("a")
         somebody.write("a", b"changed in place", 0o600)
         assert workspace.identity("a") in given
         somebody.remove("a")

@@ -241,9 +241,9 @@ def test_a_full_disk_changes_nothing(small_disk: Path, calls: System) -> None:
     (small_disk / "d").mkdir()
     (small_disk / "f").write_bytes(b"old")
     (small_disk / "d/g").write_bytes(b"old")
-    big = bytes(200_000)
+    big = b"x" * 200_000
     with pytest.raises(StorageFailed, match="full"):
-        write(workspace, "f", bytes(400_000))
+        write(workspace, "f", b"x" * 400_000)
     steps = [
         Replacement(FileChange("f", of(b"old"), of(big)), lambda: io.BytesIO(big)),
         Replacement(FileChange("d/g", of(b"old"), None)),

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp, Stamps
+from loom_audit.ports import Attributes, Displaced, Replacement, Stamp, Stamps
 
 _TYPES: Mapping[Kind, int] = {
     "file": stat.S_IFREG,
@@ -180,9 +180,22 @@ class MemoryWorkspace:
         node = self._nodes.get(path)
         return "" if node is None else f"{node.inode:032x}"
 
-    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, str]:
-        found = self._found(path)
-        return self.read(path, size), found.stamp, f"{found.inode:032x}"
+    def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
+        node = self._found(path)
+        return (
+            self.read(path, size),
+            node.stamp,
+            Attributes(node.mode, False, 1, f"{node.inode:032x}"),
+        )
+
+    def attributes(self, path: str) -> Attributes:
+        node = self._nodes.get(path)
+        if node is None:
+            raise FileNotFound(f"file not found: {path}")
+        return Attributes(node.mode, False, 1, f"{node.inode:032x}")
+
+    def attributes_of_new(self, path: str, mode: int) -> Attributes:
+        return Attributes(mode, False, 1, "")
 
     def read_link(self, path: str) -> bytes:
         node = self._nodes.get(path)

@@ -193,6 +193,7 @@ def plan_lines(
         ("kept because it came from outside or later:", plan.kept, "cyan"),
         ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
         ("cannot be undone:", plan.irreversible, "yellow"),
+        ("not exactly as it was:", plan.inexact, "yellow"),
     ):
         if notes:
             yield ((title, style),)  # type: ignore[misc]

@@ -183,6 +183,7 @@ def plan_record(plan: Plan) -> Record:
         "kept": [note_record(note) for note in plan.kept],
         "blocked": [note_record(note) for note in plan.blocked],
         "irreversible": [note_record(note) for note in plan.irreversible],
+        "inexact": [note_record(note) for note in plan.inexact],
     }
 
 

@@ -1,6 +1,5 @@
 """The tree: at the head a table, at earlier points a keyframe and the changes since."""
 
-import stat
 from collections.abc import Iterable
 
 from loom_audit.model.events import FilesChanged
@@ -83,12 +82,12 @@ def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, File
         hashes = _by_number(connection, "blob", "sha256", blobs)
         names = {number: states.blob_id(hash) for number, hash in hashes.items()}
         modes = {entry[1] for entry in entries}
-        shapes = {mode: (states.KINDS[stat.S_IFMT(mode)], stat.S_IMODE(mode)) for mode in modes}
+        shapes = {mode: states.shape(mode) for mode in modes}
         check_numbers(*{entry[2] for entry in entries})
         for path, mode, size, blob in entries:
-            kind, bits = shapes[mode]
+            kind, bits, group, acl = shapes[mode]
             found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
-                kind, None if blob is None else names[blob], bits, size
+                kind, None if blob is None else names[blob], bits, size, group, acl
             )
     return found
 
