@@ -659,7 +659,11 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
         self.calls.append((session, f"c{self.number}"))
         self.append(draft(CallRequested(f"c{self.number}", "tool", {"path": "p"}, effect), session))
 
-    @rule(target=finished, data=st.data(), status=st.sampled_from(["ok", "ok", "error"]))
+    @rule(
+        target=finished,
+        data=st.data(),
+        status=st.sampled_from(["ok", "ok", "error", "running", "unknown"]),
+    )
     def finish(self, data: st.DataObject, status: Any) -> int:
         if not self.calls:
             return 0

@@ -307,7 +307,7 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
         return replace(session, ended=event.seq, ended_at=event.at, status=fact.status)
     if isinstance(fact, CallRequested):
         return replace(session, calls=session.calls + 1)
-    if isinstance(fact, CallFinished) and fact.status != "ok":
+    if isinstance(fact, CallFinished) and fact.status not in ("ok", "running", "unknown"):
         return replace(session, errors=session.errors + 1)
     if isinstance(fact, FilesChanged) and fact.call_id is not None:
         paths = touched.setdefault(session.id, set())
