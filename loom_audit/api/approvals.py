@@ -48,6 +48,7 @@ def answer(
     decision: Answer,
     *,
     actor: str | None = None,
+    label: str = "",
     reason: str = "",
     arguments: Any = None,
     lasting: bool = False,
@@ -56,12 +57,14 @@ def answer(
     it was asked anew meanwhile, or when nobody waits for the answer any more.
 
     `arguments` replace the caller's; a `lasting` answer, which cannot, holds for the session.
+    `label` is a name beside the actor's, in who it says decided.
     """
     return approvals.answer(
         workspace.attachment,
         request,
         decision,
         actor or workspace.actor,
+        label=label,
         reason=reason,
         arguments=arguments,
         lasting=lasting,

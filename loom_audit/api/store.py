@@ -52,6 +52,11 @@ class AuditStore:
         return self.adapters.settings.url
 
     @property
+    def home(self) -> Path:
+        """The data folder, which commands under confinement do not see."""
+        return self.adapters.settings.home
+
+    @property
     def notice(self) -> str:
         """What a person should know about how the store was opened; mostly empty."""
         return self.adapters.database.notice

@@ -37,7 +37,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("salvage", "Prove", "Get everything readable out of a damaged store."),
     ("workspaces", "Store", "List the workspaces of the store."),
     ("db", "Store", "Show, check or upgrade the store's database."),
-    ("serve", "Reach", "Serve the dashboard, on 127.0.0.1 only."),
+    ("serve", "Reach", "Serve the dashboard on this machine only."),
     ("demo", "Reach", "Record a real agent session and show what can be done."),
     ("proxy", "Reach", "Serve web search and the oracle to the tools, which hold no keys."),
 )

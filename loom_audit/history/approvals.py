@@ -125,13 +125,14 @@ def answer(
     attachment: Attachment,
     request: ApprovalRequest,
     decision: Answer,
-    by: str,
+    actor: str,
     *,
+    label: str = "",
     reason: str = "",
     arguments: Any = None,
     lasting: bool = False,
 ) -> Event:
-    """Answer a question.
+    """Answer a question; who answered is the actor, and beside it a label that proves nothing.
 
     `arguments` replace the caller's. A `lasting` answer holds for the whole session and cannot
     replace arguments (InvalidArguments). Conflict when the question was answered already (the
@@ -156,8 +157,9 @@ def answer(
         raise _already_answered(found.answer)
     if call.seq is not None or not attachment.is_alive(call):
         raise _call_ended(request)
+    by = f"{actor} ({label})" if label else actor
     fact = CallDecided(request.call_id, request.tool, decision, by, reason, arguments, lasting)
-    draft = _draft(attachment, request, fact)
+    draft = _draft(attachment, request, fact, actor)
     [event] = attachment.log.append([draft])
     if event.occurred_at != draft.occurred_at or event.fact != fact:
         raise _already_answered(event)
@@ -189,7 +191,7 @@ def record_answer(
     attachment: Attachment, request: ApprovalRequest, fact: CallDecided
 ) -> CallDecided:
     """Put the answer on record and return the one that counts, which may be an earlier one."""
-    [event] = attachment.log.append([_draft(attachment, request, fact)])
+    [event] = attachment.log.append([_draft(attachment, request, fact, fact.by)])
     return event.fact if isinstance(event.fact, CallDecided) else fact
 
 
@@ -201,11 +203,13 @@ def find_answer(
     return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
 
 
-def _draft(attachment: Attachment, request: ApprovalRequest, fact: CallDecided) -> Draft:
+def _draft(
+    attachment: Attachment, request: ApprovalRequest, fact: CallDecided, actor: str
+) -> Draft:
     """The answer as a draft; all answers to a question have one id, so the log keeps the first."""
     parts = (attachment.log.id, request.session, request.call_id, str(request.fact.number))
     key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
-    return Draft(fact, request.session, fact.by, id=key[:32], occurred_at=attachment.clock.now())
+    return Draft(fact, request.session, actor, id=key[:32], occurred_at=attachment.clock.now())
 
 
 def _pending_request(attachment: Attachment, call: Call) -> ApprovalRequest | None:

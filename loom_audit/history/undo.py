@@ -42,9 +42,10 @@ class Undo:
         self.planner = planner
 
     @without_gc()
-    def carry_out(self, plan: Plan, writer: Writer, *, call_id: str) -> UndoResult:
+    def carry_out(self, plan: Plan, writer: Writer, *, call_id: str, label: str = "") -> UndoResult:
         """Carry out the plan, if a plan made now does the same.
 
+        `label` is what the person calls themselves; it stands in the arguments of the call.
         Conflict, with nothing changed, when it does not, when the plan is blocked, while a call
         that changes files is open in the workspace, and while an interrupted undo waits to be
         continued or abandoned.
@@ -65,15 +66,16 @@ class Undo:
                     hint="Look at the new plan and decide again.",
                     details={"planned_at": plan.head, "head": fresh.head},
                 )
-            return self._do(fresh, writer, call_id)
+            return self._do(fresh, writer, call_id, label)
         finally:
             release()
 
-    def _do(self, plan: Plan, writer: Writer, call_id: str) -> UndoResult:
+    def _do(self, plan: Plan, writer: Writer, call_id: str, label: str) -> UndoResult:
         for content in plan.contents.values():
             self.attachment.blobs.put(content)
+        arguments = _arguments(plan) | ({"label": label} if label else {})
         try:
-            with OpenCall(writer, plan.verb, _arguments(plan), "write", call_id=call_id) as call:
+            with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
                 call.result["output"] = _summary(plan)
         except AuditError as error:

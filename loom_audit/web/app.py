@@ -1,9 +1,11 @@
 """The dashboard: `create_app` for a server of your own, `serve` for this machine."""
 
-import socket
+import os
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -13,17 +15,18 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from loom_audit.api import AuditStore, person
-from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
-from loom_audit.web import approvals, calls, checks, overview, points, undo
+from loom_audit.errors import AuditError, StorageFailed
+from loom_audit.web import approvals, calls, checks, overview, points, sign_in, undo
+from loom_audit.web.admission import Admission, Visitor
 from loom_audit.web.guard import Guard, secured
+from loom_audit.web.listening import listen
 from loom_audit.web.pages import STATUS, Pages, assets
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PORT = 8642
 
 
-def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
-    """The application over an open store; it answers only to loopback host names with `port`."""
+def create_app(store: AuditStore, admission: Admission) -> FastAPI:
+    """The application over an open store, for whom `admission` lets in."""
     app = FastAPI(
         title="loom-audit",
         docs_url=None,
@@ -32,9 +35,9 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.store = store
-    app.state.visitor = person()
+    app.state.admission = admission
     app.state.pages = Pages()
-    for module in (overview, calls, points, undo, checks, approvals):
+    for module in (overview, calls, points, undo, checks, approvals, sign_in):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")
@@ -42,7 +45,7 @@ def create_app(store: AuditStore, *, port: int = PORT) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _broken)
-    app.add_middleware(Guard, port=port, refuse=app.state.pages.refusal)
+    app.add_middleware(Guard, admission=admission, pages=app.state.pages)
     return app
 
 
@@ -51,53 +54,65 @@ def serve(
     port: int = PORT,
     open: bool = False,
     *,
-    host: str = "127.0.0.1",
-    listening: Callable[[str], object] | None = None,
+    listening: Callable[[str, str, Visitor | None], object],
 ) -> None:
-    """Serve the dashboard on loopback until interrupted; InvalidArguments for another address,
-    StorageFailed when the port is taken; port 0 takes a free one.
+    """Serve the dashboard on loopback until interrupted; port 0 takes a free one. StorageFailed
+    when the port is taken.
 
-    `open` shows it in the person's browser. `listening` is called with the address once it
-    can be asked for.
+    `listening` is told the address, a token that lets one browser in, and None; then, each time
+    such a token was used, the next one and by whom. `open` shows the dashboard in the person's
+    browser.
     """
-    if host not in LOOPBACK:
-        raise InvalidArguments(
-            f"the dashboard is served on loopback only, not on {host}",
-            hint="It has no login. From elsewhere, use `ssh -L 8642:127.0.0.1:8642 HOST`.",
-        )
-    with _listen(host, port) as taken:
-        port = taken.getsockname()[1]
-        app = create_app(store, port=port)
+    admission = Admission(person())
+    with ExitStack() as held:
+        taken = [held.enter_context(one) for one in listen(port)]
+        url = f"http://{admission.host}:{taken[0].getsockname()[1]}/"
+
+        def invite(visitor: Visitor | None = None) -> None:
+            listening(url, admission.new_token(invite), visitor)
+
         server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                create_app(store, admission),
                 log_level="warning",
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=3,
             )
         )
-        url = f"http://{'[::1]' if host == '::1' else host}:{port}/"
-        if listening is not None:
-            listening(url)
+        invite()
         if open:
-            webbrowser.open(url)
-        server.run(sockets=[taken])
+            held.enter_context(_opened(store, admission, url))
+        server.run(sockets=taken)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket, so that a browser opened now is answered as soon as we run."""
-    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+@contextmanager
+def _opened(store: AuditStore, admission: Admission, url: str) -> Iterator[None]:
+    """The dashboard in the person's browser, which a file of theirs signs in.
+
+    A token on the command line of a browser could be read by every account of the machine.
+    """
+    file = store.home / f"sign-in-{os.getpid()}.html"
+
+    def delete(visitor: Visitor | None = None) -> None:
+        file.unlink(missing_ok=True)
+
     try:
-        taken = socket.create_server((host, port), family=family)
+        _write_private(file, sign_in.signing_in_page(url, admission.new_token(delete)))
+        webbrowser.open(file.as_uri())
+        yield
+    finally:
+        delete()
+
+
+def _write_private(file: Path, text: str) -> None:
+    """A new file that its owner alone can read. StorageFailed."""
+    try:
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(text)
     except OSError as error:
-        raise StorageFailed(
-            f"cannot listen on {host}:{port}: {str(error.strerror).partition(' (')[0]}",
-            hint="Another dashboard may be running there; give another port with `--port`.",
-        ) from None
-    # Accepted connections inherit it; asyncio sets it only where the socket's proto says TCP.
-    taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return taken
+        raise StorageFailed(f"cannot write {file}: {error.strerror}") from error
 
 
 def healthz() -> Response:

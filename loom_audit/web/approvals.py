@@ -19,8 +19,9 @@ from loom_audit.api.approvals import (
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
 from loom_audit.tools.approvals.policy import call_subject
+from loom_audit.web.admission import Visitor
 from loom_audit.web.calls import Value, as_text
-from loom_audit.web.dependencies import Form, Query, Render, Visitor, Workspace
+from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace
 from loom_audit.web.pages import STATUS, Pages, wants_fragment
 from loom_audit.web.urls import address, first
 
@@ -55,7 +56,7 @@ def one(
     number: int,
     query: Query,
     pages: Render,
-    visitor: Visitor,
+    visitor: SignedIn,
 ) -> Response:
     """One call that waits: tool, arguments, reason, what would change."""
     return _show(request, workspace, pages, visitor, find(workspace, str(number)))
@@ -63,7 +64,12 @@ def one(
 
 @router.post("/w/{workspace}/approvals/{number}")
 def decide(
-    request: Request, workspace: Workspace, number: int, form: Form, pages: Render, visitor: Visitor
+    request: Request,
+    workspace: Workspace,
+    number: int,
+    form: Form,
+    pages: Render,
+    visitor: SignedIn,
 ) -> Response:
     """Answer the question that was shown; another one is shown again instead."""
     found = find(workspace, str(number))
@@ -85,7 +91,8 @@ def decide(
             workspace,
             found,
             "allowed" if decision == "allowed" else "denied",
-            actor=visitor,
+            actor=visitor.actor,
+            label=visitor.label,
             reason=first(form, "reason").strip(),
             arguments=arguments,
             lasting=bool(first(form, "lasting")),
@@ -143,7 +150,7 @@ def _show(
     request: Request,
     workspace: AuditedWorkspace,
     pages: Pages,
-    visitor: str,
+    visitor: Visitor,
     found: ApprovalRequest,
     *,
     typed: str | None = None,
@@ -158,7 +165,7 @@ def _show(
         arguments=shown,
         typed=typed if typed is not None else to_type(found.arguments),
         lines=lines_of(found.preview),
-        person=visitor,
+        person=visitor.shown,
         problem=problem,
         section="approvals",
     )

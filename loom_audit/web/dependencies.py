@@ -6,6 +6,7 @@ from fastapi import Depends, Request
 
 from loom_audit.api import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.web.admission import Visitor
 from loom_audit.web.pages import Pages
 from loom_audit.web.urls import Fields, fields, first, unquoted
 
@@ -56,9 +57,9 @@ async def form_of(request: Request) -> Fields:
     return fields(bytes(body))
 
 
-async def visitor_of(request: Request) -> str:
-    """The actor of what a page asks for: who serves the dashboard, since it has no login."""
-    found: str = request.app.state.visitor
+async def visitor_of(request: Request) -> Visitor:
+    """Who asks, as the guard has found by their cookie."""
+    found: Visitor = request.state.visitor
     return found
 
 
@@ -67,7 +68,7 @@ Render = Annotated[Pages, Depends(pages_of)]
 Workspace = Annotated[AuditedWorkspace, Depends(workspace_of)]
 Query = Annotated[Fields, Depends(query_of)]
 Form = Annotated[Fields, Depends(form_of)]
-Visitor = Annotated[str, Depends(visitor_of)]
+SignedIn = Annotated[Visitor, Depends(visitor_of)]
 
 
 def number(fields: Fields, name: str) -> int | None:

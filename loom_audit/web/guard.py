@@ -1,26 +1,28 @@
 """What stands before every route: who may ask, and the headers every answer carries.
 
-A dashboard on loopback is reachable by every page the person has open in a browser. So: a Host
-that is not ours is refused before routing (DNS rebinding), a request that changes something must
+A dashboard on loopback is reachable by every account of the machine and by every page the person
+has open in a browser. So: a Host that is not ours is refused before routing (DNS rebinding),
+whoever has not signed in is told how to and nothing else, a request that changes something must
 come from our own pages (Sec-Fetch-Site and Origin, as Go's CrossOriginProtection and Datasette
 do), and no answer may run, frame or load anything that is not ours.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Refusal = Callable[[Request, int, str, str, str], Response]
-"""Makes the page for a refused request: (request, status, code, message, hint)."""
+from loom_audit.web.admission import Admission
+from loom_audit.web.pages import Pages
+from loom_audit.web.sign_in import PATH, ask_to_sign_in
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 COMMON = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
@@ -37,20 +39,13 @@ def policy(nonce: str) -> str:
     )
 
 
-def hosts(port: int) -> frozenset[str]:
-    """The values of the Host header that name this server."""
-    names = ("127.0.0.1", "localhost", "[::1]")
-    found = {f"{name}:{port}" for name in names}
-    return frozenset(found | set(names)) if port == 80 else frozenset(found)
-
-
 class Guard:
-    """ASGI middleware; `refuse` renders the page of a refusal."""
+    """ASGI middleware; `pages` renders what it answers itself."""
 
-    def __init__(self, app: ASGIApp, *, port: int, refuse: Refusal) -> None:
+    def __init__(self, app: ASGIApp, *, admission: Admission, pages: Pages) -> None:
         self._app = app
-        self._hosts = hosts(port)
-        self._refuse = refuse
+        self._admission = admission
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -70,16 +65,23 @@ class Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.getlist("host")
-        if len(host) != 1 or host[0].lower() not in self._hosts:
-            return self._refuse(
+        if len(host) != 1 or not self._admission.is_host(host[0]):
+            return self._pages.refusal(
                 request,
                 421,
                 "MISDIRECTED",
                 "This server does not answer under that host name.",
                 "Open it by the address that `loom-audit serve` printed.",
             )
-        if request.method not in SAFE and not self._is_ours(request):
-            return self._refuse(
+        path: str = request.scope["path"]
+        # what is in the package is no secret, and the page that asks to sign in needs it
+        public = path == PATH or path.startswith("/static/")
+        visitor = self._admission.visitor(request.cookies)
+        if visitor is None and not public:
+            return ask_to_sign_in(request, self._pages)
+        request.state.visitor = visitor
+        if request.method not in SAFE and not _is_ours(request, from_file=path == PATH):
+            return self._pages.refusal(
                 request,
                 403,
                 "CROSS_SITE",
@@ -88,17 +90,22 @@ class Guard:
             )
         return None
 
-    def _is_ours(self, request: Request) -> bool:
-        site = request.headers.getlist("sec-fetch-site")
-        origin = request.headers.getlist("origin")
-        if len(site) > 1 or len(origin) > 1 or not (site or origin):
-            return False
-        if site and site[0] not in ("same-origin", "none"):
-            return False
-        # Our Referrer-Policy makes browsers send "null" for our own forms; then the site decides.
-        if origin and not (site and origin[0] == "null"):
-            return origin[0].lower() == "http://" + request.headers["host"].lower()
+
+def _is_ours(request: Request, *, from_file: bool) -> bool:
+    """Whether a request that changes something was made by our own pages.
+
+    `from_file` lets one through that a file on this machine made: its Origin is "null", which is
+    also that of a sandboxed page of anybody's, so only what brings a token may come that way.
+    """
+    site = request.headers.getlist("sec-fetch-site")
+    origin = request.headers.getlist("origin")
+    if len(site) > 1 or len(origin) > 1 or not (site or origin):
+        return False
+    if from_file and origin == ["null"]:
         return True
+    if site and site[0] not in ("same-origin", "none"):
+        return False
+    return not origin or origin[0].lower() == "http://" + request.headers["host"].lower()
 
 
 def secured(answer: Response, request: Request) -> Response:

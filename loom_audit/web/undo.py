@@ -12,7 +12,8 @@ from loom_audit.api import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
-from loom_audit.web.dependencies import Form, Query, Render, Visitor, Workspace, number
+from loom_audit.web.admission import Visitor
+from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
@@ -46,7 +47,7 @@ class Wish:
 
 @router.get("/w/{workspace}/plan")
 def plan(
-    request: Request, workspace: Workspace, query: Query, pages: Render, visitor: Visitor
+    request: Request, workspace: Workspace, query: Query, pages: Render, visitor: SignedIn
 ) -> Response:
     """What would happen; nothing does."""
     wish = read_wish(query)
@@ -55,7 +56,7 @@ def plan(
 
 @router.post("/w/{workspace}/carry-out")
 def carry_out(
-    request: Request, workspace: Workspace, form: Form, pages: Render, visitor: Visitor
+    request: Request, workspace: Workspace, form: Form, pages: Render, visitor: SignedIn
 ) -> Response:
     """Carry out the plan that was shown, or at once a clean one (`quick`)."""
     wish = read_wish(form)
@@ -70,7 +71,7 @@ def carry_out(
         )
         return _show(request, workspace, pages, visitor, wish, plan, form, problem)
     try:
-        done = workspace.carry_out(plan, actor=visitor)
+        done = workspace.carry_out(plan, actor=visitor.actor, label=visitor.label)
     except Conflict as problem:
         return _show(
             request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem
@@ -147,7 +148,7 @@ def _show(
     request: Request,
     workspace: AuditedWorkspace,
     pages: Pages,
-    visitor: str,
+    visitor: Visitor,
     wish: Wish,
     plan: Plan,
     fields: Fields,
@@ -176,7 +177,7 @@ def _show(
         views=views,
         part=part,
         identity=identity(plan),
-        person=visitor,
+        person=visitor.shown,
         problem=problem,
         section="undo",
     )

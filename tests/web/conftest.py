@@ -1,7 +1,6 @@
 """A real store with a recorded session full of hostile content, and the dashboard over it."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,9 +13,12 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, BrowserContext
 
-from loom_audit.api import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api import AuditedWorkspace, AuditStore, open_store, person
+from loom_audit.web.admission import COOKIE, Admission
 from loom_audit.web.app import create_app
+from loom_audit.web.listening import listen
 from tests.web.web_pages import HOSTILE, STRANGE
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -124,11 +126,14 @@ def recording(folder: Path) -> Iterator[Recorded]:
 
 
 @contextmanager
-def asking(made: Recorded) -> Iterator[TestClient]:
-    """A client of the dashboard that asks as its own pages do."""
-    app = create_app(made.store, port=PORT)
-    with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False) as client:
+def asking(store: AuditStore, label: str = "") -> Iterator[TestClient]:
+    """A client of the dashboard that has signed in and asks as its own pages do."""
+    admission = Admission(person())
+    app, address = create_app(store, admission), f"http://{admission.host}:{PORT}"
+    with TestClient(app, base_url=address, follow_redirects=False) as client:
         client.headers["sec-fetch-site"] = "same-origin"
+        form = {"token": admission.new_token(), "name": label}
+        assert client.post("/sign-in", data=form).status_code == 200
         yield client
 
 
@@ -141,7 +146,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 
 @pytest.fixture
 def client(recorded: Recorded) -> Iterator[TestClient]:
-    with asking(recorded) as made:
+    with asking(recorded.store) as made:
         yield made
 
 
@@ -156,7 +161,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 @pytest.fixture(scope="session")
 def _standing_client(standing: Recorded) -> Iterator[TestClient]:
-    with asking(standing) as made:
+    with asking(standing.store) as made:
         yield made
 
 
@@ -169,36 +174,61 @@ def reader(_standing_client: TestClient) -> Iterator[TestClient]:
     _standing_client.headers.update(before)
 
 
+@dataclass(frozen=True)
+class Live:
+    """The dashboard on a real port."""
+
+    address: str
+    admission: Admission
+
+    def visit(self, browser: Browser, **options: Any) -> BrowserContext:
+        """A browser of its own that has signed in; it has the cookie that the server sets."""
+        context = browser.new_context(**options)
+        cookie = self.admission.redeem(self.admission.new_token(), "")
+        assert cookie is not None
+        context.add_cookies(
+            [
+                {
+                    "name": COOKIE,
+                    "value": cookie,
+                    "url": self.address,
+                    "httpOnly": True,
+                    "sameSite": "Strict",
+                }
+            ]
+        )
+        return context
+
+
 @contextmanager
-def serving(made: Recorded) -> Iterator[str]:
-    """The dashboard on a real port; its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    app = create_app(made.store, port=port)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
+def serving(made: Recorded) -> Iterator[Live]:
+    admission = Admission(person())
+    sockets = listen(0)
+    port = sockets[0].getsockname()[1]
+    app = create_app(made.store, admission)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)
     thread.start()
     for _ in range(500):
         if server.started:
             break
         time.sleep(0.02)
     assert server.started
-    yield f"http://127.0.0.1:{port}"
+    yield Live(f"http://{admission.host}:{port}", admission)
     server.should_exit = True
     thread.join(10)
 
 
 @pytest.fixture
-def live(recorded: Recorded) -> Iterator[str]:
-    with serving(recorded) as address:
-        yield address
+def live(recorded: Recorded) -> Iterator[Live]:
+    with serving(recorded) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
-def standing_live(standing: Recorded) -> Iterator[str]:
-    with serving(standing) as address:
-        yield address
+def standing_live(standing: Recorded) -> Iterator[Live]:
+    with serving(standing) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

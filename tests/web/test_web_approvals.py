@@ -23,7 +23,7 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type
-from tests.web.conftest import Recorded
+from tests.web.conftest import Live, Recorded
 from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.web_pages import HOSTILE
 
@@ -245,16 +245,16 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
 @pytest.mark.browser
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_in_a_browser_one_is_found_looked_into_and_answered(
-    recorded: Recorded, live: str, browser: Browser, scripted: bool
+    recorded: Recorded, live: Live, browser: Browser, scripted: bool
 ) -> None:
     problems: list[str] = []
-    context = browser.new_context(java_script_enabled=scripted, reduced_motion="reduce")
+    context = live.visit(browser, java_script_enabled=scripted, reduced_motion="reduce")
     page: Page = context.new_page()
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     hostile = HOSTILE + "</textarea><script>window.hacked = 5</script>"
     with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
-        page.goto(f"{live}{recorded.url}/")
+        page.goto(f"{live.address}{recorded.url}/")
         page.get_by_role("link", name=re.compile("Approvals.*1 waiting")).click()
         page.set_viewport_size({"width": 375, "height": 700})
         assert page.locator("td.tool").bounding_box()["height"] < 30, "it fits on one line"

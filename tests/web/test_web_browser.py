@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 from loom_audit.history.timeline import Timeline
 from loom_audit.web.listing import Listing, list_calls
 from loom_audit.web.urls import Fields
-from tests.web.conftest import Recorded
+from tests.web.conftest import Live, Recorded
 from tests.web.web_pages import pages
 
 pytestmark = pytest.mark.browser
@@ -62,28 +62,28 @@ def scripted(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def watch(browser: Browser, live: str, scripted: bool) -> Iterator[Watch]:
-    context = browser.new_context(java_script_enabled=scripted, reduced_motion="reduce")
-    made = Watch(context.new_page(), live)
+def watch(browser: Browser, live: Live, scripted: bool) -> Iterator[Watch]:
+    context = live.visit(browser, java_script_enabled=scripted, reduced_motion="reduce")
+    made = Watch(context.new_page(), live.address)
     yield made
     context.close()
     assert made.problems == []
 
 
 @pytest.fixture
-def looking(browser: Browser, standing_live: str, scripted: bool) -> Iterator[Watch]:
+def looking(browser: Browser, standing_live: Live, scripted: bool) -> Iterator[Watch]:
     """Looks at the standing recording."""
-    context = browser.new_context(java_script_enabled=scripted, reduced_motion="reduce")
-    made = Watch(context.new_page(), standing_live)
+    context = standing_live.visit(browser, java_script_enabled=scripted, reduced_motion="reduce")
+    made = Watch(context.new_page(), standing_live.address)
     yield made
     context.close()
     assert made.problems == []
 
 
 @pytest.fixture
-def scripted_watch(browser: Browser, standing_live: str) -> Iterator[Watch]:
-    context = browser.new_context(reduced_motion="reduce")
-    made = Watch(context.new_page(), standing_live)
+def scripted_watch(browser: Browser, standing_live: Live) -> Iterator[Watch]:
+    context = standing_live.visit(browser, reduced_motion="reduce")
+    made = Watch(context.new_page(), standing_live.address)
     yield made
     context.close()
     assert made.problems == []
@@ -151,11 +151,11 @@ def test_backing_out_of_a_plan_changes_nothing(standing: Recorded, looking: Watc
 
 
 def test_a_plan_overtaken_by_another_call_is_shown_anew(
-    recorded: Recorded, browser: Browser, live: str, scripted: bool
+    recorded: Recorded, browser: Browser, live: Live, scripted: bool
 ) -> None:
-    context = browser.new_context(java_script_enabled=scripted)
+    context = live.visit(browser, java_script_enabled=scripted)
     page = context.new_page()
-    page.goto(f"{live}{recorded.url}/plan?verb=rollback&target={recorded.numbers['read']}")
+    page.goto(f"{live.address}{recorded.url}/plan?verb=rollback&target={recorded.numbers['read']}")
     recorded.call("more", "write_file", {"path": "more.txt", "content": "more\n"})
     page.get_by_role("button", name="Carry out").click()
     assert "moved on" in page.get_by_role("alert").inner_text()
@@ -230,13 +230,13 @@ def test_every_page_is_silent_and_deaf_to_hostile_content(
 
 
 def test_an_injected_htmx_attribute_does_nothing(
-    standing: Recorded, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: Live
 ) -> None:
-    context = browser.new_context()
+    context = standing_live.visit(browser)
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(standing_live + standing.url + "/calls")
+    page.goto(standing_live.address + standing.url + "/calls")
     page.evaluate(
         """() => {
             const evil = document.createElement('a');
@@ -254,16 +254,24 @@ def test_an_injected_htmx_attribute_does_nothing(
 
 
 def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(
-    standing: Recorded, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: Live
 ) -> None:
-    context = browser.new_context(
-        color_scheme="light", reduced_motion="reduce", viewport={"width": 1280, "height": 800}
+    context = standing_live.visit(
+        browser,
+        color_scheme="light",
+        reduced_motion="reduce",
+        viewport={"width": 1280, "height": 800},
     )
     page = context.new_page()
     found: dict[str, object] = {}
-    listed = {**pages(standing), "error": "/nothing", "no match": f"{standing.url}/calls?tool=x"}
+    listed = {
+        **pages(standing),
+        "sign in": "/sign-in",
+        "error": "/nothing",
+        "no match": f"{standing.url}/calls?tool=x",
+    }
     for name, path in listed.items():
-        page.goto(standing_live + path)
+        page.goto(standing_live.address + path)
         page.evaluate(AXE)
         found[name] = page.evaluate(RUN_AXE, {})
         page.emulate_media(color_scheme="dark")
@@ -280,13 +288,13 @@ def test_every_page_is_accessible_in_light_and_dark_wide_and_narrow(
 
 
 def test_on_a_phone_nothing_to_press_is_out_of_sight(
-    standing: Recorded, browser: Browser, standing_live: str
+    standing: Recorded, browser: Browser, standing_live: Live
 ) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740})
+    context = standing_live.visit(browser, viewport={"width": 360, "height": 740})
     page = context.new_page()
     found = {}
     for name, path in pages(standing).items():
-        page.goto(standing_live + path)
+        page.goto(standing_live.address + path)
         found[name] = page.evaluate(
             """() => [...document.querySelectorAll('main a, main button, main input')]
                 .filter(e => !e.closest('.diff, .hex') && e.offsetWidth)
