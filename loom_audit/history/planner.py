@@ -9,7 +9,7 @@ from loom_audit.history.selection import Selection, is_in_paths, select, takes_b
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
-from loom_audit.model.files import FileChange, Move, apply, find_moves
+from loom_audit.model.files import FileChange, Move, apply, find_moves, parents
 from loom_audit.model.inexact import without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
@@ -88,7 +88,8 @@ class Planner:
         )
         occupied = self._occupied_paths(plan)
         if not selection.rollback:
-            unseen = occupied | self._differing_paths({c.path for c in plan.changes} - touched)
+            concerned = {c.path for c in plan.changes} | self._held_paths(plan)
+            unseen = occupied | self._differing_paths(concerned - touched)
             if not unseen <= touched:
                 return self._make_plan(request, selection, more_paths | unseen)
         plan = replace(
@@ -236,6 +237,12 @@ class Planner:
         for path in sorted(paths):
             preconditions.look(path)
         return frozenset(change.path for change in preconditions.drift)
+
+    def _held_paths(self, plan: Plan) -> set[str]:
+        """What the log says is in the folders that are kept."""
+        kept = {note.path for note in plan.kept}
+        tree = self.attachment.projections.tree() if kept else {}
+        return {path for path in tree if not kept.isdisjoint(parents(path))}
 
     def _keep_folders(self, plan: Plan) -> Plan:
         """The plan without removing folders that hold unrecorded paths, with a note for each."""

@@ -296,3 +296,16 @@ def test_missing_content_is_not_counted_as_reverted(store: AuditStore, tmp_path:
     plan = workspace.plan_undo()
     assert [note.path for note in plan.irreversible if note.path] == ["big"]
     assert plan.changes == ()
+
+
+def test_a_folder_goes_whose_other_files_a_person_moved_away_unseen(
+    workspace: AuditedWorkspace, call: Call, root: Path
+) -> None:
+    call("write_file", path="made/one.txt", content="one\n")
+    made = workspace.timeline.calls()[0].seq or 0
+    call("write_file", path="made/two.txt", content="two\n")
+    (root / "made" / "two.txt").rename(root / "two.txt")
+    plan = workspace.plan_revert([made])
+    assert [change.path for change in plan.changes] == ["made", "made/one.txt"]
+    workspace.carry_out(plan)
+    assert (root / "two.txt").read_bytes() == b"two\n" and not (root / "made").exists()
