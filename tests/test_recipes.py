@@ -22,7 +22,7 @@ COPIED = (
     "loom_audit", "templates", "static", "tests", "benchmarks", "docs", "pyproject.toml",
     "alembic.ini", "CONTRIBUTING.md",
 )  # fmt: skip
-NOT_COPIED = shutil.ignore_patterns("itsdangerous", "vendor", "*.png")
+NOT_COPIED = shutil.ignore_patterns("itsdangerous", "iniconfig", "tomli", "vendor", "*.png")
 NAMES = ["tool", "page", "command", "event kind", "table that follows the log"]
 
 _BLOCK = re.compile(r"([^\n]+\n)*\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

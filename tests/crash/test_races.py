@@ -1,13 +1,9 @@
 """Another program writes the same file while we do: neither destroys what the other wrote."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditError, Session, open_store
 from loom_audit.disk.system import probe
 from loom_audit.history.call import OpenCall
-from loom_audit.model.files import BlobId
-from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
+from tests.crash.beside import holds, other
+from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.trees import tree_of
 
 CALLS = 40
@@ -37,24 +33,6 @@ def workspace(home: Path, tmp_path: Path) -> Iterator[AuditedWorkspace]:
         yield store.attach(root)
 
 
-@contextmanager
-def other(way: str, workspace: AuditedWorkspace) -> Iterator[list[dict[str, Any]]]:
-    """The other program while the block runs; then the list holds what it said."""
-    stop, said = Path(workspace.root).parent / "stop", Path(workspace.root).parent / "said"
-    words: list[dict[str, Any]] = []
-    with said.open("wb") as output:
-        command = [sys.executable, "-m", "tests.crash.other", way, workspace.root, str(stop)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output)
-        try:
-            while not said.stat().st_size and process.poll() is None:
-                anyio.run(anyio.sleep, 0.01)
-            yield words
-        finally:
-            stop.touch()
-            assert process.wait(60) == 0
-    words += [json.loads(line) for line in said.read_text().splitlines()]
-
-
 def many(session: Session, make: Callable[[int], tuple[str, dict[str, Any]]]) -> Counter[str]:
     """Call until some calls have met the other program's doing; how the calls ended."""
     ended: Counter[str] = Counter()
@@ -69,10 +47,6 @@ def many(session: Session, make: Callable[[int], tuple[str, dict[str, Any]]]) ->
 
     anyio.run(calls)
     return ended
-
-
-def holds(workspace: AuditedWorkspace, text: str) -> bool:
-    return BlobId(sha256(text.encode()).hexdigest()) in workspace.blobs
 
 
 def settled(workspace: AuditedWorkspace) -> None:

@@ -4,7 +4,6 @@ import base64
 import os
 import shutil
 import stat
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,22 +13,16 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.ports import CallFilter
 from loom_audit.tools.calls.settings import ToolSettings
+from tests.tapes.releases import unpack_releases
 from tests.trees import Entry, differences, tree_of
 
-RELEASES = sorted((Path(__file__).parent.parent / "data" / "itsdangerous").glob("*.tar.gz"))
 Snapshot = dict[bytes, Entry]
 
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Each release unpacked, oldest first."""
-    folder = tmp_path_factory.mktemp("releases")
-    for archive in RELEASES:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="fully_trusted")
-    unpacked = sorted(folder.iterdir())
-    assert len(unpacked) == 5
-    return unpacked
+    return unpack_releases("itsdangerous", tmp_path_factory.mktemp("releases"))
 
 
 def apply_with_tools(session: Session, root: Path, release: Path) -> None:

@@ -1,0 +1,263 @@
+"""What taking back must give, said from what `os` saw, and plans that are held to it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from loom_audit import Conflict, NotFound
+from loom_audit.model.files import BlobId, FileState
+from loom_audit.model.planning import Choice, Plan
+from tests.tapes.tape import Look, Point, State, Step, Tape, apart, look
+
+CHOICES: Sequence[Choice] = ("current", "old", "merge")
+Tree = Mapping[bytes, State | None]
+"""Some paths with what must be there, None for nothing."""
+
+
+# --- what must be there afterwards --------------------------------------------------------------
+
+
+def reverted(steps: Sequence[Step], taken: set[int], now: Look) -> Tree:
+    """The paths of which it is certain what taking back these calls gives.
+
+    A path that none of them changed stays. One that they alone changed, since the first of them
+    did, becomes what it was before. What others changed too depends on contents, and what another
+    call moved may be followed: of these nothing is said here.
+    """
+    sure: dict[bytes, State | None] = {}
+    moved = {path for step in steps if _may_move(step) for path in step.changed}
+    for path in _all_paths(steps, now):
+        touching = [step for step in steps if path in step.changed]
+        first = next((n for n, step in enumerate(touching) if _is_of(step, taken)), None)
+        if any(step.kind == "shared" and taken & {*step.calls} for step in touching):
+            continue
+        if first is None:
+            if path not in moved:
+                sure[path] = now.tree.get(path)
+        elif all(_is_of(step, taken) for step in touching[first:]):
+            sure[path] = touching[first].before.tree.get(path)
+    return sure
+
+
+def rolled_back(
+    steps: Sequence[Step], point: Point, now: Look, *, outside: bool, within: Sequence[str] = ()
+) -> Tree:
+    """The same for bringing the workspace, or what is `within` these paths, to a point."""
+    sure: dict[bytes, State | None] = {}
+    later = steps[point.steps :]
+    moved = {path for step in later if _may_move(step) for path in step.changed}
+    for path in _all_paths(steps, now):
+        doers = {step.kind for step in later if path in step.changed}
+        if within and not any(is_below(path, os.fsencode(one)) for one in within):
+            sure[path] = now.tree.get(path)
+        elif outside or "person" not in doers:
+            sure[path] = point.tree.get(path)
+        elif doers == {"person"} and path not in moved:
+            sure[path] = now.tree.get(path)
+    return sure
+
+
+def _all_paths(steps: Sequence[Step], now: Look) -> set[bytes]:
+    return {path for step in steps for path in step.changed} | now.tree.keys()
+
+
+def _is_of(step: Step, taken: set[int]) -> bool:
+    return step.kind not in ("person", "shared") and {*step.calls} <= taken
+
+
+def _may_move(step: Step) -> bool:
+    """Whether a call (of a person no plan follows it) made a name and deleted another one."""
+    old, new = step.before.tree.keys(), step.after.tree.keys()
+    return step.kind != "person" and bool(old - new) and bool(new - old)
+
+
+def is_below(path: bytes, folder: bytes) -> bool:
+    return path == folder or path.startswith(folder + b"/")
+
+
+# --- plans that are carried out -----------------------------------------------------------------
+
+
+def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
+    """Carry a plan out and hold it to what it says and to what is sure; whether it could be."""
+    workspace, before = tape.workspace, look(tape.root)
+    check_verdicts(plan)
+    if plan.blocked:
+        try:
+            workspace.carry_out(plan)
+        except Conflict:
+            assert look(tape.root).tree == before.tree
+            return False
+        raise AssertionError(f"a blocked plan was carried out: {plan.blocked}")
+    head, marks = workspace.log.head(), set(tape.marks)
+    workspace.carry_out(plan)
+    tape.add(f"{plan.verb} {plan.target}", head, before, plan=True)
+    after = tape.steps[-1].after
+    said = {os.fsencode(change.path): change for change in plan.changes}
+    for path in before.tree.keys() | after.tree.keys() | said.keys():
+        was, now = before.tree.get(path), after.tree.get(path)
+        if path in said:
+            assert was == state_of(said[path].before), (plan.verb, path, "not as planned before")
+            assert now == state_of(said[path].after), (plan.verb, path, "not as planned after")
+        else:
+            assert now == was, (plan.verb, path, "not named", was, now)
+        if was and was[2] and (now is None or now[2] != was[2]):
+            assert BlobId(was[2]) in workspace.blobs, (plan.verb, path, "lost")
+    request = plan.request
+    if not request.outside and not request.choices:
+        assert marks <= after.marks, (plan.verb, marks - after.marks, "of the person is gone")
+    noted = {os.fsencode(note.path) for note in (*plan.kept, *plan.irreversible) if note.path}
+    wrong = {
+        path: (state, after.tree.get(path))
+        for path, state in sure.items()
+        if after.tree.get(path) != state and not _is_excused(path, state, noted, after)
+    }
+    assert not wrong, (plan.verb, plan.target, wrong)
+    return True
+
+
+def _is_excused(path: bytes, state: State | None, noted: set[bytes], after: Look) -> bool:
+    """A path that is listed with a reason, or a folder that something else which stays needs."""
+    there = after.tree.get(path)
+    needed = state is None and there is not None and there[0] == "directory"
+    return any(is_below(note, path) for note in noted) or (
+        needed and any(one != path and is_below(one, path) for one in after.tree)
+    )
+
+
+def check_verdicts(plan: Plan) -> None:
+    """Each path has one verdict."""
+    verdicts = {
+        "changes": [change.path for change in plan.changes],
+        "blocked": [note.path for note in plan.blocked],
+        "irreversible": [note.path for note in plan.irreversible if note.path],
+        "already": [*plan.already],
+    }
+    seen: dict[str, str] = {}
+    for verdict, paths in verdicts.items():
+        assert len(paths) == len({*paths}), (verdict, paths)
+        for path in paths:
+            assert path not in seen, (path, verdict, seen[path])
+            seen[path] = verdict
+
+
+def state_of(state: FileState | None) -> State | None:
+    if state is None:
+        return None
+    mode = 0 if state.kind == "symlink" else state.mode
+    return state.kind, mode, state.blob or ""
+
+
+# --- plans that are drawn -----------------------------------------------------------------------
+
+
+def take_back_something(tape: Tape) -> bool:
+    """Carry out a plan at random, with choices at random; whether there was one to carry out."""
+    draw = tape.chosen.choice((undo_one, redo_one, revert_some, revert_some, go_to_a_point))
+    return draw(tape)
+
+
+def undo_one(tape: Tape) -> bool:
+    session = tape.chosen.choice([None, *(one.id for one in tape.agents.sessions)])
+    return decide(tape, lambda choices: tape.workspace.plan_undo(session=session, choices=choices))
+
+
+def redo_one(tape: Tape) -> bool:
+    return decide(tape, lambda choices: tape.workspace.plan_redo(choices=choices))
+
+
+def revert_some(tape: Tape) -> bool:
+    numbers = [number for step in tape.steps for number in step.calls]
+    some = tape.chosen.sample(numbers, min(len(numbers), tape.chosen.choice((1, 1, 2, 3, 6))))
+    if not some:
+        return False
+    return decide(tape, lambda choices: tape.workspace.plan_revert(sorted(some), choices=choices))
+
+
+def go_to_a_point(tape: Tape) -> bool:
+    """A rollback to a point that was seen, of all or of some paths, or with what is outside."""
+    if not tape.points:
+        return False
+    point = tape.chosen.choice(tape.points)
+    outside = tape.chosen.random() < 0.4
+    paths: list[str] = []
+    if point.tree and tape.chosen.random() < 0.3:
+        paths = [os.fsdecode(tape.chosen.choice(sorted(point.tree)))]
+    return decide(
+        tape,
+        lambda choices: tape.workspace.plan_rollback(
+            point.seq, paths=paths, choices=choices, outside=outside
+        ),
+        point,
+    )
+
+
+def decide(
+    tape: Tape, make: Callable[[Mapping[str, Choice]], Plan], point: Point | None = None
+) -> bool:
+    """Make a plan, choose for what it offers, and carry it out; whether that could be done."""
+    choices: dict[str, Choice] = {}
+    try:
+        plan = make(choices)
+    except NotFound:
+        return False
+    offered = sorted({change.path for change in plan.changes} | {note.path for note in plan.kept})
+    if offered and tape.chosen.random() < 0.3:
+        choices[tape.chosen.choice(offered)] = tape.chosen.choice(CHOICES)
+        plan = make(choices)
+    for ways in (CHOICES, CHOICES, ("current",)):
+        for note in plan.blocked:
+            choices[note.path] = tape.chosen.choice(ways)
+        if plan.blocked:
+            plan = make(choices)
+    return carry_out(tape, plan, expected(tape, plan, point))
+
+
+def expected(tape: Tape, plan: Plan, point: Point | None) -> Tree:
+    """What is sure of a plan; of chosen paths and what hangs together with them only that."""
+    now, request = look(tape.root), plan.request
+    if point is None:
+        sure = dict(reverted(tape.steps, {*plan.calls}, now))
+    else:
+        asked = request.outside, request.paths
+        sure = dict(rolled_back(tape.steps, point, now, outside=asked[0], within=asked[1]))
+    moved = {path for step in tape.steps if _may_move(step) for path in step.changed}
+    if request.choices:
+        chosen = [os.fsencode(path) for path in request.choices]
+        for path in [*sure]:
+            related = any(is_below(path, one) or is_below(one, path) for one in chosen)
+            if related or path in moved or path in now.linked:
+                del sure[path]
+        kept = {os.fsencode(p) for p, choice in request.choices.items() if choice == "current"}
+        sure.update({path: now.tree.get(path) for path in kept})
+    return sure
+
+
+def undo_and_redo(tape: Tape, most: int) -> int:
+    """Undo so many calls or until one is blocked, then redo all of them; how many."""
+    seen: list[dict[bytes, State]] = []
+    while len(seen) < most:
+        now = look(tape.root)
+        plan = tape.workspace.plan_undo()
+        if not carry_out(tape, plan, reverted(tape.steps, {*plan.calls}, now)):
+            break
+        seen.append(now.tree)
+    for wanted in reversed(seen):
+        plan = tape.workspace.plan_redo()
+        assert carry_out(tape, plan, {})
+        now = look(tape.root)
+        assert now.tree == wanted, apart(now.tree, wanted)
+    return len(seen)
+
+
+def there_and_back(tape: Tape, point: Point) -> bool:
+    """Roll everything back to a point and to where it was; whether nothing blocked it."""
+    before = look(tape.root)
+    plan = tape.workspace.plan_rollback(point.seq, outside=True)
+    wanted = rolled_back(tape.steps, point, before, outside=True)
+    if not carry_out(tape, plan, wanted):
+        return False
+    if tape.steps[-1].changed:
+        back = tape.workspace.plan_undo()
+        assert back.calls == tape.steps[-1].calls
+        carry_out(tape, back, {path: before.tree.get(path) for path in before.tree | point.tree})
+    return True

@@ -1,0 +1,17 @@
+"""The releases of the projects in tests/data."""
+
+import tarfile
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data"
+PROJECTS = ("iniconfig", "itsdangerous", "tomli")
+
+
+def unpack_releases(project: str, folder: Path) -> list[Path]:
+    """Each release of a project, unpacked below the folder, oldest first."""
+    for archive in sorted((DATA / project).glob("*.tar.gz")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="fully_trusted")
+    unpacked = sorted(folder.iterdir())
+    assert len(unpacked) == 5
+    return unpacked
