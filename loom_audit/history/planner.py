@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan, without_gc
@@ -12,7 +13,8 @@ from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, apply, find_moves, parents
 from loom_audit.model.inexact import without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
-from loom_audit.model.planning import Note, PathStep, Plan, Request, plan_taking_back
+from loom_audit.model.placement import EntryStatus
+from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -45,8 +47,7 @@ class Planner:
             if (
                 not plan.drifted
                 and all(isinstance(event.fact, SessionStarted) for event in since)
-                and not self._occupied_paths(plan)
-                and self._keep_folders(plan) is plan
+                and not self._holds(plan)
             ):
                 return plan
         return self.plan(plan.request or Request(plan.verb))
@@ -74,7 +75,8 @@ class Planner:
             for change in drift
             if not selection.rollback or is_in_paths(request, change.path)
         ]
-        plan = plan_taking_back(
+        make = partial(
+            plan_taking_back,
             verb=request.verb,
             head=head,
             target=selection.target,
@@ -84,14 +86,19 @@ class Planner:
             blobs=self.attachment.blobs,
             moves={**moves, head + 1: find_moves(drift)},
             choices=request.choices,
+            notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        occupied = self._occupied_paths(plan)
+        plan = make()
         if not selection.rollback:
             concerned = {c.path for c in plan.changes} | self._held_paths(plan)
-            unseen = occupied | self._differing_paths(concerned - touched)
+            unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
             if not unseen <= touched:
                 return self._make_plan(request, selection, more_paths | unseen)
+        holds: dict[str, Hold] = {}
+        while found := self._holds(plan) | self._left_out_holds(selection, plan, steps):
+            holds |= found
+            plan = make(holds=holds)
         plan = replace(
             plan,
             # the point as a number: `head` moves when events are added
@@ -102,15 +109,9 @@ class Planner:
                 *_uncaptured_notes(selection.calls),
                 *_taken_back_notes(selection.taken_back_by, selected),
             ),
-            kept=(*plan.kept, *shared),
             drifted=bool(drift),
         )
-        in_the_way = "something that is not recorded is in the way"
-        plan = _with_blocked(plan, {path: Note(path, in_the_way) for path in occupied})
-        plan = self._without_out_of_scope(
-            _with_blocked(plan, self._left_out_blocks(selection, plan, steps))
-        )
-        plan = without_lost_lists(self._keep_folders(plan))
+        plan = without_lost_lists(plan)
         if request.verb == "revert" and not plan.changes:
             # later calls changed all of it; when they are taken back, this revert can still be made
             return replace(plan, reverts=())
@@ -244,39 +245,33 @@ class Planner:
         tree = self.attachment.projections.tree() if kept else {}
         return {path for path in tree if not kept.isdisjoint(parents(path))}
 
-    def _keep_folders(self, plan: Plan) -> Plan:
-        """The plan without removing folders that hold unrecorded paths, with a note for each."""
+    def _holds(self, plan: Plan) -> dict[str, Hold]:
+        """What the plan would change and must not, because of what is on disk or the scope."""
+        occupied = "something that is not recorded is in the way"
+        holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
         going = {change.path for change in plan.changes if change.after is None}
-        spared: dict[str, str] = {}
-        for change in sorted(plan.changes, key=lambda c: c.path.count("/"), reverse=True):
-            if change.before is None or change.before.kind != "directory":
-                continue
-            if change.after and change.after.kind == "directory":
-                continue
-            names = [name for name, _ in self._names_in(change.path)]
-            left = [n for n in names if f"{change.path}/{n}" not in going - spared.keys()]
-            if left:
-                spared[change.path] = left[0]
-        if not spared:
-            return plan
-        notes = {path: Note(path, f"holds {name}, which stays") for path, name in spared.items()}
-        stuck = tuple(notes[c.path] for c in plan.changes if c.path in notes and c.after)
-        return replace(
-            plan,
-            changes=tuple(c for c in plan.changes if c.path not in spared),
-            kept=(*plan.kept, *(note for note in notes.values() if note not in stuck)),
-            blocked=(*plan.blocked, *stuck),
-        )
+        for change in plan.changes:
+            state = change.after or change.before
+            folder = state is not None and state.kind == "directory"
+            if not self.attachment.scope.includes(change.path, directory=folder):
+                holds[change.path] = Hold("kept", "out of scope now")
+            elif change.before and change.before.kind == "directory" and not folder_stays(change):
+                names = (name for name, _ in self._names_in(change.path))
+                left = [name for name in names if f"{change.path}/{name}" not in going]
+                if left:
+                    status: EntryStatus = "blocked" if change.after else "kept"
+                    holds[change.path] = Hold(status, f"holds {left[0]}, which stays")
+        return holds
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths that the plan would create and at which something unrecorded is."""
         new = (change.path for change in plan.changes if change.before is None)
         return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
 
-    def _left_out_blocks(
+    def _left_out_holds(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
-    ) -> Mapping[str, Note]:
-        """Notes on the changes that are blocked because a left-out folder came or went.
+    ) -> dict[str, Hold]:
+        """The changes that are blocked because a left-out folder came or went.
 
         A redo is never blocked by this: it takes back an undo, which does not move folders
         that are left out.
@@ -285,32 +280,16 @@ class Planner:
         if selection.rollback:
             across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
             calls = self.attachment.projections.calls(across)
-        return left_out_blocks(calls, plan.changes, _creation_events(steps))
-
-    def _without_out_of_scope(self, plan: Plan) -> Plan:
-        """The plan without paths that are out of scope by now, with a note for each."""
-        left = {
-            change.path
-            for change in plan.changes
-            if (state := change.after or change.before)
-            and not self.attachment.scope.includes(change.path, directory=state.kind == "directory")
-        }
-        if not left:
-            return plan
-        return replace(
-            plan,
-            changes=tuple(c for c in plan.changes if c.path not in left),
-            kept=(*plan.kept, *(Note(path, "out of scope now") for path in sorted(left))),
-        )
+        notes = left_out_blocks(calls, plan.changes, _creation_events(steps))
+        return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
 
     def _names_in(self, path: str) -> Sequence[tuple[str, object]]:
         return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
 
 
-def _with_blocked(plan: Plan, notes: Mapping[str, Note]) -> Plan:
-    changes = tuple(change for change in plan.changes if change.path not in notes)
-    blocked = (*plan.blocked, *(notes[path] for path in sorted(notes)))
-    return replace(plan, changes=changes, blocked=blocked)
+def folder_stays(change: FileChange) -> bool:
+    """Whether a folder is one afterwards, too."""
+    return change.after is not None and change.after.kind == "directory"
 
 
 def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:

@@ -11,6 +11,8 @@ from loom_audit.model.rebase import StateMerger
 
 EntryStatus = Literal["wanted", "kept", "blocked", "irreversible"]
 
+KEPT_BY_CHOICE = "kept by choice"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -39,6 +41,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a path has to stay as it is, and what that makes of an entry that would change it."""
+
+    status: EntryStatus
+    reason: str
+    calls: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class KeptFolder:
     path: str
     reason: str
@@ -60,14 +71,17 @@ def place_entries(
     tree: Tree,
     merger: StateMerger,
     *,
+    holds: Mapping[str, Hold],
     folds_case: bool = False,
 ) -> Placement:
     """Place the entries in the tree; one that cannot be placed stays where it is, with a reason.
 
+    The paths of `holds` stay as they are, and so does everything that needs them to change.
+
     Each round leaves in place what does not fit and starts again, as that can be in the way of
     others, until all fit.
     """
-    run = _PlacementRun(list(entries), trace, tree, merger, folds_case)
+    run = _PlacementRun(list(entries), trace, tree, merger, holds, folds_case)
     while run.round():
         pass
     return Placement(run.entries, run.wanted, list(run.folders.values()))
@@ -82,12 +96,14 @@ class _PlacementRun:
         trace: LineageTrace,
         tree: Tree,
         merger: StateMerger,
+        holds: Mapping[str, Hold],
         folds_case: bool,
     ) -> None:
         self.entries = entries
         self.trace = trace
         self.tree = tree
         self.merger = merger
+        self.holds = holds
         self.folds_case = folds_case
         self.folders: dict[str, KeptFolder] = {}
         self.wanted: dict[str, FileState | None] = {}
@@ -100,10 +116,15 @@ class _PlacementRun:
         stopped: dict[int, Entry] = {}
         self._place()
         below = self._remaining_below()
+        holds = {**self._absent_ones_left(), **self.holds}
         self.missing = self.merger.missing(self._contents_at_risk())
         for n, entry in enumerate(self.entries):
             if entry.status == "wanted":
-                other = self._obstacle(n, entry, below) or self._lost_content(entry)
+                other = (
+                    self._held(entry, holds)
+                    or self._obstacle(n, entry, below)
+                    or self._lost_content(entry)
+                )
                 if other is not None:
                     stopped[n] = other
         if self.folds_case:
@@ -159,6 +180,33 @@ class _PlacementRun:
                     if above in below:
                         below[above].append(path)
         return below
+
+    def _absent_ones_left(self) -> dict[str, Hold]:
+        """Paths at which something absent is left as it is, so that nothing else changes there."""
+        left = {}
+        for entry in self.entries:
+            if entry.status != "wanted" and entry.lineage.current.state is None:
+                left[entry.path] = Hold(entry.status, entry.reason, entry.calls)
+        return left
+
+    def _held(self, entry: Entry, holds: Mapping[str, Hold]) -> Entry | None:
+        """The entry left in place when a path that stays as it is would be changed for it."""
+        if not holds:
+            return None
+        places = [entry.lineage.current.path, entry.result.path]
+        if entry.result.state is not None:
+            places += parents(entry.result.path)
+        for path in places:
+            hold = holds.get(path)
+            if hold is None or self.wanted.get(path, self.tree.get(path)) == self.tree.get(path):
+                continue
+            if entry.forced and hold.status == "irreversible":
+                continue
+            here = path == entry.lineage.current.path
+            reason = hold.reason if here else f"{path}: {hold.reason}"
+            status = "blocked" if hold.reason == KEPT_BY_CHOICE else hold.status
+            return entry.left_in_place(status, reason, hold.calls)
+        return None
 
     def _obstacle(self, n: int, entry: Entry, below: Mapping[str, list[str]]) -> Entry | None:
         path, state = entry.result.path, entry.result.state

@@ -1,17 +1,19 @@
 """Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from loom_audit.model.files import BlobId, FileChange, Move, Tree, find_moves
-from loom_audit.model.lineage import Lineage, PathStep, trace_lineages
-from loom_audit.model.placement import Entry, EntryStatus, Placement, place_entries
+from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
+from loom_audit.model.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.rebase import BlobReader, KeptChange, StateMerger, rebase
+from loom_audit.model.verdicts import Category, Note, one_verdict_each
 
 __all__ = [
     "BlobReader",
     "Choice",
+    "Hold",
     "Note",
     "PathStep",
     "Plan",
@@ -23,18 +25,6 @@ __all__ = [
 Verb = Literal["undo", "redo", "revert", "rollback"]
 Choice = Literal["current", "old", "merge"]
 """Per path: keep what is there, take the old state, or write a merge with conflict markers."""
-
-
-KEPT_BY_CHOICE = "kept by choice"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A path with the reason it is listed, and the numbers of the calls that cause it."""
-
-    path: str
-    reason: str
-    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +48,18 @@ class Plan:
     """What taking something back would do, made at `head`.
 
     `changes` lead from what is on disk to what will be; `reverts` are the numbers of the calls
-    (and seqs of the events) taken back, without those of which a path is kept by choice;
-    `already` are paths that need nothing; `kept` are left as they are (an edit from outside, a
-    folder that is not empty); `blocked` need a choice; `irreversible` cannot be taken back at
-    all; `inexact` are changed paths at which something of what was there does not come back, or
-    that have names elsewhere which keep what is there now. Nothing is written while `blocked` is
-    not empty. `calls` are those that the request named. `drifted` is true when disk differed from
-    the log: once that is recorded, the plan has to be made again.
+    (and seqs of the events) taken back, without those of which a path is kept by choice. In an
+    undo or a redo that leaves nothing else of the call they are in it, too: it is dealt with.
+
+    A path has one verdict: it is among the changes, or in one of four lists. `already` are paths
+    that need nothing; `kept` are left as they are (an edit from outside, a folder that is not
+    empty); `blocked` need a choice; `irreversible` cannot be taken back at all. `merged` says of
+    changed paths what later changes of them are kept, `inexact` what of their old state does not
+    come back, or that they have names elsewhere which keep what is there now. A note without a
+    path is about a whole call. Nothing is written while `blocked` is not empty.
+
+    `calls` are those that the request named. `drifted` is true when disk differed from the log:
+    once that is recorded, the plan has to be made again.
     """
 
     verb: Verb
@@ -74,6 +69,7 @@ class Plan:
     reverts: tuple[int, ...] = ()
     moves: tuple[Move, ...] = ()
     already: tuple[str, ...] = ()
+    merged: tuple[Note, ...] = ()
     kept: tuple[Note, ...] = ()
     blocked: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
@@ -96,6 +92,8 @@ def plan_taking_back(
     blobs: BlobReader,
     moves: Mapping[int, Iterable[Move]] | None = None,
     choices: Mapping[str, Choice] | None = None,
+    holds: Mapping[str, Hold] | None = None,
+    notes: Iterable[Note] = (),
     folds_case: bool = False,
 ) -> Plan:
     """The plan that takes back the taken steps and keeps all others.
@@ -105,7 +103,8 @@ def plan_taking_back(
     plan follow renames, name the calls behind a folder that is not empty, and, in a rollback,
     list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
     seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
-    the scope are not known here. The changes of the plan are ordered by path.
+    the scope are not known here: what must stay as it is for such a reason is in `holds`, by path.
+    `notes` are on more that is kept. The changes of the plan are ordered by path.
 
     A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
     brings back what was before the first taken change (in a rollback: at the point) whatever
@@ -113,23 +112,28 @@ def plan_taking_back(
     """
     trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback")
     merger = StateMerger(blobs)
-    notes: dict[Lineage, tuple[KeptChange, ...]] = {}
+    chosen = choices or {}
+    kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     entries = []
     for lineage in trace.lineages:
-        entry, notes[lineage] = _entry(lineage, _choice(lineage, choices or {}), merger)
+        holder = trace.by_path.get(lineage.current.path) is lineage
+        entry, kept[lineage] = _entry(lineage, _choice(lineage, chosen), merger, holder)
         entries.append(entry)
-    placement = place_entries(entries, trace, tree, merger, folds_case=folds_case)
+    by_choice = {path: Hold("kept", KEPT_BY_CHOICE) for path in chosen if chosen[path] == "current"}
+    placement = place_entries(
+        entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case
+    )
     changes = tuple(
         FileChange(path, tree.get(path), state)
         for path, state in sorted(placement.wanted.items())
         if tree.get(path) != state
     )
-    kept = [Note(folder.path, folder.reason, folder.calls) for folder in placement.folders]
-    for entry in placement.entries:
-        if entry.status == "wanted":
-            kept += [Note(entry.result.path, s.reason, s.calls) for s in notes[entry.lineage]]
-    spared = _calls_kept_by_choice(placement.entries)
+    found = [*_found(placement, kept), *_by_choice(trace.lineages, chosen)]
+    found += [("kept", note) for note in notes]
+    verdicts = one_verdict_each(found, {change.path for change in changes})
     needed = {change.after.blob for change in changes if change.after}
+    dealt_with = verb in ("undo", "redo") and not changes and "blocked" not in verdicts
+    spared = set() if dealt_with else _calls_kept_by_choice(placement.entries)
     return Plan(
         verb=verb,
         head=head,
@@ -137,10 +141,11 @@ def plan_taking_back(
         changes=changes,
         reverts=tuple(number for number in reverts if number not in spared),
         moves=_moves(placement.entries, changes),
-        already=_paths_already_right(placement, changes),
-        kept=tuple(sorted([*kept, *_notes(placement.entries, "kept")], key=_by_path)),
-        blocked=_notes(placement.entries, "blocked"),
-        irreversible=_notes(placement.entries, "irreversible"),
+        already=tuple(note.path for note in verdicts.get("already", ())),
+        merged=verdicts.get("merged", ()),
+        kept=verdicts.get("kept", ()),
+        blocked=verdicts.get("blocked", ()),
+        irreversible=verdicts.get("irreversible", ()),
         contents={blob: text for blob, text in merger.merged.items() if blob in needed},
     )
 
@@ -156,9 +161,13 @@ def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
 
 
 def _entry(
-    lineage: Lineage, choice: Choice | None, merger: StateMerger
+    lineage: Lineage, choice: Choice | None, merger: StateMerger, holder: bool
 ) -> tuple[Entry, tuple[KeptChange, ...]]:
-    """The entry of a lineage, and the kept changes that show in it."""
+    """The entry of a lineage, and the kept changes that show in it.
+
+    One that is not the `holder` of its path has been replaced there by another file. When it was
+    deleted by a kept change before that, it stays so, and nobody has to decide.
+    """
     if choice == "current":
         return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
     if choice == "old":
@@ -167,6 +176,10 @@ def _entry(
     entry = Entry(lineage, rebased.result)
     if rebased.conflict is None:
         return entry, rebased.kept_changes
+    last = lineage.steps[-1]
+    if not holder and last.after.state is None and not last.taken:
+        gone = KeptChange("what was there before was deleted later, kept", call_numbers([last]))
+        return Entry(lineage, lineage.current), (gone,)
     if rebased.conflict.missing:
         return entry.left_in_place(
             "irreversible", "a content to merge was not kept", rebased.calls
@@ -190,27 +203,28 @@ def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Mov
     return tuple(sorted([*moves, *find_moves(rest)], key=lambda move: move.source))
 
 
-def _paths_already_right(placement: Placement, changes: Iterable[FileChange]) -> tuple[str, ...]:
-    """Paths that taken steps touched and that need no change."""
-    changed = {change.path for change in changes} | {folder.path for folder in placement.folders}
-    return tuple(
-        sorted(
-            {
-                entry.path
-                for entry in placement.entries
-                if entry.status == "wanted" and entry.lineage.is_taken and entry.path not in changed
-            }
-        )
-    )
+def _found(
+    placement: Placement, kept: Mapping[Lineage, tuple[KeptChange, ...]]
+) -> Iterator[tuple[Category, Note]]:
+    """What there is to say about the paths of the entries and folders."""
+    for folder in placement.folders:
+        yield "kept", Note(folder.path, folder.reason, folder.calls)
+    for entry in placement.entries:
+        if entry.status != "wanted":
+            yield entry.status, Note(entry.path, entry.reason, entry.calls)
+            continue
+        for change in kept[entry.lineage]:
+            yield "kept", Note(entry.result.path, change.reason, change.calls)
+        if entry.lineage.is_taken:
+            yield "already", Note(entry.path, "")
 
 
-def _notes(entries: Iterable[Entry], status: EntryStatus) -> tuple[Note, ...]:
-    notes = (Note(e.path, e.reason, e.calls) for e in entries if e.status == status)
-    return tuple(sorted(notes, key=_by_path))
-
-
-def _by_path(note: Note) -> str:
-    return note.path
+def _by_choice(
+    lineages: Iterable[Lineage], choices: Mapping[str, Choice]
+) -> Iterator[tuple[Category, Note]]:
+    for path in {path for lineage in lineages for path in lineage.paths()}:
+        if choices.get(path) == "current":
+            yield "kept", Note(path, KEPT_BY_CHOICE)
 
 
 def is_equivalent(one: Plan, other: Plan) -> bool:

@@ -175,7 +175,7 @@ def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> R
                 f"{merged.reason} later {_authors(conflicting)}", merged.missing
             )
             return RebaseResult(result, conflict=conflict, calls=call_numbers(conflicting))
-        if merged != result:
+        if merged.state != result.state or (merged.state and merged.path != result.path):
             kept_changes += _kept_changes(run, merged)
         result = merged
     return RebaseResult(result, tuple(kept_changes))

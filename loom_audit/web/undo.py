@@ -130,6 +130,7 @@ def identity(plan: Plan) -> str:
         plan.reverts,
         plan.moves,
         plan.already,
+        plan.merged,
         plan.kept,
         plan.blocked,
         plan.irreversible,
@@ -140,7 +141,7 @@ def identity(plan: Plan) -> str:
 
 def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
-    undecided = plan.kept or plan.blocked or plan.irreversible or plan.inexact
+    undecided = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
     return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
 
 

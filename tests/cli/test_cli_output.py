@@ -234,7 +234,7 @@ def test_a_plan_says_what_changes_what_stays_and_what_stops_it() -> None:
         "R p -> p2",
         "M m  (3 B -> 4 B, mode 0644 -> 0755)",
         "already there:",
-        "kept because",
+        "kept as it is:",
         "conflict, choose",
         "cannot be undone:",
         "(call 4)",
@@ -246,6 +246,20 @@ def test_a_plan_without_changes_says_so() -> None:
     out = output()
     out.lines(plan_lines(Plan("undo", 3, "call 2")))
     assert "nothing on disk will change" in printed(out)
+
+
+def test_a_merged_path_is_shown_once_with_what_is_kept_in_it() -> None:
+    changes = (FileChange("m", state(), state(mode=0o755)), FileChange("n", state(), None))
+    note = Note("m", "changed later, kept", (4,))
+    out = output()
+    out.lines(plan_lines(Plan("revert", 9, "3", changes=changes, merged=(note,))))
+    lines = printed(out).splitlines()
+    assert lines[1:] == [
+        "will change:",
+        "  D n  (3 B)",
+        "will be merged with later changes, which are kept:",
+        "  P m  (mode 0644 -> 0755): changed later, kept (call 4)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,38 @@ def test_what_a_choice_keeps_is_not_taken_back(audited: Shell) -> None:
     for verb in (("revert", str(first)), ("revert", str(first), str(second)), ("rollback", "3")):
         (plan,) = audited.records(*verb, "--choose", "a.txt=current", "--yes")
         assert plan["changes"] == [] and plan["reverts"] == []
-    (undone,) = audited.records("undo", "--choose", "a.txt=current", "--yes")
-    assert undone["reverts"] == []
     calls = {call["seq"]: call for call in audited.records("log", "-n", "0")}
     assert calls[first]["undone_by"] is None and calls[second]["undone_by"] is None
-    assert audited("redo", code=4).errors
-    audited("undo", "--yes")
-    assert (audited.workspace / "a.txt").read_text() == "one\n2\nthree\n"
+
+
+def test_an_undo_that_keeps_everything_by_choice_goes_on_to_the_call_before(
+    audited: Shell,
+) -> None:
+    audited.call("write_file", path="first.txt", content="1")
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="zwei")
+    first, second = audited.numbers()
+    (kept,) = audited.records("undo", "--choose", "a.txt=current", "--yes")
+    assert kept["reverts"] == [second] and kept["changes"] == []
+    (next_one,) = audited.records("undo", "--yes")
+    assert next_one["reverts"] == [first]
+    assert (audited.workspace / "a.txt").read_text() == "one\nzwei\nthree\n"
+    audited("redo", "--yes")
+    audited("redo", "--yes")
+    (again,) = audited.records("undo", "--yes")
+    assert again["reverts"] == [second]
+    assert (audited.workspace / "a.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_an_undo_that_keeps_one_path_by_choice_goes_on_once_the_rest_is_there(
+    audited: Shell,
+) -> None:
+    audited.sh("echo 1 > x.txt; echo 1 > y.txt")
+    (call,) = audited.numbers()
+    audited("undo", "--choose", "x.txt=current", "--yes")
+    (rest,) = audited.records("undo", "--choose", "x.txt=current", "--yes")
+    assert rest["reverts"] == [call] and rest["changes"] == []
+    assert "nothing to undo" in audited("undo", code=4).errors
+    assert (audited.workspace / "x.txt").exists()
 
 
 def test_a_call_is_taken_back_only_with_all_its_paths(audited: Shell) -> None:

@@ -314,7 +314,7 @@ def test_a_later_edit_of_other_lines_is_kept_and_named() -> None:
     later = story.call(("put", "f", b"one\n2\nthree\n"))
     plan = story.plan(first)
     assert story.text(story.after(plan), "f") == b"1\n2\nthree\n"
-    assert plan.kept == (Note("f", "changed later, kept", (later,)),)
+    assert plan.merged == (Note("f", "changed later, kept", (later,)),) and not plan.kept
 
 
 def test_a_later_edit_of_the_same_line_blocks_and_is_named() -> None:
@@ -454,7 +454,8 @@ def test_rollback_keeps_and_lists_what_came_from_outside() -> None:
     plan = story.plan(one, verb="rollback")
     after = story.after(plan)
     assert story.text(after, "f") == b"1\n2\nthree\n" and story.text(after, "g") == b"mine"
-    assert plan.kept == (Note("f", "changed outside, kept"), Note("g", "changed outside, kept"))
+    assert plan.merged == (Note("f", "changed outside, kept"),)
+    assert plan.kept == (Note("g", "changed outside, kept"),)
     assert plan.already == ()
 
 
@@ -480,7 +481,7 @@ def test_a_file_the_tree_has_otherwise_than_the_log_counts_as_changed_outside() 
     story.put("f", b"one\n2\nthree\n")
     plan = story.plan(one)
     assert story.text(story.after(plan), "f") == b"1\n2\nthree\n"
-    assert plan.kept == (Note("f", "changed outside, kept"),)
+    assert plan.merged == (Note("f", "changed outside, kept"),) and not plan.kept
 
 
 # --- folders and names in the way ---------------------------------------------------------
@@ -613,7 +614,7 @@ def test_an_edit_of_the_new_name_follows_the_rename_back() -> None:
     after = story.after(plan)
     assert story.text(after, "a") == b"1\n2\nthree\n" and list(after) == ["a"]
     assert plan.moves == (Move("d/b", "a"),)
-    assert plan.kept == (Note("a", "changed later, kept", (later,)),)
+    assert plan.merged == (Note("a", "changed later, kept", (later,)),) and not plan.kept
 
 
 def test_an_edit_before_and_one_after_a_rename_are_merged_when_the_rest_is_taken_back() -> None:

@@ -197,6 +197,28 @@ def test_what_came_from_outside_is_kept_unless_chosen(
     assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
+def test_what_is_merged_is_not_shown_as_kept(recorded: Recorded, client: TestClient) -> None:
+    edit = {"path": "notes.txt", "old_str": "three", "new_str": "three\nfour"}
+    recorded.call("later", "edit_file", edit)
+    text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
+    assert "<h2>Merged</h2>" in text and "Kept as it is" not in text
+    assert 'value="merge" checked' in text and 'value="current" checked' not in text
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\nfour\n"
+
+
+def test_an_undo_that_keeps_everything_goes_on_record_and_to_the_call_before(
+    recorded: Recorded, client: TestClient
+) -> None:
+    number = recorded.call("made", "write_file", {"path": "kept.txt", "content": "1"})
+    text = plan(client, recorded, "verb=undo&choice:kept.txt=current")
+    assert "No file changes" in text
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert recorded.workspace.timeline.calls()[0].reverts == (number,)
+    assert (recorded.root / "kept.txt").exists()
+    assert number not in recorded.workspace.plan_undo().calls
+
+
 def test_a_whole_session_is_taken_back(recorded: Recorded, client: TestClient) -> None:
     text = plan(client, recorded, f"verb=revert&target=session:{recorded.session}")
     answer = carry_out(client, recorded, fields(text))

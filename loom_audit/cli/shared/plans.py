@@ -180,9 +180,14 @@ def plan_lines(
     yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
     for session, taken in (sessions or {}).items():
         yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
-    if plan.changes:
+    merged = {note.path for note in plan.merged}
+    merged |= {move.source for move in plan.moves if move.target in merged}
+    if changes := [change for change in plan.changes if change.path not in merged]:
         yield ("will change:",)
-        yield from _bounded(list(change_lines(plan.changes, plan.moves)), most)
+        yield from _bounded(list(change_lines(changes, plan.moves)), most)
+    if plan.merged:
+        yield (("will be merged with later changes, which are kept:", "cyan"),)
+        yield from _bounded(list(_merged_lines(plan)), most)
     if holds := marked(plan):
         yield (("will hold conflict markers:", "red"),)
         yield from ((f"  {visible_path(path)}",) for path in holds)
@@ -190,7 +195,7 @@ def plan_lines(
         yield ("already there:",)
         yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
     for title, notes, style in (
-        ("kept because it came from outside or later:", plan.kept, "cyan"),
+        ("kept as it is:", plan.kept, "cyan"),
         ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
         ("cannot be undone:", plan.irreversible, "yellow"),
         ("not exactly as it was:", plan.inexact, "yellow"),
@@ -200,6 +205,17 @@ def plan_lines(
             yield from (note_line(note) for note in notes)
     if not (plan.changes or plan.blocked):
         yield ("nothing on disk will change",)
+
+
+def _merged_lines(plan: Plan) -> Iterator[Line]:
+    """A line per merged path: its change, and which later change is kept in it."""
+    sources = {move.target: move.source for move in plan.moves}
+    changes = {change.path: change for change in plan.changes}
+    for note in plan.merged:
+        names = [path for path in (sources.get(note.path), note.path) if path]
+        *_, line = change_lines([changes[path] for path in names], plan.moves)
+        _, *reason = note_line(note)
+        yield (*line, ": ", *reason)
 
 
 def marked(plan: Plan) -> list[str]:

@@ -180,6 +180,7 @@ def plan_record(plan: Plan) -> Record:
         "changes": [change_record(change) for change in plan.changes],
         "moves": [{"source": move.source, "target": move.target} for move in plan.moves],
         "already": list(plan.already),
+        "merged": [note_record(note) for note in plan.merged],
         "kept": [note_record(note) for note in plan.kept],
         "blocked": [note_record(note) for note in plan.blocked],
         "irreversible": [note_record(note) for note in plan.irreversible],

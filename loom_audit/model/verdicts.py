@@ -1,0 +1,51 @@
+"""One verdict per path: what is said about each in a plan, with its reasons put together."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Category = Literal["blocked", "irreversible", "merged", "kept", "already"]
+"""What is said about a path beside its change: of a `merged` one there is a change, too."""
+
+_FIRST: tuple[Category, ...] = ("blocked", "irreversible", "kept", "already")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A path with the reason it is listed, and the numbers of the calls that cause it."""
+
+    path: str
+    reason: str
+    calls: tuple[int, ...] = ()
+
+
+def one_verdict_each(
+    found: Iterable[tuple[Category, Note]], changed: Collection[str]
+) -> Mapping[Category, tuple[Note, ...]]:
+    """The notes by category, at most one per path; ordered by path.
+
+    What is kept at a `changed` path is merged into it. At any other the first of blocked,
+    irreversible, kept and already there counts, with all its reasons.
+    """
+    at: dict[str, dict[Category, list[Note]]] = {}
+    for category, note in found:
+        at.setdefault(note.path, {}).setdefault(category, []).append(note)
+    verdicts: dict[Category, list[Note]] = {}
+    for path in sorted(at):
+        if path not in changed or "blocked" in at[path]:
+            category = next(one for one in _FIRST if one in at[path])
+            verdicts.setdefault(category, []).append(_joined(path, at[path][category]))
+            continue
+        if kept := at[path].get("kept"):
+            verdicts.setdefault("merged", []).append(_joined(path, kept))
+        # another file takes the place of one that cannot come back, as was chosen
+        for note in at[path].get("irreversible", ()):
+            lost = Note("", f"{path}: {note.reason}", note.calls)
+            verdicts.setdefault("irreversible", []).append(lost)
+    return {category: tuple(notes) for category, notes in verdicts.items()}
+
+
+def _joined(path: str, notes: Collection[Note]) -> Note:
+    reasons = dict.fromkeys(note.reason for note in notes if note.reason)
+    calls = dict.fromkeys(call for note in notes for call in note.calls)
+    return Note(path, "; ".join(reasons), tuple(calls))
