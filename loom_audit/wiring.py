@@ -21,6 +21,7 @@ from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import confining_runner
+from loom_audit.sandbox.plain import SUPERVISOR
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -118,7 +119,7 @@ class Adapters:
             free_bytes=self.free_bytes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
-            processes=LinuxProcesses(),
+            processes=LinuxProcesses(supervised=SUPERVISOR),
             looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
         )
 

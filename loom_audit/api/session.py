@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
 from loom_audit.api.session_record import SessionRecord
-from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed
+from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed, InvalidArguments
 from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer, check_unused, new_id
@@ -168,17 +168,23 @@ class Session:
         *,
         cwd: str | None = None,
         confinement: Confinement = "off",
-        started: Callable[[], object] | None = None,
+        keep: bool = False,
+        started: Callable[[], object] = lambda: None,
     ) -> CommandRun:
         """Run a command with the terminal passed through, recorded as one call of `run`.
 
-        `cwd` is a directory of the workspace, by default the session's. `started` is called just
-        before the command starts. A command that ends with
-        another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
+        `cwd` is a directory of the workspace, by default the session's. With `keep` what
+        it leaves running is not killed. `started` is called just before it starts. A command that
+        ends with another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
         `exit_code` for it, when it cannot be run; AuditUnavailable where no command can.
         Conflict when the session is not open.
         """
         self._check_open()
+        if keep and confinement != "off":
+            raise InvalidArguments(
+                "what a confined command starts ends with it, and cannot be kept",
+                hint="Keep what a command starts that is not confined.",
+            )
         runner = self.workspace.attachment.runner
         if runner is None:
             raise AuditUnavailable("no commands can be run here")
@@ -194,6 +200,7 @@ class Session:
             network=self.settings.network,
             readable=self.settings.readable,
             limits=Limits() if confinement == "off" else self.settings.limits,
+            keep=keep,
         )
         with self._open_call("run", as_json(arguments), "execute") as call:
             completed = call.run(runner, command, started=started, final=True)
@@ -276,7 +283,11 @@ def _run_result(
     return "error" if code else "ok", {
         "success": code == 0,
         "output": "",
-        "data": {"exit_code": code, "survivors": list(completed.survivors)},
+        "data": {
+            "exit_code": code,
+            "survivors": list(completed.survivors),
+            **({"kept": list(completed.kept)} if completed.kept else {}),
+        },
         "files_changed": list(call.files_changed),
         "error": failure,
     }

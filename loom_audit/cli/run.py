@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 @command(
-    examples=("loom-audit run -- make test", "loom-audit run --agent codex -- codex"),
+    examples=(
+        "loom-audit run -- make test",
+        "loom-audit run --agent codex -- codex",
+        "loom-audit run --keep -- sh -c 'npm run dev &'",
+    ),
     codes={exits.OUR_FAILURE: "", 126: "cannot be run", 127: "command not found"}
     | {exits.OK: "the command's own exit code, 128+N when it died of signal N"},
     failure=exits.OUR_FAILURE,
@@ -36,11 +40,15 @@ def run(
     sandbox: Annotated[
         str, option(metavar="required|preferred|off", help="Whether it is confined.")
     ] = "off",
+    keep: Annotated[
+        bool, option("--keep", help="Leave alive what the command leaves running.")
+    ] = False,
 ) -> int:
     """Run a command and record what it changed.
 
     The terminal is passed through. It is one call of the tool `run` in a session of its own.
-    Signals are forwarded, and what the command leaves running is killed. With --json the call
+    Signals are forwarded, and what the command leaves running is killed, or with --keep named and
+    left alive. With --json the call
     is printed on standard error, because standard output is the command's.
     """
     if words and words[0] == "--":
@@ -54,7 +62,8 @@ def run(
     with invocation.workspace() as workspace:
         inside, actor = _inside(workspace), actor_of(agent, workspace.actor)
         with workspace.session(agent, actor=actor, title=title) as session:
-            return _run(invocation.output, session, words, inside, cast("Confinement", sandbox))
+            confinement = cast("Confinement", sandbox)
+            return _run(invocation.output, session, words, inside, confinement, keep=keep)
 
 
 def _inside(workspace: "AuditedWorkspace") -> str:
@@ -64,13 +73,19 @@ def _inside(workspace: "AuditedWorkspace") -> str:
 
 
 def _run(
-    output: Output, session: "Session", words: list[str], inside: str, sandbox: "Confinement"
+    output: Output,
+    session: "Session",
+    words: list[str],
+    inside: str,
+    sandbox: "Confinement",
+    *,
+    keep: bool,
 ) -> int:
     """Run it and print what is on record of it; the exit code."""
     try:
         # The command gets signals while it runs. Once it has ended, what it did is put on record.
         started = partial(exits.keep_from_interrupting, starting=True)
-        ran = session.run(words, cwd=inside, confinement=sandbox, started=started)
+        ran = session.run(words, cwd=inside, confinement=sandbox, keep=keep, started=started)
         exits.keep_from_interrupting()
     except ExecutionFailed as error:
         if words[0].startswith("-"):

@@ -1,24 +1,40 @@
 """Which processes run, as Linux's /proc shows it; on other systems none can be seen."""
 
 import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Lease
 
 _PROC = Path("/proc")
 _BOOT_ID = "sys/kernel/random/boot_id"
+_USER_MANAGER = b"systemd\n"
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for."""
 
 
-class LinuxProcesses:
-    """A `ports.Processes`."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What /proc says of a process or a thread; `started` in clock ticks since boot."""
 
-    def __init__(self, proc: Path = _PROC) -> None:
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int
+
+
+class LinuxProcesses:
+    """A `ports.Processes`. `supervised` is what stands in the arguments of a runner's helper."""
+
+    def __init__(self, proc: Path = _PROC, *, supervised: str = "") -> None:
         self._proc = proc
+        self._supervised = os.fsencode(supervised)
 
     def lease(self, pid: int | None, seconds: int) -> Lease:
         boot, namespace = self._boot, self._namespace
@@ -52,14 +68,129 @@ class LinuxProcesses:
                 return os.readlink(self._proc / "self/ns/pid")
         return ""
 
+    @property
+    def place(self) -> str:
+        return f"{self._boot} {self._namespace}" if self._boot and self._namespace else ""
+
+    def running(self) -> Collection[int]:
+        with suppress(OSError):
+            return {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+        return ()
+
+    def left_behind(
+        self, before: Collection[int], folder: str, *, by: int | None = None
+    ) -> Sequence[str]:
+        program = os.getpid() if by is None else by
+        above = [program, *self._parents(program)]
+        asking = {os.getpid(), *self._parents(os.getpid())}
+        found = []
+        for pid in sorted({*self.running()}.difference(before, asking, [program])):
+            line = [pid, *self._parents(pid)]
+            if program in line:
+                mine = not any(map(self._is_supervised, line[: line.index(program)]))
+            else:
+                mine = self._is_orphan_of(line, above, folder)
+            if mine and self._process(pid) is not None:
+                found.append(str(pid))
+        return found
+
+    def _is_orphan_of(self, line: Sequence[int], above: Sequence[int], folder: str) -> bool:
+        """Whether what lost its parent to one of those `above` a program may be of the program."""
+        if len(line) < 2 or line[1] not in (1, *above[1:]) or not self._adopts(line[1]):
+            return False
+        one, program = self._process(line[0]), self._process(above[0])
+        if one is None or program is None:
+            return False
+        if one.group == program.group or one.session == program.session:
+            return True
+        with suppress(OSError):
+            where = os.readlink(self._proc / str(line[0]) / "cwd")
+            return where == folder or where.startswith(folder.rstrip("/") + "/")
+        return False
+
+    def _parents(self, pid: int) -> Iterator[int]:
+        """The processes above one, its parent first."""
+        while (seen := self._process(pid)) is not None and seen.parent > 0:
+            pid = seen.parent
+            yield pid
+
+    def _is_supervised(self, pid: int) -> bool:
+        with suppress(OSError):
+            line = (self._proc / str(pid) / "cmdline").read_bytes()
+            return bool(self._supervised) and self._supervised in line
+        return False
+
+    def _adopts(self, pid: int) -> bool:
+        """Whether what loses its parent may become a child of this one, as far as can be told."""
+        if pid == 1 or self._is_supervised(pid):
+            return True
+        with suppress(OSError):
+            return (self._proc / str(pid) / "comm").read_bytes() == _USER_MANAGER
+        return False
+
+    def thread(self, number: int) -> str:
+        return f"{os.getpid()}/{number}"
+
+    def activity(self, tasks: Iterable[str]) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        waiting = [*tasks]
+        while waiting:
+            task = waiting.pop()
+            if task in found:
+                continue
+            pid, _, thread = task.partition("/")
+            try:
+                done = self._threads_activity(self._proc / pid / "task", thread)
+            except OSError:
+                done = None
+            if done == {}:
+                continue
+            if done is None and not self._exists(int(pid)) and self._process(int(pid)) is None:
+                continue
+            found[task] = done
+            waiting += map(str, self._children(self._proc / pid / "task", thread))
+        return found
+
+    def _threads_activity(self, folder: Path, thread: str) -> dict[str, Any]:
+        """By thread when it started and how long it ran; whether it runs this very moment.
+
+        OSError where that cannot be read.
+        """
+        done: dict[str, Any] = {}
+        for name in [thread] if thread else os.listdir(folder):
+            try:
+                seen = _parsed((folder / name / "stat").read_bytes())
+                if seen.state not in _ENDED:
+                    ran = (folder / name / "schedstat").read_text("ascii").strip()
+                    done[name] = [seen.started, ran, seen.state == "R"]
+            except (FileNotFoundError, ProcessLookupError):
+                if (folder / name / "stat").exists():  # the kernel does not count
+                    raise
+        return done
+
+    def _children(self, folder: Path, thread: str) -> Iterator[int]:
+        with suppress(OSError):
+            for name in [thread] if thread else os.listdir(folder):
+                with suppress(OSError):
+                    yield from map(int, (folder / name / "children").read_bytes().split())
+
+    def title(self, task: str) -> str:
+        pid, _, thread = task.partition("/")
+        folder = self._proc / pid / "task" / (thread or pid)
+        with suppress(OSError):
+            return f"{pid} {(folder / 'comm').read_text('utf-8', 'replace').strip()}"
+        return pid
+
     def _started(self, pid: int) -> int | None:
         """When a process started; None when it has ended or is hidden from us."""
+        seen = self._process(pid)
+        return seen.started if seen is not None else None
+
+    def _process(self, pid: int) -> _Seen | None:
         with suppress(OSError, ValueError, IndexError):
-            line = (self._proc / str(pid) / "stat").read_bytes()
-            # the name, in parentheses, may hold anything; the state follows it as field 3
-            fields = line[line.rindex(b")") + 1 :].split()
-            if fields[0].decode("ascii") not in _ENDED:
-                return int(fields[19])
+            seen = _parsed((self._proc / str(pid) / "stat").read_bytes())
+            if seen.state not in _ENDED:
+                return seen
         return None
 
     def _exists(self, pid: int) -> bool:
@@ -71,3 +202,11 @@ class LinuxProcesses:
         except PermissionError:
             return True
         return not (self._proc / str(pid) / "stat").exists()
+
+
+def _parsed(line: bytes) -> _Seen:
+    """A line of `stat`. ValueError, IndexError."""
+    # the name, in parentheses, may hold anything; the state follows it as field 3
+    fields = line[line.rindex(b")") + 1 :].split()
+    parent, group, session = map(int, fields[1:4])
+    return _Seen(fields[0].decode("ascii"), parent, group, session, int(fields[19]))

@@ -18,7 +18,8 @@ OUTSIDE = "outside"
 class Candidate:
     """A call that may be changing files; `paths` are the only ones, None when it does not say.
 
-    `requested` is the seq of its request. One that has `ended` cannot own what is found later.
+    `requested` is the seq of its request. One that has `ended` cannot own what is found later;
+    one that has `outlived` its end may share it, or else have done what came from outside.
     """
 
     requested: int
@@ -27,6 +28,7 @@ class Candidate:
     actor: str
     paths: tuple[str, ...] | None = None
     ended: bool = False
+    outlived: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -173,10 +175,16 @@ def found_fact(
     return FilesChanged(listed, "command", call_id, moves_among(listed, moves), causes=causes)
 
 
-def outside_draft(changes: Iterable[FileChange], moves: Iterable[Move] = ()) -> Draft:
-    """Changes from outside, as a draft."""
+def outside_draft(
+    changes: Iterable[FileChange],
+    moves: Iterable[Move] = (),
+    outlived: Iterable[Candidate] = (),
+) -> Draft:
+    """Changes from outside, as a draft; or by what calls that have ended left running."""
     listed = tuple(changes)
-    return Draft(FilesChanged(listed, "outside", moves=moves_among(listed, moves)), "", OUTSIDE)
+    causes = tuple(one.requested for one in outlived)
+    fact = FilesChanged(listed, "outside", moves=moves_among(listed, moves), causes=causes)
+    return Draft(fact, "", OUTSIDE)
 
 
 def attributed_drafts(
@@ -185,7 +193,7 @@ def attributed_drafts(
     """Changes that a look found, as drafts: of the candidates, or else from outside."""
     return [
         Draft(found_fact(owners, part, moves), owners[0].session, owners[0].actor)
-        if owners
-        else outside_draft(part, moves)
+        if not all(one.outlived for one in owners)
+        else outside_draft(part, moves, owners)
         for owners, part in by_owners(changes, among).items()
     ]

@@ -7,16 +7,14 @@ from types import TracebackType
 from typing import Any, Literal
 
 from loom_audit.errors import (
-    ApprovalDenied,
     AuditError,
     AuditUnavailable,
     Conflict,
     ExecutionFailed,
     PermissionDenied,
-    ToolTimeout,
 )
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import candidates, changes_by_itself
+from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.changes import check_planned, make_changes
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
@@ -27,10 +25,10 @@ from loom_audit.history.interrupted import (
     record_found_changes,
     writer_of,
 )
-from loom_audit.history.looks import look_after, look_before
+from loom_audit.history.looks import keep_going_on, look_after_block, look_before_block
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
-from loom_audit.model.coverage import Coverage, Effect, Status
+from loom_audit.model.coverage import Coverage, Effect, Status, status_of
 from loom_audit.model.events import (
     ApprovalRequested,
     CallDecided,
@@ -75,11 +73,12 @@ class OpenCall:
         self.sandbox = ""
         self.result: dict[str, Any] = {"success": True}
         self.finish_event: Event | None = None
+        self._left_running: set[str] = set()
         self.record = CallRecord(writer, call_id, *([] if requested else [request]))
         self._attachment = writer.attachment
         self._began = None if requested else writer.attachment.clock.now()
         self._ended = False
-        self._workspace_lock = ExitStack()
+        self._workspace_lock: ExitStack | None = None
         self._reverts: tuple[int, ...] = ()
 
     @classmethod
@@ -202,8 +201,7 @@ class OpenCall:
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
         """Hold the workspace lock for the block, and after it until `finish` when final."""
-        if self._ended:
-            raise Conflict(f"call {self.call_id} is finished already")
+        self._check_unfinished()
         with ExitStack() as stack:
             stack.enter_context(exclusive(self._attachment))
             yield
@@ -220,50 +218,45 @@ class OpenCall:
         command: Command,
         *,
         cancelled: Callable[[], bool] | None = None,
-        started: Callable[[], object] | None = None,
+        started: Callable[[], object] = lambda: None,
         final: bool = False,
     ) -> CommandResult:
         """Run a command and record which files it changed; `started` is called just before it."""
         with ExitStack() as capture:
-
-            def look() -> None:
-                capture.enter_context(self.capture(final=final))
-                if started is not None:
-                    started()
-
             completed = runner.run(
                 self._attachment.workspace.root,
                 command,
                 cancelled=cancelled,
-                before=look,
+                before=lambda: (
+                    capture.enter_context(self.capture(final=final, watched=True)),
+                    started(),
+                ),
             )
             self.sandbox = completed.sandbox
+            self._left_running.update(completed.kept)
             if completed.survivors:
                 named = ", ".join(completed.survivors[:5])
                 self.record.lower_coverage(f"killed at the end: {named}")
         return completed
 
     @contextmanager
-    def capture(self, *, final: bool = False) -> Iterator[None]:
+    def capture(self, *, final: bool = False, watched: bool = False) -> Iterator[None]:
         """Record the changes that happen in the block as this call's.
 
         Changes found before the block are attributed to others. Changes found after it are
-        shared with the commands that ran at the same time, and coverage says so.
+        shared with the commands that ran at the same time, and coverage says so. What the block
+        leaves running may share what is found later, unless a runner `watched` over it.
         """
         self.check_writable()
         with exclusive(self._attachment):
-            others = candidates(self._attachment, besides=self.record.key)
-            left_out = look_before(self.record, others)
-            mode = self._attachment.workspace.stamp("")
-            alive = {one: self._attachment.is_session_alive(one.session) for one in others}
+            before = look_before_block(self.record)
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    look_after(self.record, left_out, alive)
-                    if self._attachment.workspace.stamp("") != mode:
-                        self.record.lower_coverage("the workspace's own mode changed")
+                    look_after_block(self.record, before, self._left_running, watched=watched)
+                    self._left_running.clear()
             except BaseException as error:
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
                 self.record.lower_coverage(f"not seen: {why}", level="none")
@@ -273,8 +266,8 @@ class OpenCall:
 
     def finish(self, status: Status, result: Any) -> Event:
         """Put the outcome on record, durably, and release the workspace lock. Once per call."""
-        if self._ended:
-            raise Conflict(f"call {self.call_id} is finished already")
+        self._check_unfinished()
+        self._keep_left_running()
         fact = CallFinished(
             self.call_id,
             self.tool,
@@ -286,7 +279,7 @@ class OpenCall:
             self._duration(),
             self._reverts,
         )
-        with self._workspace_lock:
+        with self._workspace_lock or ExitStack():
             try:
                 events = self.record.commit(fact)
             except AuditError as error:
@@ -300,6 +293,20 @@ class OpenCall:
             if self.record.entries:
                 self.record.update_index(events)
         return self.finish_event
+
+    def _check_unfinished(self) -> None:
+        if self._ended:
+            raise Conflict(f"call {self.call_id} is finished already")
+
+    def _keep_left_running(self) -> None:
+        if self._left_running:
+            self.announce()
+            with exclusive(self._attachment) if self._workspace_lock is None else ExitStack():
+                keep_going_on(self.record, self._attachment.processes.activity(self._left_running))
+
+    def leave_running(self, thread: int) -> None:
+        """Say that a thread, by the system's number of it, goes on when the call has ended."""
+        self._left_running.add(self._attachment.processes.thread(thread))
 
     def _duration(self) -> int:
         if self._began is None:
@@ -327,15 +334,6 @@ class OpenCall:
         if isinstance(error, Exception):
             return ExecutionFailed(text)
         return ExecutionFailed(f"{self.tool} was cancelled", details={"exception": text})
-
-
-def status_of(error: BaseException) -> Status:
-    """How a call ended that raised this; what is no `Exception` cancels."""
-    if isinstance(error, ApprovalDenied):
-        return "denied"
-    if isinstance(error, ToolTimeout):
-        return "timeout"
-    return "error" if isinstance(error, Exception) else "cancelled"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from loom_audit.history.attribution import Candidate, attributed_drafts, candidates
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import Draft, Event, Fact, FilesChanged, PathsUntracked
@@ -17,6 +18,7 @@ class CallRecord:
 
     `facts` are those of its beginning that are not on record yet: its request, as a rule.
     It is `shared` when others may have changed what it may have changed.
+    `window` is the one whose changes wait for the next commit.
     `approved` are the states an approval is bound to, by path: other paths, or paths in other
     states, are not changed.
     """
@@ -30,6 +32,7 @@ class CallRecord:
         self.files_changed: list[str] = []
         self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}
+        self.window: Window | None = None
         self._facts: list[Fact] = [*facts]
         self._drafts: list[Draft] = []
 
@@ -70,9 +73,9 @@ class CallRecord:
     def add_foreign(self, changes: Iterable[FileChange]) -> None:
         """Store what this call did not change with the next commit, if there is anything."""
         if listed := tuple(changes):
-            self.add_drafts(
-                attributed_drafts(listed, candidates(self.attachment, besides=self.key))
-            )
+            among = candidates(self.attachment, besides=self.key)
+            among = Window.begin(self.attachment).with_survivors(among)
+            self.add_drafts(attributed_drafts(listed, among))
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
         """Store facts about somebody else's changes with the next commit."""
@@ -92,6 +95,9 @@ class CallRecord:
         events = self.attachment.log.append(drafts)
         self._facts.clear()
         self._drafts.clear()
+        if self.window is not None:
+            self.window.end()
+            self.window = None
         return events
 
     def commit_and_index(self, *last: Fact) -> Sequence[Event]:
@@ -101,7 +107,10 @@ class CallRecord:
         return events
 
     def commit_foreign(self, found: ScanResult, among: Sequence[Candidate]) -> None:
-        """Store a part of a scan as changes of these candidates, and nothing of what waits."""
+        """Store a part of a scan as changes of these candidates, and nothing of what waits.
+
+        The window goes on, since the scan does.
+        """
         self.entries.update(found.entries)
         if found.changes:
             drafts = attributed_drafts(found.changes, among, found.moves)

@@ -12,6 +12,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, Permis
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
+from loom_audit.history.survivors import Window
 from loom_audit.model.display import size_text
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, proven_moves
@@ -305,9 +306,11 @@ def record_drift(attachment: Attachment) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held."""
 
     among = candidates(attachment)  # of before the scan
+    window = Window.begin(attachment)
 
     def flush(found: ScanResult) -> None:
-        drafts = attributed_drafts(found.changes, among, found.moves)
+        drafts = attributed_drafts(found.changes, window.with_survivors(among), found.moves)
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))
+    window.end()

@@ -19,7 +19,7 @@ from loom_audit.history.attachment import (
 )
 from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
-from loom_audit.history.looks import look_after, look_before
+from loom_audit.history.looks import keep_going_on, look_after, look_before
 from loom_audit.history.recovery import (
     WORKSPACE_GONE,
     close_calls,
@@ -27,7 +27,9 @@ from loom_audit.history.recovery import (
     discard_look,
     look_name,
     recover,
+    running_name,
 )
+from loom_audit.history.survivors import Activity, add_goes_on, end_goes_on, tasks_left
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import (
@@ -112,6 +114,7 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
         if looks:
             among = candidates(attachment, besides=call.record.key)
             _keep_look(attachment, call, look_before(call.record, among))
+            _keep_running(attachment, call)
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)
@@ -144,7 +147,11 @@ def end(
         began = event.occurred_at or event.at
         ending = OpenCall.resumed(writer, call, began=began)
         if changes_by_itself(attachment, call):
+            left = _tasks_left(attachment, call)
             _capture(ending, look=look, seen=event.source == CLIENT)
+            keep_going_on(ending.record, left)
+            if status == "running" and not left:
+                add_goes_on(attachment, call.requested)
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
         finished = ending.finish(status, {**result, "files_changed": [*ending.files_changed]})
@@ -204,9 +211,26 @@ def _keep_look(attachment: Attachment, call: OpenCall, seen: LeftOutFolders) -> 
         attachment.looks.keep(look_name(*call.record.key), kept)
 
 
+def _keep_running(attachment: Attachment, call: OpenCall) -> None:
+    with suppress(AuditError):  # then nothing is known to be left running
+        running = sorted(attachment.processes.running())
+        attachment.looks.keep(running_name(*call.record.key), running)
+
+
+def _tasks_left(attachment: Attachment, call: Call) -> Activity:
+    """What a call leaves running below its client's process, as far as that can be seen."""
+    lease = attachment.lease(call.session)
+    running = attachment.looks.get(running_name(call.session, call.call_id))
+    if lease is None or running is None or not attachment.processes.is_alive(lease):
+        return {}
+    return tasks_left(attachment, running, (), by=lease.pid)
+
+
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:
     """Put on record what was reported about a finished call, unless it is there already."""
     assert call.seq is not None
+    if status != "running":
+        end_goes_on(writer.attachment, call.requested)
     kinds = (CallFinished.kind, CallReported.kind)
     told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
     for event in writer.attachment.log.read(told):

@@ -1,20 +1,74 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from loom_audit.history.attribution import (
     Candidate,
     attributed_drafts,
     by_owners,
+    candidates,
     candidates_with,
     ended_unseen,
     found_fact,
 )
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
+from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
 from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 from loom_audit.model.records import Call
+from loom_audit.ports import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was seen before a block of code that changes files by itself.
+
+    `mode` is the stamp of the workspace's own folder, `others` the calls that were open and
+    whether their processes ran, `running` the pids there were.
+    """
+
+    left_out: LeftOutFolders
+    mode: Stamp | None
+    others: Mapping[Candidate, bool]
+    running: Collection[int]
+
+
+def look_before_block(record: CallRecord) -> Before:
+    """Take the look before a block of ours; the lock is held."""
+    attachment = record.attachment
+    others = candidates(attachment, besides=record.key)
+    left_out = look_before(record, others)
+    alive = {one: attachment.is_session_alive(one.session) for one in others}
+    mode = attachment.workspace.stamp("")
+    return Before(left_out, mode, alive, attachment.processes.running())
+
+
+def look_after_block(
+    record: CallRecord, before: Before, left: Iterable[str], *, watched: bool
+) -> None:
+    """Take the look after it; the lock is held.
+
+    The tasks that are `left` go on, and when it was not `watched` by a runner whatever else it
+    started: they stay candidates.
+    """
+    attachment = record.attachment
+    started = attachment.processes.running() if watched else before.running
+    going_on = tasks_left(attachment, started, left)
+    look_after(record, before.left_out, before.others)
+    if attachment.workspace.stamp("") != before.mode:
+        record.lower_coverage("the workspace's own mode changed")
+    keep_going_on(record, going_on)
+
+
+def keep_going_on(record: CallRecord, tasks: Activity) -> None:
+    """Let what a call leaves running stay a candidate, and say so; the lock is held."""
+    if tasks:
+        attachment = record.attachment
+        add_survivors(attachment, attachment.projections.call(*record.key).requested, tasks)
+        named = ", ".join(attachment.processes.title(task) for task in [*tasks][:5])
+        record.lower_coverage(f"left running: {named}")
 
 
 def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolders:
@@ -22,7 +76,14 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolder
 
     The folders that are left out are returned, to be compared when the call has ended.
     """
-    found = scan(record.attachment, lambda part: record.commit_foreign(part, among))
+    window = Window.begin(record.attachment)
+
+    def flush(part: ScanResult) -> None:
+        record.commit_foreign(part, window.with_survivors(among))
+
+    found = scan(record.attachment, flush)
+    record.window = window
+    among = window.with_survivors(among)
     record.add_drafts(attributed_drafts(found.changes, among, found.moves))
     record.add_untracked(found)
     record.entries.update(found.entries)
@@ -59,10 +120,14 @@ def look_after(
 def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResult:
     """Scan, and collect what changed as that of these candidates; the lock is held."""
     own = record.key
-    ordered = sorted(among, key=lambda one: (one.key != own, one.requested))
+    window = Window.begin(record.attachment)
 
     def add(found: ScanResult) -> None:
         record.entries.update(found.entries)
+        ordered = sorted(
+            window.with_survivors(among),
+            key=lambda one: (one.key != own, one.outlived, one.requested),
+        )
         for owners, part in by_owners(found.changes, ordered).items():
             if owners and owners[0].key == own:
                 record.add_changes(found_fact(owners, part, found.moves))
@@ -75,6 +140,7 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
 
     found = scan(record.attachment, flush, after_the_fact=True)
     add(found)
+    record.window = window
     record.add_untracked(found)
     return found
 

@@ -127,11 +127,17 @@ def discard_look(attachment: Attachment, call: Call) -> None:
     """Forget what was kept for the end of a foreign call."""
     with suppress(AuditError):  # a file that stays is written over or does no harm
         attachment.looks.discard(look_name(call.session, call.call_id))
+        attachment.looks.discard(running_name(call.session, call.call_id))
 
 
 def look_name(session: str, call_id: str) -> str:
     """The name under which the look before a foreign call is kept."""
     return f"{session}\0{call_id}"
+
+
+def running_name(session: str, call_id: str) -> str:
+    """The name under which the processes that ran then are kept."""
+    return f"{look_name(session, call_id)}\0running"
 
 
 def decision_needed(call: Call) -> Conflict:

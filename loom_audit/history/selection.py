@@ -48,7 +48,9 @@ class Selection:
             if one.seq in self.events:
                 return True
             if one.causes:
-                return calls.issuperset(one.causes) or (old and not calls.isdisjoint(one.causes))
+                # from outside: also a person may have done it
+                shared = one.origin == "outside" or not calls.issuperset(one.causes)
+                return not calls.isdisjoint(one.causes) and (old or not shared)
             return one.requested in calls
 
         return is_taken

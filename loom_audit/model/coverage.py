@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from loom_audit.errors import ApprovalDenied, ToolTimeout
+
 Effect = Literal["read", "write", "execute", "network"]
 Status = Literal[
     "ok", "error", "denied", "timeout", "cancelled", "interrupted", "unknown", "running"
@@ -32,3 +34,12 @@ class Coverage:
 
 
 FULL = Coverage()
+
+
+def status_of(error: BaseException) -> Status:
+    """How a call ended that raised this; what is no `Exception` cancels."""
+    if isinstance(error, ApprovalDenied):
+        return "denied"
+    if isinstance(error, ToolTimeout):
+        return "timeout"
+    return "error" if isinstance(error, Exception) else "cancelled"

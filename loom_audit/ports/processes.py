@@ -1,9 +1,9 @@
 """Commands, locks, other programs' processes, and the progress of long work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from loom_audit.model.events import Lease
 
@@ -34,6 +34,9 @@ class Command:
     either. `stdio` "capture" keeps up to `limit` bytes of each stream (half head, half tail);
     "inherit" passes the terminal through. `timeout` in seconds, None for none.
 
+    With `keep` the processes that it leaves running are not killed at its end; a confined one
+    cannot be kept.
+
     `confinement` says whether it must be confined. A confined command reads the workspace and
     a minimal system, and writes the workspace and a temporary folder of its own; `readable`
     and `writable` are further absolute paths, and `network` lets it reach others. One that is
@@ -54,6 +57,7 @@ class Command:
     writable: tuple[str, ...] = ()
     read_only: bool = False
     limits: Limits = Limits()
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class CommandResult:
     """How a command ended: exit code (128+n by signal n), streams, surviving processes.
 
     `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
-    processes that were still alive at its end and were killed, as `pid name`. `sandbox` is the
+    processes that were still alive at its end and were killed, as `pid name`, and `kept` the
+    pids of those that were left alive. `sandbox` is the
     backend that ran it; `unconfined` is why it was not confined though that was preferred.
     """
 
@@ -73,6 +78,7 @@ class CommandResult:
     timed_out: bool
     duration: int
     survivors: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     truncated: bool = False
     sandbox: str = "plain"
     unconfined: str = ""
@@ -140,6 +146,42 @@ class Processes(Protocol):
         machine and in the same process namespace. One in another boot or namespace, or whose
         pid or start is not known, cannot be seen.
         """
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where pids are those of the same processes: a boot and a namespace; empty: unknown."""
+        ...
+
+    def running(self) -> Collection[int]:
+        """The pids of all processes that can be seen."""
+        ...
+
+    def left_behind(
+        self, before: Collection[int], folder: str, *, by: int | None = None
+    ) -> Sequence[str]:
+        """The processes that a program, by default ours, started since and that still run.
+
+        `before` were running then. They are its descendants, and of what lost its parent
+        what is of the program's process group or session, or works in the folder. Not those
+        that a `Runner` ends by itself.
+        """
+        ...
+
+    def thread(self, number: int) -> str:
+        """A thread of our own process, by the number that the system gave it."""
+        ...
+
+    def activity(self, tasks: Iterable[str]) -> Mapping[str, Any]:
+        """What processes and threads did until now, and what they started, as JSON.
+
+        A task is a process `PID` or a thread `PID/TID`. Where it is the same later, the task did
+        not run. None of one that cannot be seen; one that has ended is left out.
+        """
+        ...
+
+    def title(self, task: str) -> str:
+        """A task for people: its pid and name."""
         ...
 
 

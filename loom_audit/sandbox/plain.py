@@ -106,7 +106,7 @@ def supervise(
     """
     inherit = command.stdio == "inherit"
     mode, owner, forwarded = terminal.terminal_mode() if inherit else ("g", 0, ())
-    mode += "w" * whole_tree + "p" * launch.private
+    mode += "w" * whole_tree + "p" * launch.private + "k" * command.keep
     order = _encode_order(root, command, mode, owner, launch.steps)
     run = _launch(command, launch)
     try:
@@ -122,6 +122,7 @@ def supervise(
         raise _start_error(root, command, *run.failure)
     if launch.wrap and not run.child and not run.timed_out and run.killed_at is None:
         raise _wrapper_error(launch.wrap[0], run)
+    kept = command.keep and run.killed_at is None and run.status is not None
     return CommandResult(
         exit_code=exit_code(run.status),
         stdout=run.stdout.content(),
@@ -130,7 +131,8 @@ def supervise(
         stderr_bytes=run.stderr.total,
         timed_out=run.timed_out,
         duration=int((time.monotonic() - run.started) * 1e6),
-        survivors=tuple(run.survivors),
+        survivors=() if kept else tuple(run.survivors),
+        kept=tuple(name.partition(" ")[0] for name in run.survivors) if kept else (),
         truncated=run.stdout.truncated or run.stderr.truncated,
     )
 

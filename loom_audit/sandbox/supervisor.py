@@ -39,7 +39,8 @@ class Order:
 
     Mode letters: `g` own process group, `t` hand the terminal over, `s` report stops,
     `w` walk the process tree (without it only the process group is killed), `p` show the
-    command nothing of us. `steps` is the text of `restrict`.
+    command nothing of us, `k` leave alive what outlives the command. `steps` is the text of
+    `restrict`.
     """
 
     __slots__ = ("argv", "cwd", "environment", "mode", "owner", "path", "steps")
@@ -347,9 +348,11 @@ class Supervisor:
         if not self.start():
             self.give_terminal_back()
             return
-        if not self.watch():
+        kill = self.watch()
+        if not kill:
             self.wait_for_survivors()
-        self.kill_all()
+        if kill or "k" not in self.order.mode:
+            self.kill_all()
         self.give_terminal_back()
         self.tell(b"ended %d" % (_signal.SIGKILL if self.status is None else self.status))
 

@@ -1,5 +1,6 @@
 """`run`: the command's own streams, signals and exit code; what it changed is on record."""
 
+import os
 import signal
 import subprocess
 from contextlib import suppress
@@ -97,6 +98,29 @@ def test_ctrl_c_again_and_again_waits_for_the_record_once_the_command_has_ended(
     assert sorted(record["paths"]) == ["made", "ready"]
     (ended,) = audited.records("session")
     assert ended["status"] == "completed"
+
+
+def test_what_a_run_leaves_running_is_killed_and_named_unless_it_is_kept(audited: Shell) -> None:
+    script = "sleep 1000 >/dev/null 2>&1 & echo $!"
+    ran = audited("run", "--", "sh", "-c", script)
+    assert f"killed at the end: {ran.text.strip()} sleep" in ran.errors
+    assert not Path(f"/proc/{ran.text.strip()}").exists()
+    ran = audited("run", "--keep", "--", "sh", "-c", script)
+    pid = int(ran.text)
+    try:
+        assert f"left running: {pid} sleep" in ran.errors
+        assert Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+        newest = audited.records("log")[0]
+        assert newest["coverage"] == "partial"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_what_is_confined_cannot_be_kept(audited: Shell) -> None:
+    before = audited.records("log")
+    told = audited("run", "--keep", "--sandbox", "preferred", "--", "touch", "made", code=125)
+    assert "cannot be kept" in told.errors
+    assert not (audited.workspace / "made").exists() and audited.records("log") == before
 
 
 def test_a_command_in_a_workspace_that_vanished_is_refused_on_record(audited: Shell) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -152,3 +153,86 @@ def test_processes_of_another_namespace_are_not_taken_for_ours(
     assert outer_alive is None
     assert inner_alive is (True if mounted else None)
     assert processes.is_alive(Lease(*inner)) is None
+
+
+def test_what_a_task_did_is_the_same_as_long_as_it_sleeps(
+    processes: Processes, start: Start
+) -> None:
+    process = start("sh", "-c", "trap 'echo x' USR1; echo x; while :; do sleep 1000; done")
+    assert process.stdout and process.stdout.readline()
+    child = str(process.pid)
+    before = processes.activity([child])
+    while len(before) < 2 or processes.activity([child]) != before:
+        before = processes.activity([child])  # until `sleep` sleeps
+    assert child in before and len(before) == 2
+    process.send_signal(signal.SIGUSR1)
+    sleeping = next(task for task in before if task != child)
+    os.kill(int(sleeping), signal.SIGTERM)
+    assert process.stdout.readline()
+    after = processes.activity([*before])
+    assert after.get(child) != before[child] and sleeping not in after
+
+
+def test_a_task_that_has_ended_is_left_out_and_one_that_runs_says_so(
+    processes: Processes, start: Start
+) -> None:
+    process = start(sys.executable, "-c", "while True: pass")
+    task = str(process.pid)
+    while not any(running for *_, running in processes.activity([task])[task].values()):
+        pass
+    process.kill()
+    process.wait()
+    assert processes.activity([task]) == {}
+
+
+def test_one_thread_of_ours_is_a_task_of_its_own(processes: Processes) -> None:
+    go_on, began = threading.Event(), threading.Event()
+    numbers = []
+
+    def waits() -> None:
+        numbers.append(threading.get_native_id())
+        began.set()
+        go_on.wait(60)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    began.wait(60)
+    task = processes.thread(numbers[0])
+    [*threads] = processes.activity([task])[task]
+    assert threads == [str(numbers[0])]
+    go_on.set()
+    thread.join()
+    assert processes.activity([task]) == {}
+
+
+def test_a_task_that_cannot_be_read_is_not_left_out(tmp_path: Path, start: Start) -> None:
+    pid = start().pid
+    assert LinuxProcesses(tmp_path).activity([str(pid)]) == {str(pid): None}
+    folder = tmp_path / f"{pid}/task/{pid}"  # as of a kernel that does not count
+    folder.mkdir(parents=True)
+    (folder / "stat").write_bytes(Path(f"/proc/{pid}/stat").read_bytes())
+    assert LinuxProcesses(tmp_path).activity([str(pid)]) == {str(pid): None}
+
+
+def test_what_is_left_behind_was_started_since_and_is_of_the_program(
+    processes: Processes, start: Start, tmp_path: Path
+) -> None:
+    before = {*processes.running()}
+    mine = start()
+    detached = subprocess.run(
+        ["setsid", "sh", "-c", "sleep 1000 >&- 2>&- & echo $!"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    daemon = int(detached.stdout)
+    try:
+        found = processes.left_behind(before, str(tmp_path))
+        assert sorted(map(int, found)) == sorted([mine.pid, daemon])
+        assert [*processes.left_behind(before, "/elsewhere")] == [str(mine.pid)]
+        assert [*processes.left_behind(before, "/elsewhere", by=mine.pid)] == []
+        assert [*processes.left_behind(processes.running(), str(tmp_path))] == []
+        supervised = LinuxProcesses(supervised="sleep")
+        assert [*supervised.left_behind(before, "/elsewhere")] == []
+    finally:
+        os.kill(daemon, signal.SIGKILL)

@@ -25,9 +25,9 @@ from loom_audit.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from loom_audit.history.call import OpenCall, status_of
+from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer, check_unused, new_id
-from loom_audit.model.coverage import Effect, Status
+from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision

@@ -63,7 +63,13 @@ class FunctionTool(Tool):
     async def _call_function(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**named)
-        return await in_own_thread(lambda: self.function(**named), ctx.left_running.append)
+
+        def left(thread: int) -> None:
+            ctx.left_running.append(thread)
+            if ctx.call is not None:
+                ctx.call.leave_running(thread)
+
+        return await in_own_thread(lambda: self.function(**named), left)
 
     async def _run_isolated(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         argv, order = isolated_call(self.function, named)

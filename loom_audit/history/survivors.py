@@ -1,0 +1,144 @@
+"""What calls that have ended left running, and which of it ran between two looks.
+
+Kept on the machine that the processes are on, beside the looks before foreign calls.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from loom_audit.errors import AuditError
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.attribution import Candidate, request_event
+from loom_audit.model.records import Call
+
+Activity = Mapping[str, Any]
+"""By task what it did until then; see `ports.Processes.activity`."""
+
+_KEPT = "survivors"
+_CLIENT = "client"
+"""The task of a call that its client says goes on, where no process of it is known."""
+
+
+@dataclass(slots=True)
+class Window:
+    """The time from the last look to the one that is made; the workspace lock is held.
+
+    `since` is what survivors had done at the last look, by the request of their call, and
+    `until` what they have done now, before anything is looked at.
+    """
+
+    attachment: Attachment
+    since: Mapping[int, Activity]
+    until: Mapping[int, Activity]
+
+    @classmethod
+    def begin(cls, attachment: Attachment) -> "Window":
+        """The window that ends with a look that is about to be made."""
+        since = _kept(attachment)
+        return cls(attachment, since, _activity(attachment, since))
+
+    def with_survivors(self, among: Sequence[Candidate]) -> list[Candidate]:
+        """These candidates, and the ended calls of which something ran since the last look.
+
+        To be asked once the look was made: what changed during it was changed by what ran then.
+        """
+        now = _activity(self.attachment, self.since)
+        known = {one.requested for one in among}
+        ran = [
+            requested
+            for requested, before in sorted(self.since.items())
+            if requested not in known and _ran(before, now.get(requested, {}))
+        ]
+        return [*among, *(_candidate(self.attachment, requested) for requested in ran)]
+
+    def end(self) -> None:
+        """The next window begins; to be called once what was found is on record."""
+        if self.since:
+            added = {
+                one: left for one, left in _kept(self.attachment).items() if one not in self.since
+            }
+            _keep(self.attachment, {**self.until, **added})
+
+
+def tasks_left(
+    attachment: Attachment, before: Iterable[int], tasks: Iterable[str], *, by: int | None = None
+) -> Activity:
+    """What a call leaves running: these tasks, and what a program started since.
+
+    `before` are the pids of then. To be asked before the last look of the call.
+    """
+    processes = attachment.processes
+    started = processes.left_behind({*before}, attachment.workspace.root, by=by)
+    return processes.activity([*tasks, *started])
+
+
+def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:
+    """Let what a call left running be a candidate from now on; the workspace lock is held."""
+    if left:
+        _keep(attachment, {**_kept(attachment), requested: left})
+
+
+def add_goes_on(attachment: Attachment, requested: int) -> None:
+    """Let a call be a candidate until its client reports its end, or has ended itself."""
+    add_survivors(attachment, requested, {_CLIENT: None})
+
+
+def end_goes_on(attachment: Attachment, requested: int) -> None:
+    """Let such a call be a candidate up to the next look only."""
+    kept = _kept(attachment)
+    if _CLIENT in kept.get(requested, {}):
+        _keep(attachment, {**kept, requested: {_CLIENT: "ended"}})
+
+
+def _activity(attachment: Attachment, since: Mapping[int, Activity]) -> dict[int, Activity]:
+    """What is still there of these did until now, with what it started."""
+    found: dict[int, Activity] = {}
+    for requested, before in since.items():
+        if _CLIENT not in before:
+            done = attachment.processes.activity(before)
+        else:
+            goes_on = before[_CLIENT] is None and _is_open(attachment, requested)
+            done = {_CLIENT: None} if goes_on else {}
+        if done:
+            found[requested] = done
+    return found
+
+
+def _is_open(attachment: Attachment, requested: int) -> bool:
+    session = attachment.projections.session(attachment.projections.call_at(requested).session)
+    return session.ended is None and attachment.is_session_alive(session.id)
+
+
+def _ran(before: Activity, now: Activity) -> bool:
+    """Whether one of the tasks ran, began, ended, or cannot be seen."""
+    return before.keys() != now.keys() or any(
+        done is None or done != before[task] or any(running for *_, running in done.values())
+        for task, done in now.items()
+    )
+
+
+def _candidate(attachment: Attachment, requested: int) -> Candidate:
+    call: Call = attachment.projections.call_at(requested)
+    _, request = request_event(attachment, call)
+    return Candidate(
+        requested, call.call_id, call.session, call.actor, request.paths, ended=True, outlived=True
+    )
+
+
+def _kept(attachment: Attachment) -> Mapping[int, Activity]:
+    with suppress(AuditError):
+        kept = attachment.looks.get(_KEPT)
+        if kept and kept["place"] == attachment.processes.place:
+            return {int(requested): tasks for requested, tasks in kept["calls"].items()}
+    return {}
+
+
+def _keep(attachment: Attachment, calls: Mapping[int, Activity]) -> None:
+    with suppress(AuditError):  # what is kept from before makes them candidates for longer
+        if calls:
+            kept = {str(requested): tasks for requested, tasks in calls.items()}
+            attachment.looks.keep(_KEPT, {"place": attachment.processes.place, "calls": kept})
+        else:
+            attachment.looks.discard(_KEPT)

@@ -1,0 +1,321 @@
+"""What a call leaves running may have made what is found later, when it ran meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, ForeignSession, Session, tool
+from loom_audit.api.registry import ToolRegistry
+
+
+class Server:
+    """A process that appends to a file when it is told to, and sleeps until then."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        code = (
+            "import sys\n"
+            "for line in sys.stdin:\n"
+            f"    open({path!r}, 'a').write('served')\n"
+            "    print('done', flush=True)\n"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.write()  # it has begun
+
+    def write(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+        self.sleeps()
+
+    def sleeps(self) -> None:
+        """Wait until it waits for the next line."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
+    """The call that the last change of a path is said to be of, and those it is shared by."""
+    [*_, last] = workspace.attachment.projections.changes(paths=[path])
+    calls = workspace.attachment.projections
+    return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes)
+
+
+def test_what_outlives_a_call_and_writes_during_another_shares_the_change(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a") as first:
+            one = Server(root, "log")
+        with session.recording("b", call_id="b") as second:
+            one.write()
+            (root / "mine").touch()
+        one.close()
+    assert owners(workspace, "log") == ("b", ("b", "a"))
+    assert first.coverage.level == "partial"
+    assert f"left running: {one.process.pid} python" in first.coverage.reasons[0]
+    assert second.coverage.level == "partial" and second.finish_event
+    assert "shared with other commands" in second.coverage.reasons
+    plan = workspace.plan_revert([second.finish_event.seq])
+    workspace.carry_out(plan)
+    assert (root / "log").read_text() == "servedserved"
+
+
+def test_what_outlives_a_call_and_does_not_run_has_no_part_in_what_another_changes(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("a"):
+            one = Server(root, "log")
+        with session.recording("b", call_id="b") as second:
+            (root / "mine").touch()
+        one.close()
+    assert owners(workspace, "mine") == ("b", ())
+    assert second.coverage.level == "full"
+
+
+def test_what_runs_between_two_calls_has_its_change_recorded_before_the_second(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a") as first:
+            one = Server(root, "log")
+        one.write()
+        with session.recording("b", call_id="b") as second:
+            (root / "mine").touch()
+        one.close()
+    # from outside, as a person may have made it; and perhaps of what a left running
+    assert owners(workspace, "log") == (None, ("a",))
+    assert owners(workspace, "mine") == ("b", ()) and second.coverage.level == "full"
+    assert first.finish_event
+    taken = first.finish_event.seq
+    kept = workspace.plan_revert([taken])
+    assert "log" not in {change.path for change in kept.changes}
+    chosen = workspace.plan_revert([taken], choices={"log": "old"})
+    assert "log" in {change.path for change in chosen.changes}
+
+
+def test_what_ended_between_two_looks_ran_between_them(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a"):
+            one = Server(root, "log")
+        with session.recording("b", call_id="b"):
+            one.write()
+            one.close()
+        with session.recording("c", call_id="c") as third:
+            (root / "mine").touch()
+    assert owners(workspace, "log") == ("b", ("b", "a"))
+    assert owners(workspace, "mine") == ("c", ()) and third.coverage.level == "full"
+
+
+def test_what_a_survivor_starts_is_a_survivor_too(workspace: AuditedWorkspace, root: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "sys.stdin.readline()\n"
+        "child = subprocess.Popen(['sh', '-c', 'read x; echo $x > log; echo done'])\n"
+        "sys.stdin.close()\nprint('began', flush=True)\nchild.wait()\n"
+    )
+    pipe = subprocess.PIPE
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a"):
+            argv = [sys.executable, "-uc", code]
+            parent = subprocess.Popen(argv, cwd=root, stdin=pipe, stdout=pipe, bufsize=0)
+        assert parent.stdin and parent.stdout
+        parent.stdin.write(b"go\n")
+        assert parent.stdout.readline() == b"began\n"
+        with session.recording("b"):
+            pass
+        with session.recording("c", call_id="c"):
+            parent.stdin.write(b"x\n")
+            assert parent.stdout.readline() == b"done\n"
+        parent.kill()
+        parent.communicate()
+    assert set(owners(workspace, "log")[1]) == {"a", "c"}
+
+
+@pytest.mark.parametrize("how", ["&", "setsid"])
+def test_what_a_shell_puts_in_the_background_is_a_survivor_though_its_parent_has_ended(
+    workspace: AuditedWorkspace, root: Path, how: str
+) -> None:
+    os.mkfifo(root / "go")
+    os.mkfifo(root / "told")
+    script = "echo $$ > pid; read x < go; echo $x > log; echo > told"
+    started = {"&": f"({script}) &", "setsid": f"setsid sh -c '{script}' &"}[how]
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a"):
+            subprocess.run(["sh", "-c", started], cwd=root, check=True)
+            while not (root / "pid").exists():
+                time.sleep(0.01)
+        with session.recording("b", call_id="b"):
+            (root / "go").write_text("x\n")
+            (root / "told").read_text()
+    assert set(owners(workspace, "log")[1]) == {"a", "b"}
+
+
+def test_a_tool_that_says_what_it_changes_shares_it_with_no_survivor(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    async def writes(session: Session, one: Server) -> None:
+        one.write()
+        result = await session.call("write_file", {"path": "a", "content": "x"}, call_id="w")
+        assert result.success
+        one.write()
+
+    with workspace.session("agent") as session:
+        with session.recording("a"):
+            one = Server(root, "log")
+        anyio.run(writes, session, one)
+        with session.recording("b"):
+            one.write()
+        one.close()
+    assert owners(workspace, "a") == ("w", ())
+    [written] = [call for call in workspace.timeline.calls() if call.tool == "write_file"]
+    assert written.coverage.level == "full"
+
+
+def test_what_a_survivor_changed_is_found_by_the_tool_that_writes_there(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("a", call_id="a"):
+            one = Server(root, "log")
+        one.write()
+        result = anyio.run(session.call, "write_file", {"path": "log", "content": "x"})
+        assert result.success
+        one.close()
+    found, written = [
+        c for c in workspace.attachment.projections.changes(paths=["log"]) if c.origin != "command"
+    ]
+    assert (found.origin, len(found.causes)) == ("outside", 1)
+    assert (written.origin, written.causes) == ("tool", ())
+
+
+def test_a_function_that_went_on_past_its_limit_shares_what_is_found_while_it_runs(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    go_on, wrote, stop = threading.Event(), threading.Event(), threading.Event()
+
+    @tool(timeout_seconds=0.3)
+    def waits() -> None:
+        """Waits for the test, then writes."""
+        go_on.wait(60)
+        (root / "late").touch()
+        wrote.set()
+        stop.wait(60)
+
+    registry = ToolRegistry(bundled=[waits])
+    with workspace.session("agent", registry=registry) as session:
+
+        async def calls() -> None:
+            assert (await session.call("waits", {}, call_id="f")).error.code == "TIMEOUT"
+
+        anyio.run(calls)
+        with session.recording("b", call_id="b"):
+            (root / "mine").touch()
+        with session.recording("c", call_id="c"):
+            go_on.set()
+            wrote.wait(60)
+        stop.set()
+    assert owners(workspace, "mine") == ("b", ())
+    assert set(owners(workspace, "late")[1]) == {"c", "f"}
+    [first] = [call for call in workspace.timeline.calls() if call.call_id == "f"]
+    assert first.status == "running" and "left running" in first.coverage.reasons[0]
+
+
+# --- what other programs leave running -------------------------------------------------------
+
+
+def client(workspace: AuditedWorkspace) -> ForeignSession:
+    return workspace.start_foreign_session("client", id="f", pid=os.getpid())
+
+
+def test_what_a_client_leaves_running_is_found_below_its_process(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace)
+    foreign.begin_call("a", "Bash")
+    one = Server(root, "log")
+    foreign.end_call("a", "running")
+    foreign.begin_call("b", "Bash")
+    (root / "mine").touch()
+    foreign.end_call("b")
+    foreign.begin_call("c", "Bash")
+    one.write()
+    foreign.end_call("c")
+    one.close()
+    assert owners(workspace, "mine") == ("b", ())
+    assert set(owners(workspace, "log")[1]) == {"a", "c"}
+
+
+def test_a_call_that_its_client_says_goes_on_is_a_candidate_until_it_reports_the_end(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace)
+    foreign.begin_call("a", "Bash")
+    foreign.end_call("a", "running")
+    for number, name in enumerate(["b", "c", "d"]):
+        foreign.begin_call(name, "Bash")
+        (root / name).touch()
+        if number == 1:
+            foreign.end_call("a", "ok", "it is done")
+        foreign.end_call(name)
+    assert [set(owners(workspace, name)[1]) for name in "bcd"] == [{"a", "b"}, {"a", "c"}, set()]
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+def test_a_command_that_is_to_keep_what_it_leaves_running_keeps_it(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    os.mkfifo(root / "go")
+    os.mkfifo(root / "told")
+    script = "(exec 2>&- >&-; read x < go; echo $x > log; echo > told) & echo $! > pid"
+    with workspace.session("agent") as session:
+        ran = session.run(["sh", "-c", script], keep=True)
+        pid = int((root / "pid").read_text())
+        assert ran.result.kept == (str(pid),) and ran.result.survivors == ()
+        assert ran.coverage.reasons == (f"left running: {pid} sh",)
+        with session.recording("b", call_id="b"):
+            (root / "go").write_text("x\n")
+            (root / "told").read_text()
+    assert len(owners(workspace, "log")[1]) == 2
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_that_goes_on_beside_a_block_is_not_left_running_by_it(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    os.mkfifo(root / "go")
+    os.mkfifo(root / "began")
+    with workspace.session("agent") as session:
+        argv = ["sh", "-c", "echo > began; read x < go"]
+        command = threading.Thread(target=session.run, args=[argv])
+        with session.recording("b") as block:
+            command.start()
+            (root / "began").read_text()
+        (root / "go").write_text("x\n")
+        command.join()
+    assert not any("left running" in reason for reason in block.coverage.reasons)
