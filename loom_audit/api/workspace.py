@@ -172,7 +172,7 @@ class AuditedWorkspace:
                 f"not a name for a checkpoint: {visible(name[:50]) or 'an empty text'}",
                 hint=f"A name is 1 to {MAX_NAME} bytes of visible text.",
             )
-        fact = CheckpointMarked(name, self.timeline.point(point), note)
+        fact = CheckpointMarked(name, self.timeline.exact_point(point), note)
         event = Writer(self.attachment, session="", actor=actor or self.actor).record(fact)[0]
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 

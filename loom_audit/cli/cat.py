@@ -8,7 +8,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.display import visible_bytes, visible_path
@@ -35,7 +35,7 @@ def cat(
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
-        seq = workspace.timeline.point(named_point(workspace, point))
+        seq = read_point(invocation, workspace, point)
         state = workspace.timeline.state(name, seq)
         if state is None and name:
             raise not_there(workspace, name, path, seq)

@@ -9,7 +9,7 @@ from loom_audit.cli.shared.lines import change_lines
 from loom_audit.cli.shared.lookup import ever_recorded
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.points import is_point, named_point
+from loom_audit.cli.shared.points import is_point, read_point
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_path
@@ -60,8 +60,8 @@ def diff(
         elif disk:
             changes = workspace.status().drift
         else:
-            old = timeline.point(named_point(workspace, points[0]))
-            new = timeline.point(named_point(workspace, points[1] if len(points) > 1 else "head"))
+            old = read_point(invocation, workspace, points[0])
+            new = read_point(invocation, workspace, points[1] if len(points) > 1 else "head")
             changes = timeline.diff(old, new)
         named = [workspace_path(workspace.root, path) for path in paths]
         shown = below(changes, named)

@@ -15,7 +15,7 @@ from loom_audit.cli.shared.lookup import (
 )
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.points import named_point, read_time, session_id
+from loom_audit.cli.shared.points import read_point, read_time, session_id
 from loom_audit.cli.shared.records import call_record, event_record
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
@@ -108,11 +108,10 @@ def log(
             hint="Leave out --events and --kind; `loom-audit show` lists the facts of a call.",
         )
     with invocation.workspace() as workspace:
-        timeline = workspace.timeline
         note_baseline(invocation, workspace)
         query = CallFilter(
-            after=timeline.point(named_point(workspace, after)) if after is not None else 0,
-            before=timeline.point(named_point(workspace, upto)) + 1 if upto is not None else None,
+            after=read_point(invocation, workspace, after) if after is not None else 0,
+            before=read_point(invocation, workspace, upto) + 1 if upto is not None else None,
             session=None if session is None else session_id(workspace, session),
             tool=tool,
             actor=actor,

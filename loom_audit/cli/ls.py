@@ -9,7 +9,7 @@ from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.output import Style
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileState
@@ -26,7 +26,7 @@ def ls(
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
-        seq = workspace.timeline.point(named_point(workspace, point))
+        seq = read_point(invocation, workspace, point)
         tree = workspace.timeline.tree(seq)
         prefix = f"{name}/" if name else ""
         if name and name not in tree:

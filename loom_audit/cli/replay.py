@@ -8,7 +8,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.points import named_point
+from loom_audit.cli.shared.points import read_point
 from loom_audit.model.display import count_text
 
 
@@ -25,7 +25,7 @@ def replay(
     output = invocation.output
     with invocation.workspace() as workspace:
         target = folder(to)
-        seq = workspace.timeline.point(named_point(workspace, point))
+        seq = read_point(invocation, workspace, point)
         with progress(output) as report:
             files = workspace.replay(seq, target, report=report)
         if output.json:

@@ -139,7 +139,7 @@ def _select_after_point(request: Request, attachment: Attachment, timeline: Time
             "rollback needs one point",
             hint="Name a call's number, a time, @checkpoint or session:ID.",
         )
-    point = timeline.point(request.targets[0])
+    point = timeline.exact_point(request.targets[0])
     first = baseline_end(attachment)
     if not first or point < first:
         raise NotFound(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.errors import Conflict, InvalidArguments, NotFound, TooLarge
 from loom_audit.model.events import (
     CallDecided,
     CallFinished,
@@ -52,8 +52,34 @@ class Timeline:
     def point(self, text: str | int) -> int:
         """The seq that a point names: `42`, `head`, `head~3` (calls back), an RFC 3339 time,
         `@checkpoint`, `session:ID` (its start). NotFound, InvalidArguments.
+
+        The earlier one of the two that a time may mean where clocks went back.
+        """
+        return self.meanings(text)[0]
+
+    def exact_point(self, text: str | int) -> int:
+        """The seq that a point names; Conflict for a time that may mean two."""
+        earlier, later = self.meanings(text)
+        if earlier != later:
+            raise Conflict(
+                f"clocks went back around {text}: it is point {earlier} by the first event that is "
+                f"later, and point {later} by the last one that is not",
+                hint=f"Name one of the two by its number: {earlier} or {later}.",
+                details={"points": [earlier, later]},
+            )
+        return earlier
+
+    def meanings(self, text: str | int) -> tuple[int, int]:
+        """The two seqs that a point may mean, in order: they differ for a time around which
+        clocks went back. NotFound, InvalidArguments.
         """
         text = str(text).strip()
+        if _is_named(text):
+            seq = self._named(text)
+            return seq, seq
+        return self.log.around(_time(text))
+
+    def _named(self, text: str) -> int:
         head = self.log.head()
         if text == "head":
             return head
@@ -70,9 +96,7 @@ class Timeline:
                 if checkpoint.name == text[1:]:
                     return checkpoint.point
             raise NotFound(f"no checkpoint {text}", hint="`loom-audit checkpoint` lists them.")
-        if text.startswith("session:"):
-            return self.projections.session(text.removeprefix("session:")).started
-        return self.log.before(_time(text))
+        return self.projections.session(text.removeprefix("session:")).started
 
     def _calls_back(self, count: int, head: int) -> int:
         if count == 0:
@@ -185,6 +209,15 @@ class Timeline:
         if old <= new and new - old < 5_000:
             return net_changes(self.projections.changes(after=old, until=new))
         return diff(self.tree(old), self.tree(new))
+
+
+def _is_named(text: str) -> bool:
+    """Whether a point is named otherwise than by a time."""
+    return (
+        text == "head"
+        or text.startswith(("@", "session:"))
+        or bool(_NUMBER.fullmatch(text) or _BACK.fullmatch(text))
+    )
 
 
 def net_changes(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:

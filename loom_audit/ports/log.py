@@ -68,8 +68,11 @@ class EventLog(Protocol):
         """The Merkle root over all events."""
         ...
 
-    def before(self, at: datetime) -> int:
-        """The seq before the first event later than `at` (0 when all are later)."""
+    def around(self, at: datetime) -> tuple[int, int]:
+        """The seq before the first event later than `at`, and the last event not later than it.
+
+        0 when there is none. The two differ where clocks went back.
+        """
         ...
 
 

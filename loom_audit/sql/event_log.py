@@ -260,18 +260,22 @@ class SqlEventLog:
             head = HEAD.value(connection, log=self._number) or 0
             return TreeHead(self._id, head, root_at(head, stored_nodes(connection, self._number)))
 
-    def before(self, at: datetime) -> int:
-        """The seq before the first event later than `at`; clocks may have gone back since."""
+    def around(self, at: datetime) -> tuple[int, int]:
+        """The seq before the first event later than `at`, and the last event not later than it."""
         latest = to_micros(at)
+        first_later: int | None = None
         with self._connections.reading() as connection:
             after = _KEYFRAME_BEFORE.value(connection, log=self._number, latest=latest) or 0
+            not_later = int(after)
             while rows := _LEAVES.rows(connection, log=self._number, after=after):
                 for seq, packed, hashed in rows:
                     leaf = event_rows.read_leaf(seq, packed, hashed)
-                    if parse_time(read_envelope(leaf)["at"]) > at:
-                        return int(seq) - 1
+                    if parse_time(read_envelope(leaf)["at"]) <= at:
+                        not_later = int(seq)
+                    elif first_later is None:
+                        first_later = int(seq)
                 after = rows[-1][0]
-        return int(after)
+        return not_later if first_later is None else first_later - 1, not_later
 
 
 def _as_event(draft: Draft, log: str, seq: int, at: datetime, hashed: bytes) -> Event:

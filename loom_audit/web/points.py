@@ -69,11 +69,12 @@ def at_point(
 ) -> Response:
     """A folder or a file as it was."""
     name, path = unquoted(point), unquoted(path).strip("/")
-    seq = workspace.timeline.point(name)
+    seq, later = workspace.timeline.meanings(name)
     values: dict[str, Any] = {
         "section": "files",
         "point": name,
         "seq": seq,
+        "later": later,
         "path": path,
         "crumbs": crumbs(path),
         "head": workspace.timeline.point("head"),
@@ -135,7 +136,8 @@ def compare(
     old_name, dots, new_name = unquoted(points).partition("..")
     if not (dots and old_name and new_name):
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
-    old, new = workspace.timeline.point(old_name), workspace.timeline.point(new_name)
+    (old, later_old), (new, later_new) = map(workspace.timeline.meanings, (old_name, new_name))
+    doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
     changes = workspace.timeline.diff(old, new)
     start, wanted = number(query, "from") or 0, first(query, "diff") or None
     views = view_changes(changes, workspace.timeline.content, wanted=wanted, start=start)
@@ -152,6 +154,7 @@ def compare(
         **values,
         old_name=old_name,
         new_name=new_name,
+        doubtful=doubtful,
         views=views,
         part=Slice(len(changes), len(joined(changes, ())), start),
         section="compare",

@@ -1,5 +1,10 @@
 """`undo` and `redo`: the newest call, whole or not at all."""
 
+from datetime import timedelta
+
+import pytest
+
+from loom_audit.sql.clock import SystemClock
 from tests.cli.shells import Shell
 
 
@@ -155,3 +160,21 @@ def test_a_choice_for_nothing_is_refused_also_where_the_plan_has_a_note_without_
     assert audited.records("undo", "--dry-run")[0]["irreversible"]
     audited("undo", "--choose", "=old", code=2)
     assert (audited.workspace / "made").exists()
+
+
+def test_a_time_around_which_clocks_went_back_names_both_points_and_changes_nothing(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited.call("write_file", path="n", content="1")
+    now = SystemClock().now
+    with monkeypatch.context() as ahead:
+        ahead.setattr(SystemClock, "now", lambda _: now() + timedelta(days=365))
+        audited.call("write_file", path="n", content="2")
+    audited.call("write_file", path="n", content="3")
+    first, _, last = (number + 1 for number in audited.numbers())  # with the end of the session
+    at = now().isoformat()
+    refused = audited("rollback", at, "--yes", code=5)
+    assert f"point {first}" in refused.errors and f"{first} or {last}" in refused.errors
+    assert (audited.workspace / "n").read_text() == "3"
+    read = audited("cat", "n", "--at", at)
+    assert read.text == "1" and f"point {first}" in read.errors and f"is {last}" in read.errors

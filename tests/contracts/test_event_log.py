@@ -165,20 +165,20 @@ def test_the_merkle_root_is_that_over_the_leaves(opened: Opened) -> None:
         assert opened.log.tree_head() == TreeHead(opened.log.id, len(hashes), root(hashes))
 
 
-def test_the_seq_before_a_time_stands_clocks_that_go_back(opened: Opened) -> None:
-    assert opened.log.before(START) == 0
+def test_the_seqs_around_a_time_differ_where_clocks_went_back(opened: Opened) -> None:
+    assert opened.log.around(START) == (0, 0)
     for minutes in (0, 1, 5, 3, 6):
         opened.clock.at = START + timedelta(minutes=minutes)
         opened.log.append([note()])
 
-    def before(minutes: float) -> int:
-        return opened.log.before(START + timedelta(minutes=minutes))
+    def around(minutes: float) -> tuple[int, int]:
+        return opened.log.around(START + timedelta(minutes=minutes))
 
-    assert before(-1) == 0
-    assert before(0) == 1
-    assert before(4) == 2  # event 3 is later, although event 4 is earlier again
-    assert before(5) == 4
-    assert before(60) == 5
+    assert around(-1) == (0, 0)
+    assert around(0) == (1, 1)
+    assert around(4) == (2, 4)  # event 3 is later, although event 4 is earlier again
+    assert around(5) == (4, 4)
+    assert around(60) == (5, 5)
 
 
 # --- what is refused ----------------------------------------------------------------------

@@ -1,11 +1,15 @@
 """Points, and what differs between them."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.sql.clock import SystemClock
 
 Call = Callable[..., ToolResult]
 
@@ -37,3 +41,41 @@ def test_a_created_and_then_modified_file_is_compared_with_nothing(
     call("write_file", path="n", content="2")
     (change,) = workspace.timeline.diff(point, workspace.log.head())
     assert change.before is None
+
+
+@pytest.fixture
+def around(
+    workspace: AuditedWorkspace, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, int, int]:
+    """A time with one event a year ahead before it, and the two points that it may mean."""
+    call("write_file", path="n", content="1")
+    earlier = workspace.log.head()
+    now = SystemClock().now
+    with monkeypatch.context() as ahead:
+        ahead.setattr(SystemClock, "now", lambda _: now() + timedelta(days=365))
+        call("write_file", path="n", content="2")
+    for text in "3456":
+        call("write_file", path="n", content=text)
+    return now().isoformat(), earlier, workspace.log.head()
+
+
+def test_one_event_a_year_ahead_does_not_make_a_rollback_to_now_take_back_what_follows(
+    workspace: AuditedWorkspace, around: tuple[str, int, int], root: Path
+) -> None:
+    now, earlier, later = around
+    for act in (workspace.plan_rollback, partial(workspace.checkpoint, "here")):
+        with pytest.raises(Conflict) as refused:
+            act(now)
+        assert refused.value.details["points"] == [earlier, later]
+        assert str(earlier) in refused.value.message and str(later) in refused.value.message
+    assert workspace.plan_rollback(later).changes == ()
+    assert (root / "n").read_text() == "6"
+
+
+def test_what_reads_takes_the_earlier_point_where_clocks_went_back(
+    workspace: AuditedWorkspace, around: tuple[str, int, int], tmp_path: Path
+) -> None:
+    now, earlier, _ = around
+    assert workspace.timeline.point(now) == earlier
+    workspace.replay(now, tmp_path / "then")
+    assert (tmp_path / "then" / "n").read_text() == "1"

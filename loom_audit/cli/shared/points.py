@@ -9,6 +9,7 @@ from loom_audit.model.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace
+    from loom_audit.cli.shared.invocation import Invocation
 
 _AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -78,6 +79,17 @@ def _beginning_with(workspace: "AuditedWorkspace", start: str) -> list[str]:
         found += [one.id for one in page if one.id.startswith(start)]
         before = page[-1].started
     return found
+
+
+def read_point(invocation: "Invocation", workspace: "AuditedWorkspace", text: str) -> int:
+    """The seq of a point that is read, with a note where clocks went back around a time."""
+    earlier, later = workspace.timeline.meanings(named_point(workspace, text))
+    if earlier != later:
+        invocation.output.note(
+            f"clocks went back around {one_line(text, 80)}: this is point {earlier}; "
+            f"the last event that is not later is {later}"
+        )
+    return earlier
 
 
 def named_point(workspace: "AuditedWorkspace", text: str) -> str:
