@@ -154,10 +154,21 @@ class Planner:
                 continue
             taken = is_taken(one)
             if not taken and not calls.isdisjoint(one.causes):
-                reason = "other commands were running and may have done it"
-                shared[one.change.path] = Note(one.change.path, reason, (one.number or 0,))
+                shared[one.change.path] = self._shared_note(one, calls)
             steps.append(PathStep(one.seq, one.change, taken, one.number))
         return steps, self._moves(_events_with_moves(steps)), tuple(shared.values())
+
+    def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
+        """Why a change that is shared stays: it may be that of the calls that are named."""
+        path = one.change.path
+        if one.origin == "outside":
+            who = [requested for requested in one.causes if requested in calls]
+            reason = "it came from outside, or from what the call left running"
+        else:
+            who = [requested for requested in one.causes if requested not in calls]
+            reason = "something else ran at the same time and may have done it"
+        found = map(self.attachment.projections.call_at, filter(None, who))
+        return Note(path, reason, tuple(call.seq or call.requested for call in found))
 
     def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
         moves: dict[int, tuple[Move, ...]] = {}

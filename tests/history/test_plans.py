@@ -185,7 +185,7 @@ def test_what_commands_share_is_listed_when_one_of_them_is_taken_back(
     anyio.run(both)
     first = min(call.seq or 0 for call in workspace.timeline.calls())
     kept = {note.path: note.reason for note in workspace.plan_revert([first]).kept}
-    assert kept["two"] == "other commands were running and may have done it"
+    assert kept["two"] == "something else ran at the same time and may have done it"
 
 
 def test_a_rollback_to_the_head_stays_at_that_head(

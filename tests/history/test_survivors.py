@@ -22,6 +22,7 @@ class Server:
     def __init__(self, root: Path, path: str) -> None:
         code = (
             "import sys\n"
+            "print('begun', flush=True)\n"
             "for line in sys.stdin:\n"
             f"    open({path!r}, 'a').write('served')\n"
             "    print('done', flush=True)\n"
@@ -33,17 +34,17 @@ class Server:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.write()  # it has begun
+        assert self.process.stdout and self.process.stdout.readline() == "begun\n"
+        self._until_it_sleeps()
 
     def write(self) -> None:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "done\n"
-        self.sleeps()
+        self._until_it_sleeps()
 
-    def sleeps(self) -> None:
-        """Wait until it waits for the next line."""
+    def _until_it_sleeps(self) -> None:
         stat = Path(f"/proc/{self.process.pid}/stat")
         while stat.read_text().rpartition(")")[2].split()[0] != "S":
             time.sleep(0.001)
@@ -76,8 +77,15 @@ def test_what_outlives_a_call_and_writes_during_another_shares_the_change(
     assert second.coverage.level == "partial" and second.finish_event
     assert "shared with other commands" in second.coverage.reasons
     plan = workspace.plan_revert([second.finish_event.seq])
+    assert first.finish_event
+    [note] = [note for note in plan.kept if note.path == "log"]
+    assert note.calls == (first.finish_event.seq,), "with whom it is shared"
     workspace.carry_out(plan)
-    assert (root / "log").read_text() == "servedserved"
+    assert (root / "log").read_text() == "served"
+    chosen = workspace.plan_revert([second.finish_event.seq], choices={"log": "old"})
+    assert chosen.kept == () or all(note.path != "log" for note in chosen.kept)
+    workspace.carry_out(chosen)
+    assert not (root / "log").exists()
 
 
 def test_what_outlives_a_call_and_does_not_run_has_no_part_in_what_another_changes(
@@ -110,6 +118,8 @@ def test_what_runs_between_two_calls_has_its_change_recorded_before_the_second(
     taken = first.finish_event.seq
     kept = workspace.plan_revert([taken])
     assert "log" not in {change.path for change in kept.changes}
+    [note] = [note for note in kept.kept if note.path == "log"]
+    assert note.calls == (taken,) and "from outside" in note.reason
     chosen = workspace.plan_revert([taken], choices={"log": "old"})
     assert "log" in {change.path for change in chosen.changes}
 
