@@ -206,7 +206,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
         shown = ", ".join(visible_path(path) for path in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         text = f"temporary files of interrupted calls: {shown}{more}"
-        checks.append(Check(name, "warning", text, "Delete them when nothing runs here."))
+        checks.append(Check(name, "warning", text, "`loom-audit recover`, when nothing runs here."))
     return checks
 
 

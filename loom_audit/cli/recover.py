@@ -25,8 +25,8 @@ def recover(
 ) -> None:
     """Close the calls of processes that are gone.
 
-    Records what is on disk now. Never writes the workspace, except to finish an interrupted
-    undo with --continue.
+    Records what is on disk now. Changes no file, except to finish an interrupted undo with
+    --continue; temporary files that a crash left are removed, what is in them is on record.
     """
     output = invocation.output
     if go_on and abandon:

@@ -15,6 +15,7 @@ from loom_audit.disk.attributes import change_mode
 from loom_audit.disk.exchange import Location, location_of
 from loom_audit.disk.paths import printable, split, to_audit_error
 from loom_audit.disk.replace import put_staged, replace, stage
+from loom_audit.disk.reservation import DiskReservation, Slot, StagingFolders, is_same_content
 from loom_audit.disk.reversal import Identity, ModeReversal, PathReversal, remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory, sync_filesystem
 from loom_audit.errors import AuditError, InvalidPath
@@ -26,10 +27,15 @@ _OWNER_ALL = 0o700
 
 
 def replace_all(
-    beneath: RootDirectory, steps: Sequence[Replacement], done: dict[int, Displaced]
+    beneath: RootDirectory,
+    steps: Sequence[Replacement],
+    done: dict[int, Displaced],
+    reserved: DiskReservation | None = None,
 ) -> Sequence[Displaced]:
     """Carry out the steps; `done` is filled as they are, by their number."""
-    batch = _Batch(OpenFolders(beneath, _OPEN_FOLDERS), steps, done)
+    folders = OpenFolders(beneath, _OPEN_FOLDERS)
+    staging = StagingFolders(folders, (step.change for step in steps))
+    batch = _Batch(folders, steps, done, staging, reserved)
     try:
         try:
             batch.check()
@@ -46,13 +52,6 @@ def replace_all(
     return [done[number] for number in range(len(steps))]
 
 
-def _same_content(change: FileChange) -> bool:
-    before, after = change.before, change.after
-    return bool(
-        before and after and before.kind == after.kind == "file" and before.blob == after.blob
-    )
-
-
 def _rank(change: FileChange) -> tuple[int, int]:
     """Deletions of files, folders deepest first, then folders outermost first, then the rest."""
     depth = change.path.count("/")
@@ -67,14 +66,14 @@ class _Batch:
     folders: OpenFolders
     steps: Sequence[Replacement]
     done: dict[int, Displaced]
+    staging: StagingFolders
+    reserved: DiskReservation | None
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
-    unstable: set[str] = field(default_factory=set)
     original_modes: dict[str, int] = field(default_factory=dict)
     """Modes of folders that we opened for ourselves, as they were."""
     final_modes: dict[str, int] = field(default_factory=dict)
     """Modes of folders as they shall be, once all is done."""
-    staging_folders: dict[str, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
 
     def add_details(self, error: AuditError) -> AuditError:
@@ -83,41 +82,29 @@ class _Batch:
         return error
 
     def check(self) -> None:
-        """Find the folders that are created or deleted: no temporary is put into one of them."""
+        """InvalidPath when a path is there twice."""
         seen = set()
         for step in self.steps:
             self.path = step.change.path
             if self.path in seen:
                 raise InvalidPath(f"the path is there twice: {printable(self.path)}")
             seen.add(self.path)
-            after = step.change.after
-            if after is None or after.kind != "directory" or not self._is_folder(self.path):
-                self.unstable.add(self.path)
-
-    def _is_folder(self, path: str) -> bool:
-        try:
-            found = location_of(self.folders, path).lstat()
-        except OSError:
-            return False
-        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def write(self) -> None:
         """Write every new file and link under a temporary name, not flushed yet."""
         for number, step in enumerate(self.steps):
             after = step.change.after
-            if after is None or after.kind == "directory" or _same_content(step.change):
+            if after is None or after.kind == "directory" or is_same_content(step.change):
                 continue
             self.path = step.change.path
-            temporary = Location(
-                self.folders, self._staging_folder(self.path), ""
-            ).temporary_sibling()
-            self._make_usable(temporary.parent)
+            slot = self._slot(self.path)
+            self._make_usable(slot.folder)
             parent = split(self.path)[0]
             with contextlib.ExitStack() as stack:
                 content = stack.enter_context(step.content()) if step.content else None
                 source = self._attributes_of(step)
-                put = stage(temporary, parent, after, content, source=source, durable=False)
-            self.staged[number] = (temporary, put)
+                put = stage(self.folders, slot, parent, after, content, source=source)
+            self.staged[number] = (slot.location(self.folders), put)
 
     def _attributes_of(self, step: Replacement) -> Location | None:
         source = step.attributes_of
@@ -125,19 +112,9 @@ class _Batch:
             source = step.change.path
         return None if source is None else location_of(self.folders, source)
 
-    def _staging_folder(self, path: str) -> str:
-        """The nearest folder above that exists before, during and after the batch."""
-        parent = split(path)[0]
-        staging = self.staging_folders.get(parent)
-        if staging is None:
-            staging = parent
-            parts = parent.split("/") if parent else []
-            for n in range(len(parts)):
-                if "/".join(parts[: n + 1]) in self.unstable:
-                    staging = "/".join(parts[:n])
-                    break
-            self.staging_folders[parent] = staging
-        return staging
+    def _slot(self, path: str) -> Slot:
+        slot = None if self.reserved is None else self.reserved.take(path)
+        return slot or Slot(self.staging.above(path), self.folders.fresh_name())
 
     def _make_usable(self, folder: str) -> None:
         """Let us write in a folder of ours whose mode forbids it, until `tidy`."""
@@ -154,7 +131,7 @@ class _Batch:
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n].change)):
             step = self.steps[number]
             self.path = step.change.path
-            self._make_usable(self._staging_folder(self.path))
+            self._make_usable(self.staging.above(self.path))
             self._make_usable(split(self.path)[0])
             self.done[number] = self._replace_one(number, step)
             self._set_mode_before(self.done[number])
@@ -166,15 +143,15 @@ class _Batch:
             temporary, put = staged
             target = location_of(self.folders, change.path)
             return put_staged(temporary, target, put, occupied=change.before is not None)
-        staging = self._staging_folder(change.path)
+        slot = self._slot(change.path)
         if change.after is None or change.after.kind == "directory":
-            return self._replace_folder(change, staging)
+            return self._replace_folder(change, slot)
         if step.content is None:
-            return replace(self.folders, change, None, durable=False, staging=staging)
+            return replace(self.folders, change, None, durable=False, slot=slot)
         with step.content() as content:
-            return replace(self.folders, change, content, durable=False, staging=staging)
+            return replace(self.folders, change, content, durable=False, slot=slot)
 
-    def _replace_folder(self, change: FileChange, staging: str) -> Displaced:
+    def _replace_folder(self, change: FileChange, slot: Slot) -> Displaced:
         """A folder keeps a mode that lets us work in it to the end of the batch."""
         after, mode = change.after, 0
         if after is not None:
@@ -182,7 +159,7 @@ class _Batch:
             if mode & _OWNER_ALL != _OWNER_ALL and os.geteuid() != 0:
                 after = dataclasses.replace(after, mode=mode | _OWNER_ALL)
         change = FileChange(change.path, change.before, after)
-        displaced = replace(self.folders, change, None, durable=False, staging=staging)
+        displaced = replace(self.folders, change, None, durable=False, slot=slot)
         if after is not None and after.mode != mode:
             self.final_modes[change.path] = mode
             if isinstance(displaced, ModeReversal):
@@ -204,7 +181,7 @@ class _Batch:
             remove(temporary)
         self.staged.clear()
         for folder in sorted(self.original_modes | self.final_modes, reverse=True):
-            if not self._is_folder(folder):
+            if not self.staging.is_folder(folder):
                 continue
             location = location_of(self.folders, folder)
             if folder in self.final_modes:

@@ -15,7 +15,8 @@ from typing import BinaryIO
 from loom_audit.disk import attributes, system
 from loom_audit.disk.attributes import ACL, acl_at, carried, inherited_acl
 from loom_audit.disk.exchange import Location, exchange, location_of, move
-from loom_audit.disk.paths import kind_of, not_a_file_error, printable
+from loom_audit.disk.paths import kind_of, not_a_file_error, printable, split
+from loom_audit.disk.reservation import Slot
 from loom_audit.disk.reversal import (
     CHUNK,
     Identity,
@@ -37,19 +38,22 @@ _FILE_KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "symlink", stat.S_IFDIR: "dir
 
 
 def stage(
-    temporary: Location,
+    folders: OpenFolders,
+    slot: Slot,
     folder: str,
     after: FileState,
     content: BinaryIO | None,
     *,
     source: Location | None,
-    durable: bool,
+    durable: bool = False,
 ) -> Identity:
     """Make the state under a temporary name, with its exact mode; nothing is left on failure.
 
     A file's attributes are those of the `source`; a list that it does not have is the one that
     the `folder` it will be in gives to new files.
     """
+    temporary = slot.location(folders)
+    waiting, slot.inode = slot.inode, None
     try:
         if after.kind == "directory":
             _make_folder(temporary, folder, after)
@@ -60,8 +64,8 @@ def stage(
             _check_hash(hashlib.sha256(target).hexdigest(), after, temporary)
             os.symlink(target, os.fsencode(temporary.name), dir_fd=temporary.fd)
         else:
-            given = _attributes_for(temporary.folders, folder, after, source)
-            return _write(temporary, after, content, given, durable=durable)
+            given = _attributes_for(folders, folder, after, source)
+            return _write(temporary, waiting, after, content, given, durable=durable)
         made = temporary.lstat()
         if made is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), temporary.name)
@@ -93,14 +97,14 @@ def _attributes_for(
 
 def _write(
     temporary: Location,
+    inode: int | None,
     after: FileState,
     content: BinaryIO,
     given: Mapping[str, bytes],
     *,
     durable: bool,
 ) -> Identity:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    descriptor = temporary.open(flags, after.mode & 0o777)
+    descriptor = _open_new(temporary, inode, after.mode & 0o777)
     try:
         digest, size = hashlib.sha256(), 0
         while chunk := content.read(CHUNK):
@@ -117,6 +121,19 @@ def _write(
         return identity_of(made)
     finally:
         os.close(descriptor)
+
+
+def _open_new(temporary: Location, inode: int | None, mode: int) -> int:
+    """Open the empty file that waits there, or make one."""
+    if inode is None:
+        return temporary.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = temporary.open(os.O_WRONLY)
+    if os.fstat(descriptor).st_ino != inode:
+        os.close(descriptor)
+        raise Conflict(
+            f"somebody took the temporary of {printable(temporary.parent) or 'the root'}"
+        )
+    return descriptor
 
 
 def _check_hash(found: str, after: FileState, temporary: Location) -> None:
@@ -199,14 +216,14 @@ def replace(
     content: BinaryIO | None,
     *,
     durable: bool = True,
-    staging: str | None = None,
-    attributes_of: Location | None = None,
+    slot: Slot | None = None,
 ) -> Displaced:
     """Put `change.after` at its path. OSError as the system gives it, or our own errors.
 
-    `staging` is the folder for temporaries, by default the path's own. Unless `durable`, names
+    The temporary takes the `slot`, by default a new one beside the path. Unless `durable`, names
     and modes need a flush of the filesystem.
     """
+    slot = slot or Slot(split(change.path)[0], folders.fresh_name())
     target = location_of(folders, change.path)
     found = target.lstat()
     if found is not None and stat.S_IFMT(found.st_mode) not in (
@@ -219,15 +236,13 @@ def replace(
         changed = _change_mode(target, found, change, durable=durable)
         if changed is not None:
             return changed
-    temporary = Location(
-        folders, target.parent if staging is None else staging, target.name
-    ).temporary_sibling()
+    temporary = slot.location(folders)
     if change.after is None:
         displaced = _displace(target, found, temporary)
     else:
-        source = target if found is not None and attributes_of is None else attributes_of
+        source = None if found is None else target
         identity = stage(
-            temporary, target.parent, change.after, content, source=source, durable=True
+            folders, slot, target.parent, change.after, content, source=source, durable=True
         )
         displaced = put_staged(temporary, target, identity, occupied=found is not None)
     if durable:

@@ -13,6 +13,7 @@ from loom_audit.disk import walk as walking
 from loom_audit.disk.attributes import inherited_acl, own_mode
 from loom_audit.disk.exchange import location_of
 from loom_audit.disk.identity import identity_at
+from loom_audit.disk.letter_case import folds_case
 from loom_audit.disk.paths import (
     audit_errors,
     kind_of,
@@ -23,14 +24,24 @@ from loom_audit.disk.paths import (
     split,
     to_audit_error,
 )
+from loom_audit.disk.reservation import DiskReservation
+from loom_audit.disk.reversal import remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.system import System, mapped_below, mounts_below
 from loom_audit.disk.walk import stamp_of
-from loom_audit.errors import InvalidPath, NoWorkspace, StorageFailed
+from loom_audit.errors import Conflict, InvalidPath, NoWorkspace, StorageFailed
 from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Attributes, Displaced, Replacement, Stamp, Stamps, Workspace
+from loom_audit.ports import (
+    Attributes,
+    Displaced,
+    Replacement,
+    Reservation,
+    Stamp,
+    Stamps,
+    Workspace,
+)
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
@@ -290,60 +301,56 @@ class DiskWorkspace:
 
     # --- writing --------------------------------------------------------------------------
 
-    def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
+    def reserve(self, changes: Sequence[FileChange]) -> DiskReservation:
+        return DiskReservation(self._beneath, [c for c in changes if self._is_writable(c.path)])
+
+    def _is_writable(self, path: str) -> bool:
+        try:
+            self._check_writable(path)
+        except InvalidPath:
+            return False
+        return True
+
+    def replace(
+        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+    ) -> Displaced:
         self._check_writable(change.path)
         self._beneath.check()
+        slot = reserved.take(change.path) if isinstance(reserved, DiskReservation) else None
         with audit_errors(change.path):
-            return replace.replace(OpenFolders(self._beneath), change, content)
+            return replace.replace(OpenFolders(self._beneath), change, content, slot=slot)
 
     def replace_all(
-        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+        self,
+        steps: Sequence[Replacement],
+        done: dict[int, Displaced] | None = None,
+        reserved: Reservation | None = None,
     ) -> Sequence[Displaced]:
         for step in steps:
             self._check_writable(step.change.path)
         self._beneath.check()
-        return bulk.replace_all(self._beneath, steps, {} if done is None else done)
+        slots = reserved if isinstance(reserved, DiskReservation) else None
+        return bulk.replace_all(self._beneath, steps, {} if done is None else done, slots)
 
     def leftovers(self) -> Sequence[str]:
         self._beneath.check()
         with audit_errors(""):
             return sorted(walking.find_leftovers(self._beneath, TEMPORARY))
 
+    def remove_leftover(self, path: str, identity: str) -> None:
+        location = location_of(OpenFolders(self._beneath), path)
+        if not location.name.startswith(TEMPORARY):
+            raise InvalidPath(f"not a temporary of ours: {printable(path)}")
+        with audit_errors(path):
+            if identity_at(location.fd, os.fsencode(location.name)) != identity:
+                raise Conflict(f"another file is there now: {printable(path)}")
+            remove(location)
+
     def folds_case(self) -> bool:
         if self._folds is None:
             with audit_errors(""):
-                self._folds = _folds_case(self._beneath)
+                self._folds = folds_case(self._beneath)
         return self._folds
-
-
-def _folds_case(beneath: RootDirectory) -> bool:
-    """Ask for a name that is there in another case; make one only when there is none."""
-    descriptor = beneath.fd
-    with os.scandir(descriptor) as entries:
-        names = {entry.name for entry in entries}
-    for name in names:
-        other = name.swapcase()
-        if other != name and other not in names:
-            return _is_there(other, descriptor)
-    before = os.fstat(descriptor)
-    name = OpenFolders(beneath).fresh_name()
-    try:
-        os.mkdir(name, 0o700, dir_fd=descriptor)
-    except OSError:
-        return False
-    try:
-        return _is_there(name.swapcase(), descriptor)
-    finally:
-        os.rmdir(name, dir_fd=descriptor)
-        os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def _is_there(name: str, descriptor: int) -> bool:
-    try:
-        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
 
 
 def vanished_workspace(root: str) -> Workspace:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from loom_audit.errors import Conflict
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.steps import Preconditions, carry_out, check_recoverable
+from loom_audit.history.steps import Preconditions, carry_out, check_recoverable, in_safe_order
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileChange, FileState, Move, moves_among
@@ -33,9 +33,18 @@ def make_changes(
     record.add_foreign(preconditions.drift)
     if not changes:
         return
-    intended = ChangeIntended(record.call_id, tuple(changes), moves, reverts)
-    intention = record.commit_and_index(intended)[-1].seq
-    outcome = carry_out(preconditions, changes, moves)
+    if origin == "undo" and record.has_facts:
+        record.commit()  # so that temporaries without an intention are looked for
+    steps = preconditions.replacements(in_safe_order(changes), moves)
+    reserved = record.attachment.workspace.reserve([step.change for step in steps])
+    try:
+        intended = ChangeIntended(
+            record.call_id, tuple(changes), moves, reverts, reserved.temporaries
+        )
+        intention = record.commit_and_index(intended)[-1].seq
+        outcome = carry_out(preconditions, steps, reserved)
+    finally:
+        reserved.release()
     record.entries.update(preconditions.entries)
     record.add_foreign(outcome.foreign)
     if made := tuple(outcome.changes):

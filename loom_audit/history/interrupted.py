@@ -1,6 +1,6 @@
 """What calls did whose process ended before they did."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,16 +52,22 @@ def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ..
 
 def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
     """The changes that a call intended, the last one per path, and the moves among them."""
+    changes: dict[str, FileChange] = {}
+    moves: list[Move] = []
+    for fact in intentions(attachment, call):
+        changes.update({change.path: change for change in fact.changes})
+        moves += fact.moves
+    return tuple(changes.values()), tuple(moves)
+
+
+def intentions(attachment: Attachment, call: Call) -> Iterator[ChangeIntended]:
+    """What a call said that it would do, in order."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
-    changes: dict[str, FileChange] = {}
-    moves: list[Move] = []
     for event in attachment.log.read(wanted):
         if isinstance(event.fact, ChangeIntended) and event.session == call.session:
-            changes.update({change.path: change for change in event.fact.changes})
-            moves += event.fact.moves
-    return tuple(changes.values()), tuple(moves)
+            yield event.fact
 
 
 def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:

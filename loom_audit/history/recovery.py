@@ -1,4 +1,7 @@
-"""Recovery after a crash: closes calls whose process has ended. Never writes the workspace."""
+"""Recovery after a crash: closes calls whose process has ended.
+
+Of the workspace it removes temporaries, once what is in them is in the store, and nothing else.
+"""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -9,8 +12,14 @@ from loom_audit.errors import AuditError, Conflict, NoWorkspace
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call import close_interrupted
-from loom_audit.history.interrupted import SOURCE, PathOutcome, record_found_changes
+from loom_audit.history.interrupted import (
+    SOURCE,
+    PathOutcome,
+    intentions,
+    record_found_changes,
+)
 from loom_audit.history.questions import is_waiting
+from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import Draft, SessionEnded
 from loom_audit.model.records import Call, Session
@@ -50,10 +59,13 @@ def recover(
         return []
     with attachment.exclusive():
         calls, sessions = _ended(attachment, sparing)
-        waiting = [] if abandon else [call for call in calls if is_undo(call)]
-        closed = close_calls(attachment, [call for call in calls if call not in waiting])
+        waiting = [] if abandon else [call for call in calls if needs_decision(attachment, call)]
+        ended = [call for call in calls if call not in waiting]
+        closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
-        _end_sessions(attachment, [one for one in sessions if one.id not in kept])
+        gone = [one for one in sessions if one.id not in kept]
+        remove_temporaries(attachment, calls, everywhere=bool(ended or gone))
+        _end_sessions(attachment, gone)
         left = [RecoveredCall(call, waiting=True) for call in waiting]
         return sorted([*closed, *left], key=lambda one: one.call.requested)
 
@@ -121,6 +133,11 @@ def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
     if lease is not None and attachment.processes.is_alive(lease) is None:
         return "unknown", OVERDUE
     return "interrupted", GONE
+
+
+def needs_decision(attachment: Attachment, call: Call) -> bool:
+    """Whether an interrupted call is an undo that may have begun to change files."""
+    return is_undo(call) and any(True for _ in intentions(attachment, call))
 
 
 def discard_look(attachment: Attachment, call: Call) -> None:

@@ -11,7 +11,7 @@ from loom_audit.history.capture import observe, recorded_state_lookup
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, parents
-from loom_audit.ports import Displaced, IndexEntry, Replacement
+from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation
 
 MAX_ONE_BY_ONE = 8
 """Most changes that are synced one by one; more of them share two syncs of the filesystem."""
@@ -202,19 +202,18 @@ def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
 
 
 def carry_out(
-    preconditions: Preconditions, changes: Sequence[FileChange], moves: Sequence[Move] = ()
+    preconditions: Preconditions, steps: Sequence[Replacement], reserved: Reservation
 ) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
     Stops at the first path that somebody else wrote in between: their version is stored and put
     back. Every change in the outcome has been read back and has the intended hash.
     """
-    steps = preconditions.replacements(in_safe_order(changes), moves)
     outcome = Outcome()
     if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
-        _replace_one_by_one(preconditions, steps, outcome)
+        _replace_one_by_one(preconditions, steps, reserved, outcome)
     else:
-        _replace_together(preconditions, steps, outcome)
+        _replace_together(preconditions, steps, reserved, outcome)
     unseen = {
         change.path
         for change in outcome.changes
@@ -251,12 +250,16 @@ def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> 
 
 
 def _replace_one_by_one(
-    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
+    preconditions: Preconditions,
+    steps: Sequence[Replacement],
+    reserved: Reservation,
+    outcome: Outcome,
 ) -> None:
     for step in steps:
         try:
             content = step.content() if step.content else None
-            displaced = preconditions.attachment.workspace.replace(step.change, content)
+            workspace = preconditions.attachment.workspace
+            displaced = workspace.replace(step.change, content, reserved)
         except AuditError as error:
             # it may have failed after the path was changed
             outcome.add_error(error)
@@ -268,11 +271,14 @@ def _replace_one_by_one(
 
 
 def _replace_together(
-    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
+    preconditions: Preconditions,
+    steps: Sequence[Replacement],
+    reserved: Reservation,
+    outcome: Outcome,
 ) -> None:
     displaced: dict[int, Displaced] = {}
     try:
-        preconditions.attachment.workspace.replace_all(steps, displaced)
+        preconditions.attachment.workspace.replace_all(steps, displaced, reserved)
     except AuditError as error:
         outcome.add_error(error)
     for number, step in enumerate(steps):

@@ -17,7 +17,14 @@ from loom_audit.history.interrupted import (
     writer_of,
 )
 from loom_audit.history.planner import Planner
-from loom_audit.history.recovery import RecoveredCall, decision_needed, recover
+from loom_audit.history.recovery import (
+    RecoveredCall,
+    close_calls,
+    decision_needed,
+    needs_decision,
+    recover,
+)
+from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.planning import Plan, Request, is_equivalent
@@ -89,10 +96,14 @@ class Undo:
         return UndoResult(done, tuple(call.files_changed), plan)
 
     def _refuse_while_busy(self) -> None:
-        waiting = self._open_undos()
-        if waiting:
-            raise decision_needed(waiting[0])
+        undos = self._open_undos()
+        for call in undos:
+            if needs_decision(self.attachment, call):
+                raise decision_needed(call)
         with self.attachment.exclusive():
+            if undos:
+                close_calls(self.attachment, undos)
+                remove_temporaries(self.attachment, undos, everywhere=True)
             # a call of one step holds the lock, so the open ones have several
             calls = self.attachment.projections.open_calls()
             busy = [
@@ -128,7 +139,8 @@ class Undo:
             return recover(self.attachment, abandon=mode == "abandon")
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
-            done = [self._continue(call, actor) for call in self._open_undos()]
+            waiting = [c for c in self._open_undos() if needs_decision(self.attachment, c)]
+            done = [self._continue(call, actor) for call in waiting]
         finally:
             release()
         return [*done, *recover(self.attachment)]
@@ -140,6 +152,7 @@ class Undo:
     def _continue(self, call: Call, actor: str) -> RecoveredCall:
         """Do what is left of an interrupted undo."""
         with self.attachment.exclusive():
+            remove_temporaries(self.attachment, [call], everywhere=True)
             found = compare_with_disk(self.attachment, call)
             if found.unknown:
                 raise Conflict(

@@ -6,6 +6,7 @@ from datetime import datetime
 from stat import S_ISDIR
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from loom_audit.model.events import Temporary
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
 
@@ -126,6 +127,19 @@ class Replacement:
     attributes_of: str | None = None
 
 
+class Reservation(Protocol):
+    """The names of the temporaries of some changes, most of them made already, and empty."""
+
+    @property
+    def temporaries(self) -> tuple[Temporary, ...]:
+        """What may be found under these names: the new file, and later the one it displaces."""
+        ...
+
+    def release(self) -> None:
+        """Delete those that were not used."""
+        ...
+
+
 class Workspace(Protocol):
     """The directory an agent works in. Paths are relative, beneath the root, and race-free.
 
@@ -231,7 +245,16 @@ class Workspace(Protocol):
         """
         ...
 
-    def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
+    def reserve(self, changes: Sequence[FileChange]) -> Reservation:
+        """Make the temporaries for these changes, before they are announced; never fails.
+
+        One that cannot be made now is made, or fails, when the change is carried out.
+        """
+        ...
+
+    def replace(
+        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+    ) -> Displaced:
         """Put `change.after` at the path, durably and atomically, and hand back what was there.
 
         A file is written beside it, fsynced, exchanged, and the directory fsynced. Where
@@ -247,7 +270,10 @@ class Workspace(Protocol):
         ...
 
     def replace_all(
-        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+        self,
+        steps: Sequence[Replacement],
+        done: dict[int, Displaced] | None = None,
+        reserved: Reservation | None = None,
     ) -> Sequence[Displaced]:
         """Many in two phases: all temporaries, one sync, all exchanges, one sync.
 
@@ -261,6 +287,13 @@ class Workspace(Protocol):
 
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left behind, as workspace paths."""
+        ...
+
+    def remove_leftover(self, path: str, identity: str) -> None:
+        """Delete such a file while it is the one of this identity; a folder only when empty.
+
+        InvalidPath for what is not named like a temporary, Conflict for another one.
+        """
         ...
 
     def folds_case(self) -> bool:

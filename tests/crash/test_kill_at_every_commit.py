@@ -16,9 +16,7 @@ from tests.crash.faults import (
     check_fold,
     check_log,
     lines,
-    remove_leftovers,
     wait_for,
-    without_leftovers,
     working_in,
 )
 from tests.trees import tree_of
@@ -86,7 +84,7 @@ def check_whole(workspace: AuditedWorkspace, *, since: int = 0) -> None:
             state[change.path] = change.after
             assert event.seq <= since or event.fact.call_id, f"{change.path} is nobody's"
     assert workspace.status().drift == ()
-    check_fold(workspace, without_leftovers(workspace, tree_of(workspace.root)))
+    check_fold(workspace, tree_of(workspace.root))
     check_log(workspace, [])
 
 
@@ -116,7 +114,7 @@ def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
                     workspace.recover("continue" if n % 2 else "abandon")
                 check_whole(workspace, since=start)
                 assert workspace.recover() == []
-                remove_leftovers(workspace)
+                assert workspace.leftovers() == []
                 with workspace.session("next") as session:
                     assert session.run(["sh", "-c", "echo z > z"]).files_changed == ("z",)
         except BaseException as error:

@@ -20,7 +20,6 @@ from tests.crash.faults import (
     check_log,
     fill,
     lines,
-    remove_leftovers,
     wait_for,
     without_leftovers,
 )
@@ -100,14 +99,13 @@ def check_round(folder: Path, said: list[Any]) -> None:
         for key, line in acked.items():
             assert key in finished, f"lost: {line}"
             assert finished[key].seq <= line["head"]
-        before = tree_of(folder / "root")
+        before = without_leftovers(workspace, tree_of(folder / "root"))
         assert not any(one.waiting for one in workspace.recover())
         assert tree_of(folder / "root") == before
         check_finishes(workspace)
         status = workspace.status()
         assert (status.drift, status.open_calls, status.interrupted) == ((), (), ())
-        check_fold(workspace, without_leftovers(workspace, before))
-        remove_leftovers(workspace)
+        check_fold(workspace, before)
 
 
 def test_writers_that_are_killed_lose_nothing(

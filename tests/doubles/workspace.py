@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
+from loom_audit.model.events import Temporary
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Attributes, Displaced, Replacement, Stamp, Stamps
+from loom_audit.ports import Attributes, Displaced, Replacement, Reservation, Stamp, Stamps
 
 _TYPES: Mapping[Kind, int] = {
     "file": stat.S_IFREG,
@@ -247,7 +248,12 @@ class MemoryWorkspace:
 
     # --- changing -------------------------------------------------------------------------
 
-    def replace(self, change: FileChange, content: BinaryIO | None) -> Displaced:
+    def reserve(self, changes: Sequence[FileChange]) -> Reservation:
+        return _NothingReserved()
+
+    def replace(
+        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+    ) -> Displaced:
         self._check_writable(change.path)
         return self._replace(change, content, change.path.rpartition("/")[0])
 
@@ -308,7 +314,10 @@ class MemoryWorkspace:
         return aside
 
     def replace_all(
-        self, steps: Sequence[Replacement], done: dict[int, Displaced] | None = None
+        self,
+        steps: Sequence[Replacement],
+        done: dict[int, Displaced] | None = None,
+        reserved: Reservation | None = None,
     ) -> Sequence[Displaced]:
         done = {} if done is None else done
         for step in steps:
@@ -337,6 +346,13 @@ class MemoryWorkspace:
     def leftovers(self) -> Sequence[str]:
         return sorted(p for p in self._nodes if p.rpartition("/")[2].startswith(TEMPORARY))
 
+    def remove_leftover(self, path: str, identity: str) -> None:
+        if not path.rpartition("/")[2].startswith(TEMPORARY):
+            raise InvalidPath(f"not a temporary: {path}")
+        if self.identity(path) != identity:
+            raise Conflict(f"another file is there now: {path}")
+        del self._nodes[path]
+
     def folds_case(self) -> bool:
         return False
 
@@ -354,6 +370,15 @@ def _rank(change: FileChange) -> tuple[int, int]:
     if change.after is None:
         return (1, -depth) if change.before and change.before.kind == "directory" else (0, 0)
     return (2, depth) if change.after.kind == "directory" else (3, 0)
+
+
+class _NothingReserved:
+    """In memory nothing is left over, so that nothing is named beforehand."""
+
+    temporaries: tuple[Temporary, ...] = ()
+
+    def release(self) -> None:
+        pass
 
 
 class _MemoryDisplaced:

@@ -1,0 +1,183 @@
+"""What a kill leaves under temporary names is gone after recovery, and nothing in it is lost."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, open_store
+from loom_audit.disk import bulk, replace, reservation, reversal
+from loom_audit.model.events import ChangeIntended, ContentFound
+from loom_audit.model.scope import TEMPORARY
+from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.trees import differences, tree_of
+
+FILES = 200
+PLACES: dict[str, tuple[Any, str]] = {
+    "making the temporaries": (reservation.DiskReservation, "_make"),
+    "writing": (bulk, "stage"),
+    "exchanging": (bulk, "put_staged"),
+    "discarding": (reversal.PathReversal, "discard"),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace in which a command changed, made, linked and deleted files."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "root"
+    (root / "d" / "e").mkdir(parents=True)
+    for n in range(FILES):
+        (root / "d" / "e" / f"{n}.txt").write_text(f"before {n}\n" * 50)
+    with open_store() as store:
+        workspace = store.attach(root)
+        workspace.checkpoint("start")
+        with workspace.session("earlier") as session, session.recording("work"):
+            for n in range(FILES - 3):
+                (root / "d" / "e" / f"{n}.txt").write_text(f"after {n}\n" * 70)
+            (root / "d" / "e" / f"{FILES - 1}.txt").unlink()
+            (root / "d" / "made").symlink_to("e/1.txt")
+            (root / "new").mkdir()
+            (root / "new" / "file").write_text("new\n")
+    return root
+
+
+def killed(work: Callable[[], object], place: tuple[Any, str], nth: int) -> bool:
+    """Do the work in a process that is killed at the nth use of a function; whether it was."""
+    pid = os.fork()
+    if pid == 0:
+        owner, name = place
+        whole, uses = getattr(owner, name), 0
+
+        def counted(*given: Any, **named: Any) -> Any:
+            nonlocal uses
+            uses += 1
+            if uses == nth:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return whole(*given, **named)
+
+        setattr(owner, name, counted)
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(pid, 0)[1]
+    assert status == 0 or os.WIFSIGNALED(status), "the work failed"
+    return os.WIFSIGNALED(status)
+
+
+def roll_back(root: Path) -> None:
+    with open_store() as store:
+        workspace = store.workspace(root)
+        workspace.carry_out(workspace.plan_rollback("@start"))
+
+
+def write(root: Path) -> None:
+    with open_store() as store, store.workspace(root).session("writer") as session:
+        arguments = {"path": "d/e/1.txt", "content": "written\n"}
+        assert anyio.run(session.call, "write_file", arguments).success
+
+
+def temporaries_in(root: Path) -> list[str]:
+    return [name for _, folders, files in os.walk(root) for name in (*folders, *files)
+            if name.startswith(TEMPORARY)]  # fmt: skip
+
+
+def found(workspace: AuditedWorkspace) -> list[ContentFound]:
+    facts = (event.fact for event in workspace.log.read())
+    return [fact for fact in facts if isinstance(fact, ContentFound)]
+
+
+@pytest.mark.parametrize("nth", [1, FILES // 2, FILES - 3])
+@pytest.mark.parametrize("where", PLACES)
+def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
+    root: Path, where: str, nth: int
+) -> None:
+    later = tree_of(root)
+    assert killed(lambda: roll_back(root), PLACES[where], nth)
+    left = temporaries_in(root)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        waiting = [one for one in workspace.recover() if one.waiting]
+        assert bool(waiting) == (where != "making the temporaries")
+        assert temporaries_in(root) == []
+        assert len(left) >= (nth if where != "discarding" else FILES - nth) - 3
+        if waiting:
+            workspace.recover("continue" if nth == 1 else "abandon")
+        else:
+            assert tree_of(root) == later
+        assert temporaries_in(root) == []
+        for one in found(workspace):
+            assert one.path.rpartition("/")[2] in left
+            assert one.state.blob and one.state.blob in workspace.blobs
+        check_finishes(workspace)
+        check_fold(workspace, tree_of(root))
+        workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+        with workspace.session("next"):
+            assert workspace.recover() == []
+        check_log(workspace, [])
+    start = {f"d/e/{n}.txt".encode(): f"before {n}\n".encode() * 50 for n in range(FILES)}
+    assert {path: entry[2] for path, entry in tree_of(root).items() if entry[2]} == start
+
+
+@pytest.mark.parametrize("name", ["identity_at", "stage", "put_staged", "discard"])
+def test_nothing_stays_after_a_kill_in_a_write(root: Path, name: str) -> None:
+    before = tree_of(root)
+    owner: Any = {"identity_at": reservation, "discard": reversal.PathReversal}.get(name, replace)
+    assert killed(lambda: write(root), (owner, name), 1)
+    assert len(temporaries_in(root)) == 1
+    with open_store() as store:
+        workspace = store.workspace(root)
+        with workspace.session("next"):
+            assert temporaries_in(root) == []
+        assert len(found(workspace)) == (name in ("identity_at", "stage"))
+        check_finishes(workspace)
+        check_fold(workspace, tree_of(root))
+        assert set(differences(before, tree_of(root))) <= {b"d/e/1.txt"}
+        check_log(workspace, [])
+
+
+def test_an_intention_names_its_temporaries_by_what_they_are(root: Path) -> None:
+    was = os.stat(root / "d/e/1.txt").st_ino
+    assert killed(lambda: write(root), (reversal.PathReversal, "discard"), 1)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        (intended,) = [
+            event.fact
+            for event in workspace.log.read()
+            if isinstance(event.fact, ChangeIntended) and event.fact.changes[0].path == "d/e/1.txt"
+        ]
+        (name,) = temporaries_in(root)
+        assert os.stat(root / "d/e" / name).st_ino == was, "what was displaced is kept there"
+        assert {(one.path, one.name) for one in intended.temporaries} == {("d/e/1.txt", name)}
+        known = workspace.attachment.workspace.identity
+        assert {one.identity for one in intended.temporaries} == {
+            known("d/e/1.txt"),
+            known(f"d/e/{name}"),
+        }
+
+
+def test_what_nobody_named_is_on_record_before_it_goes(root: Path) -> None:
+    assert killed(lambda: write(root), (replace, "put_staged"), 1)
+    (staged,) = temporaries_in(root)
+    (root / "d/e" / staged).write_text("somebody wrote into it\n")
+    (root / "d" / f"{TEMPORARY}mine").write_text("a name that a person chose\n")
+    (root / f"{TEMPORARY}folder").mkdir()
+    (root / f"{TEMPORARY}full").mkdir()
+    (root / f"{TEMPORARY}full" / "file").write_text("not ours\n")
+    with open_store() as store:
+        workspace = store.workspace(root)
+        workspace.recover()
+        assert temporaries_in(root) == [f"{TEMPORARY}full"], "nothing is recorded inside"
+        texts = {one.path: workspace.blobs.get(one.state.blob) for one in found(workspace)
+                 if one.state.blob}  # fmt: skip
+        assert texts == {
+            f"d/e/{staged}": b"somebody wrote into it\n",
+            f"d/{TEMPORARY}mine": b"a name that a person chose\n",
+        }
+        assert workspace.verify().findings == ()
