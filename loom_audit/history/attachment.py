@@ -1,6 +1,6 @@
 """A workspace together with its log: the ports that all of `history` works with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import get_args
@@ -62,6 +62,7 @@ class Attachment:
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
     tools cannot run commands or search. `unfinished` are the calls of this process, by session and
     id, whose end could not be recorded. `leases` are those known of sessions, and up to which seq.
+    `running` are the pids there were when each block of this process began that is under way.
     """
 
     log: EventLog
@@ -79,6 +80,7 @@ class Attachment:
     code: CodeIndex | None = None
     unfinished: set[tuple[str, str]] = field(default_factory=set)
     leases: dict[str, tuple[int, Lease | None]] = field(default_factory=dict)
+    running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
 
     @property
     def scope(self) -> Scope:

@@ -249,15 +249,16 @@ class OpenCall:
         """
         self.check_writable()
         with exclusive(self._attachment):
-            before = look_before_block(self.record)
+            before = look_before_block(self.record, watched=watched)
         try:
             yield
         finally:
             try:
                 with self._exclusive(final):
-                    look_after_block(self.record, before, self._left_running, watched=watched)
+                    look_after_block(self.record, before, self._left_running)
                     self._left_running.clear()
             except BaseException as error:
+                self._attachment.running.pop(self.record.key, None)
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
                 self.record.lower_coverage(f"not seen: {why}", level="none")
                 raise

@@ -223,7 +223,12 @@ def _tasks_left(attachment: Attachment, call: Call) -> Activity:
     running = attachment.looks.get(running_name(call.session, call.call_id))
     if lease is None or running is None or not attachment.processes.is_alive(lease):
         return {}
-    return tasks_left(attachment, running, (), by=lease.pid)
+    others = (
+        attachment.looks.get(running_name(other.session, other.call_id)) or ()
+        for other in attachment.projections.open_calls()
+        if other.session == call.session and other.requested != call.requested
+    )
+    return tasks_left(attachment, running, (), by=lease.pid, beside=filter(None, others))
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:

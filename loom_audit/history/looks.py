@@ -1,6 +1,6 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -26,36 +26,40 @@ class Before:
     """What was seen before a block of code that changes files by itself.
 
     `mode` is the stamp of the workspace's own folder, `others` the calls that were open and
-    whether their processes ran, `running` the pids there were.
+    whether their processes ran.
     """
 
     left_out: LeftOutFolders
     mode: Stamp | None
     others: Mapping[Candidate, bool]
-    running: Collection[int]
 
 
-def look_before_block(record: CallRecord) -> Before:
-    """Take the look before a block of ours; the lock is held."""
+def look_before_block(record: CallRecord, *, watched: bool) -> Before:
+    """Take the look before a block of ours; the lock is held.
+
+    It is `watched` when a runner ends what it starts.
+    """
     attachment = record.attachment
     others = candidates(attachment, besides=record.key)
     left_out = look_before(record, others)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
     mode = attachment.workspace.stamp("")
-    return Before(left_out, mode, alive, attachment.processes.running())
+    if not watched:
+        attachment.running[record.key] = attachment.processes.running()
+    return Before(left_out, mode, alive)
 
 
-def look_after_block(
-    record: CallRecord, before: Before, left: Iterable[str], *, watched: bool
-) -> None:
+def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) -> None:
     """Take the look after it; the lock is held.
 
-    The tasks that are `left` go on, and when it was not `watched` by a runner whatever else it
-    started: they stay candidates.
+    The tasks that are `left` go on, and when it was not watched whatever else it started: they
+    stay candidates.
     """
     attachment = record.attachment
-    started = attachment.processes.running() if watched else before.running
-    going_on = tasks_left(attachment, started, left)
+    began = attachment.running.pop(record.key, None)
+    if began is None:
+        began = attachment.processes.running()
+    going_on = tasks_left(attachment, began, left, beside=attachment.running.values())
     look_after(record, before.left_out, before.others)
     if attachment.workspace.stamp("") != before.mode:
         record.lower_coverage("the workspace's own mode changed")

@@ -3,7 +3,7 @@
 Kept on the machine that the processes are on, beside the looks before foreign calls.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -63,15 +63,24 @@ class Window:
 
 
 def tasks_left(
-    attachment: Attachment, before: Iterable[int], tasks: Iterable[str], *, by: int | None = None
+    attachment: Attachment,
+    before: Collection[int],
+    tasks: Iterable[str],
+    *,
+    by: int | None = None,
+    beside: Iterable[Collection[int]] = (),
 ) -> Activity:
     """What a call leaves running: these tasks, and what a program started since.
 
-    `before` are the pids of then. To be asked before the last look of the call.
+    `before` are the pids of then, and `beside` those of when other calls of the program began
+    that are open still: what was started since then is left to them. To be asked before the last
+    look of the call.
     """
     processes = attachment.processes
-    started = processes.left_behind({*before}, attachment.workspace.root, by=by)
-    return processes.activity([*tasks, *started])
+    started = processes.left_behind(before, attachment.workspace.root, by=by)
+    others = [*beside]
+    own = [task for task in started if all(int(task) in running for running in others)]
+    return processes.activity([*tasks, *own])
 
 
 def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:

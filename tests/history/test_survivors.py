@@ -293,6 +293,24 @@ def test_a_call_that_its_client_says_goes_on_is_a_candidate_until_it_reports_the
     assert [set(owners(workspace, name)[1]) for name in "bcd"] == [{"a", "b"}, {"a", "c"}, set()]
 
 
+def test_what_runs_for_another_open_call_is_not_left_running_by_the_one_that_ends(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = client(workspace)
+    foreign.begin_call("a", "Bash")
+    foreign.begin_call("b", "Bash")
+    one = Server(root, "log")
+    ended = foreign.end_call("a")
+    one.write()
+    foreign.end_call("b")
+    assert owners(workspace, "log") == ("b", ())
+    with workspace.session("agent") as session, session.recording("c", call_id="c"):
+        one.write()
+    one.close()
+    assert owners(workspace, "log") == ("c", ("c", "b"))
+    assert workspace.timeline.call(ended.seq).call.coverage.level == "full"
+
+
 # --- commands --------------------------------------------------------------------------------
 
 
@@ -329,3 +347,47 @@ def test_a_command_that_goes_on_beside_a_block_is_not_left_running_by_it(
         (root / "go").write_text("x\n")
         command.join()
     assert not any("left running" in reason for reason in block.coverage.reasons)
+
+
+def test_what_runs_for_another_open_block_is_not_left_running_by_the_one_that_ends(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    with workspace.session("agent") as session:
+
+        def block() -> None:
+            with session.recording("a", call_id="a"):
+                one = Server(root, "log")
+                began.set()
+                go_on.wait(60)
+                one.write()
+                one.close()
+
+        thread = threading.Thread(target=block)
+        with session.recording("b") as second:
+            thread.start()
+            began.wait(60)
+        go_on.set()
+        thread.join()
+    assert second.coverage.reasons == ()
+    assert owners(workspace, "log") == ("a", ())
+
+
+def test_what_a_block_starts_while_a_command_runs_is_left_running_by_the_block(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    os.mkfifo(root / "go")
+    os.mkfifo(root / "began")
+    with workspace.session("agent") as session:
+        argv = ["sh", "-c", "echo > began; read x < go"]
+        command = threading.Thread(target=session.run, args=[argv])
+        command.start()
+        (root / "began").read_text()
+        with session.recording("a", call_id="a"):
+            one = Server(root, "log")
+        (root / "go").write_text("x\n")
+        command.join()
+        with session.recording("b", call_id="b"):
+            one.write()
+        one.close()
+    assert owners(workspace, "log") == ("b", ("b", "a"))
