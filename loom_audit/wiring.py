@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import append_head, logs_with_heads, read_heads
+from loom_audit.disk.heads import append_head, damaged_lines, logs_with_heads, read_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
@@ -153,6 +153,10 @@ class Adapters:
 
     def kept_heads(self, id: str) -> Sequence[TreeHead]:
         return read_heads(self.settings.heads, id)
+
+    def damaged_heads(self, id: str) -> Sequence[str]:
+        """The lines among the kept heads of a log that cannot be read."""
+        return damaged_lines(self.settings.heads, id)
 
     def rebuild(self, id: str) -> int:
         """Make the projections of a log anew; how many events it has."""

@@ -2,7 +2,7 @@
 
 from loom_audit.api.foreign import ForeignSession
 from loom_audit.api.session import CommandRun, Session
-from loom_audit.api.store import AuditStore, check_root, open_store, person
+from loom_audit.api.store import AuditStore, check_root, lost_store_hint, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
 from loom_audit.disk.heads import head_line, parse_heads
 from loom_audit.history.approvals import ApprovalRequest
@@ -32,6 +32,7 @@ __all__ = [
     "WorkspaceEntry",
     "check_root",
     "head_line",
+    "lost_store_hint",
     "open_store",
     "parse_heads",
     "person",

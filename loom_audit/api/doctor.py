@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from loom_audit.api.store import open_store
+from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
@@ -49,7 +49,9 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     yield from _folders(settings)
     yield _room(settings)
     file = settings.file
-    if file is not None and file.exists() and not file.stat().st_size:
+    if hint := lost_store_hint(settings):
+        yield Check("store", "problem", f"{file} is not there any more, or is empty", hint)
+    elif file is not None and file.exists() and not file.stat().st_size:
         yield Check("store", "problem", f"{file} is empty", "Restore it from a backup.")
     elif file is not None and file.exists():
         yield from _database(file)
@@ -184,6 +186,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                     continue
                 found = partial(_workspace, store.workspace(entry.id), now)
                 yield from _guarded(name, found)
+            yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
     except AuditError as error:
         yield Check("store", "problem", error.message, error.hint)
 
@@ -193,6 +196,14 @@ def _guarded(name: str, checks: Callable[[], Sequence[Check]]) -> Sequence[Check
         return checks()
     except AuditError as error:
         return [Check(name, "problem", error.message, error.hint)]
+
+
+def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
+    missing = missing_logs()
+    if not missing:
+        return []
+    text = f"not in the store as far as heads of them were kept: {', '.join(missing[:5])}"
+    return [Check("logs", "problem", text, "Restore the store from a backup; verify it.")]
 
 
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:

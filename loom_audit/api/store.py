@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.config import read_settings
+from loom_audit.config import Settings, read_settings
 from loom_audit.disk import roots
+from loom_audit.disk.heads import logs_with_heads
 from loom_audit.history.baseline import accept_scope, take_baseline
+from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import Report
@@ -38,6 +40,23 @@ def check_root(path: str | Path, url: str | None = None) -> None:
     Asked before the store is made, so that none is made in a directory that is then refused.
     """
     roots.check_root(path, store_dir=read_settings(url).home, others=())
+
+
+def lost_store_hint(settings: Settings) -> str:
+    """What to do where a store was that is not there, or is empty, as the heads kept of it say.
+
+    Empty where no store is known to have been.
+    """
+    file = settings.file
+    if file is None or (file.exists() and file.stat().st_size):
+        return ""
+    lost = logs_with_heads(settings.heads)
+    if not lost:
+        return ""
+    return (
+        f"It held {count_text(len(lost), 'log')}, of which heads are kept in {settings.heads}."
+        " Restore it from a backup, or name where it is with --store."
+    )
 
 
 class AuditStore:

@@ -226,19 +226,23 @@ class AuditedWorkspace:
     ) -> Verification:
         """Check the log against itself and against heads kept elsewhere; every finding.
 
-        The heads are those kept outside the store at each session's end, or those given.
+        The heads are those kept outside the store at each session's end, and those given.
         """
         given = [against] if isinstance(against, TreeHead) else against
-        heads = given or self.adapters.kept_heads(self.id)
+        heads = [*self.adapters.kept_heads(self.id), *given]
         with closing(self.adapters.evidence(self.id)) as evidence:
             found = verify(evidence, heads=heads, quick=quick, sample=sample, report=report)
-        missing = () if given else self.adapters.missing_logs()
-        findings = tuple(
+        missing = [
             Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
-            for log in missing
+            for log in self.adapters.missing_logs()
             if log != self.id
-        )
-        return replace(found, findings=(*found.findings, *findings))
+        ]
+        unread = "is damaged: what the head in it vouched for was not compared"
+        damaged = [
+            Finding(None, "head.damaged", f"{line} {unread}", "incomplete")
+            for line in self.adapters.damaged_heads(self.id)
+        ]
+        return replace(found, findings=(*found.findings, *missing, *damaged))
 
     def rebuild(self) -> int:
         """Make everything that is derived from the log anew; how many events it has."""

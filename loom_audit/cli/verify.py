@@ -40,7 +40,7 @@ def verify(
     ] = None,
     against: Annotated[
         str | None,
-        option(metavar="FILE", help="Heads as `loom-audit head` prints them; - for stdin."),
+        option(metavar="FILE", help="More heads, as `loom-audit head` prints them; - for stdin."),
     ] = None,
 ) -> int:
     """Recompute everything and report all that is wrong.

@@ -1,6 +1,7 @@
 """Tree heads kept outside the store, one line each, so that a rewritten store is detected."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,11 +66,30 @@ def _sync_folder(folder: Path) -> None:
 
 def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
     """The heads kept of a log, oldest first; none when there is no file. IO when not to be read."""
+    return parse_heads(_text_of(folder / f"{log}.heads"))
+
+
+def damaged_lines(folder: Path, log: str) -> Sequence[str]:
+    """Which lines of a log's file of heads are none, as `line N of FILE`. IO as `read_heads`.
+
+    What a full disk or a power cut leaves of a line, its beginning or zeros, is no damage.
+    """
     file = folder / f"{log}.heads"
+    own = f"{PREFIX} {log} "
+    begun = re.compile(re.escape(own) + r"[0-9]*( [0-9a-f]{0,63})?")
+    lines = [line.strip("\0\r ") for line in _text_of(file).split("\n")]
+    return [
+        f"line {number} of {file}"
+        for number, line in enumerate(lines, 1)
+        if not own.startswith(line) and not begun.fullmatch(line) and not parse_heads(line)
+    ]
+
+
+def _text_of(file: Path) -> str:
     try:
-        return parse_heads(file.read_text("utf-8", "replace"))
+        return file.read_text("utf-8", "replace")
     except FileNotFoundError:
-        return []
+        return ""
     except OSError as error:
         raise StorageFailed(
             f"the tree heads in {file} cannot be read: {error.strerror}",

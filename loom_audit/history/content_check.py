@@ -175,7 +175,9 @@ class ContentChecker:
                 digest = _NO_DIGEST
             elif role != "manifest" and role != "keys":
                 self._references.setdefault(digest, (row.seq, size or 0))
-            if role != "keys":
+            if role == "keys":
+                self._check_keys(row.seq, envelope, n, salt, size)
+            else:
                 item = missing.pop((role, n), None)
                 good = (
                     good
@@ -188,6 +190,16 @@ class ContentChecker:
             self._report_payloads(row.seq, envelope, parts)
             return None
         return row, envelope, parts
+
+    def _check_keys(
+        self, seq: int, envelope: Mapping[str, Any], n: int, salt: bytes, size: int | None
+    ) -> None:
+        """Report keys of no manifest, and what no commitment covers: another row, a salt."""
+        listed = envelope.get("payloads", ())
+        if n == 0 and salt == b"" and size != 0 and any(p["role"] == "manifest" for p in listed):
+            return
+        message = f"event {seq}: the row {n!a} of keys is not of its manifest, or has a salt"
+        self.findings.add(seq, "keys.extra", message)
 
     def _report_payloads(
         self, seq: int, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]

@@ -104,6 +104,13 @@ def verify(
         with _report_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
                 findings.add(None, "database", message)
+        with _report_unreadable(findings, "database", "the list of logs"):
+            for other in evidence.empty_logs():
+                message = (
+                    f"log {other} of this store has no events: making it was interrupted,"
+                    " or they were removed"
+                )
+                findings.add(None, "log.empty", message, "incomplete")
     return Verification(
         evidence.log, checker.size, root, tuple(findings.found), checker.anchored, checked
     )

@@ -61,8 +61,24 @@ _LARGE = "SELECT sha256, stored FROM blob WHERE large = 1 AND typeof(sha256) = '
 
 
 _OTHERS = (
-    "SELECT l.number, l.id, w.root, e.leaf FROM log l JOIN event e ON e.log = l.number "
-    "AND e.seq = 1 LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ?"
+    "SELECT l.number, l.id, w.root, e.leaf FROM log l LEFT JOIN event e ON e.log = l.number "
+    "AND e.seq = 1 LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ? "
+    "AND EXISTS (SELECT 1 FROM event o WHERE o.log = l.number)"
+)
+_EMPTY = (
+    "SELECT id FROM log l WHERE number <> ? "
+    "AND NOT EXISTS (SELECT 1 FROM event o WHERE o.log = l.number)"
+)
+_TABLES_OF_LOGS = (
+    "SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
+    "WHERE m.type = 'table' AND c.name = 'log' ORDER BY m.name"
+)
+# one step of an index for each log, however many rows it has
+_LOGS_WITHOUT_NAME = (
+    "WITH RECURSIVE found (log) AS (SELECT min(log) FROM {table} UNION ALL "
+    "SELECT (SELECT min(log) FROM {table} WHERE log > found.log) FROM found "
+    "WHERE found.log IS NOT NULL) "
+    "SELECT log FROM found WHERE log IS NOT NULL AND log NOT IN (SELECT number FROM log)"
 )
 
 
@@ -243,6 +259,7 @@ class SqlEvidence:
         if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
             yield "the dictionaries are not those that rows are packed with"
         yield from self._find_misfiled_logs()
+        yield from self._find_rows_of_no_log()
         for seq, role in self._rows(_IN_TWO_PLACES, self._number):
             yield f"the payload {role} of event {seq} is in its row and elsewhere"
         odd = self._rows(_ODD_BLOBS)
@@ -260,6 +277,9 @@ class SqlEvidence:
     def _find_misfiled_logs(self) -> Iterator[str]:
         """Other logs that are not listed under the directory they say: one can hide another."""
         for number, id, filed, leaf in self._rows(_OTHERS, self._number):
+            if leaf is None:
+                yield f"log {id} has events, and its first is missing"
+                continue
             rows = self._batches(f"{_PARTS} AND seq <= ?", number, 1, 1)
             try:
                 parts = chain.from_iterable(map(_parts, rows))
@@ -272,6 +292,17 @@ class SqlEvidence:
                 said = getattr(fact, "root", "").encode("utf-8", "surrogateescape")
                 if said != filed:
                     yield f"log {id}, of {said!a}, is filed under {filed!a}"
+
+    def _find_rows_of_no_log(self) -> Iterator[str]:
+        for (table,) in [*self._rows(_TABLES_OF_LOGS)]:
+            name = '"' + table.replace('"', '""') + '"'
+            for (log,) in self._rows(_LOGS_WITHOUT_NAME.format(table=name)):
+                yield f"the table {table} has rows of a log {log!a}, which there is not"
+
+    def empty_logs(self) -> Iterator[str]:
+        """The ids of other logs that have no events."""
+        for (id,) in self._rows(_EMPTY, self._number):
+            yield id
 
     def close(self) -> None:
         self._resources.close()

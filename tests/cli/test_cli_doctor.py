@@ -107,3 +107,34 @@ def test_doctor_says_that_heads_kept_beside_the_store_prove_less(shell: Shell) -
         (check,) = [c for c in shell.records("doctor", code=None) if c["name"] == "tree heads"]
         assert check["verdict"] == "warning" and "beside the store" in check["text"]
         assert "LOOM_AUDIT_HOME" in check["hint"]
+
+
+def test_a_store_that_was_deleted_is_not_one_to_be_made(audited: Shell) -> None:
+    audited.call("write_file", path="a.txt", content="a\n")
+    for file in audited.home.glob("audit.db*"):
+        file.unlink()
+    (check,) = [c for c in audited.records("doctor", code=1) if c["name"] == "store"]
+    assert check["verdict"] == "problem"
+    assert "init" not in check["hint"] and "backup" in check["hint"]
+    assert "1 log" in check["hint"] and "not there any more" in check["text"]
+    for command in ("log", "verify", "status", "workspaces"):
+        refused = audited(command, code=None)
+        assert "backup" in refused.errors and "loom-audit init" not in refused.errors
+    audited.database.touch()
+    refused = audited("log", code=None)
+    assert "is empty" in refused.errors and "loom-audit init" not in refused.errors
+
+
+def test_a_log_that_the_store_has_not_got_is_missed(audited: Shell) -> None:
+    audited.call("write_file", path="a.txt", content="a\n")
+    for file in audited.home.glob("audit.db*"):
+        file.unlink()
+    audited("init")
+    checks = [c for c in audited.records("doctor", code=1) if c["name"] == "logs"]
+    assert [check["verdict"] for check in checks] == ["problem"]
+    assert "backup" in checks[0]["hint"]
+
+
+def test_where_nothing_was_kept_a_store_is_to_be_made(shell: Shell) -> None:
+    (check,) = [c for c in shell.records("doctor", code=None) if c["name"] == "store"]
+    assert (check["verdict"], check["hint"]) == ("warning", "`loom-audit init`")

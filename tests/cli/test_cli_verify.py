@@ -1,7 +1,8 @@
 """verify and head: what they find, what they print, how they end."""
 
+import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -172,3 +173,73 @@ def test_verify_of_a_store_that_cannot_be_opened_leads_to_salvage(audited: Shell
     refused = audited("verify", code=None)
     assert refused.code != 0 and "salvage" in refused.errors
     assert "loom-audit verify" not in refused.errors
+
+
+def kept_heads(recorded: Shell) -> Path:
+    """The file in which the heads of the log are kept."""
+    (file,) = recorded.home.glob("heads/*/*.heads")
+    return file
+
+
+def test_heads_that_are_given_are_compared_beside_those_that_are_kept(
+    recorded: Shell, tmp_path: Path
+) -> None:
+    heads = tmp_path / "heads.txt"
+    (head,) = recorded.records("head")
+    heads.write_text(recorded("head").text)
+    file = kept_heads(recorded)
+    forged = f"loom-audit-head v1 {head['log']} {head['size'] - 2} {'0' * 64}\n"
+    file.write_text(forged + file.read_text())
+    for words in ((), ("--against", str(heads))):
+        (record,) = recorded.records("verify", *words, code=1)
+        assert [finding["code"] for finding in record["findings"]] == ["head.root"]
+
+
+def test_a_log_that_is_gone_is_missed_also_when_heads_are_given(
+    recorded: Shell, tmp_path: Path
+) -> None:
+    heads = tmp_path / "heads.txt"
+    heads.write_text(recorded("head").text)
+    file = kept_heads(recorded)
+    file.with_name("gone.heads").write_text(f"loom-audit-head v1 gone 3 {'0' * 64}\n")
+    (record,) = recorded.records("verify", "--against", str(heads), code=1)
+    assert ["gone" in finding["message"] for finding in record["findings"]] == [True]
+
+
+DAMAGES: dict[str, Callable[[str], str]] = {
+    "a letter of its name": lambda line: line.replace("loom-audit-head", "loom-audit-heaf"),
+    "its size": lambda line: re.sub(r" (\d+) ", " x ", line),
+    "a digit of its root": lambda line: line[:-1] + "g",
+    "a root that is too long": lambda line: line + "00",
+    "a word more": lambda line: line + " 1",
+    "not text": lambda line: "\udcff\udcfe" + line[2:],
+    "another version": lambda line: line.replace(" v1 ", " v7 "),
+    "something else": lambda line: "# kept by me",
+    "cut off at its beginning": lambda line: line[9:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_line_among_the_heads_that_are_kept_is_said(
+    recorded: Shell, damage: Callable[[str], str]
+) -> None:
+    file = kept_heads(recorded)
+    first, *more = file.read_text().splitlines()
+    assert more
+    text = "\n".join([damage(first), *more, ""])
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    (record,) = recorded.records("verify", code=3)
+    (finding,) = record["findings"]
+    assert (finding["code"], finding["grade"]) == ("head.damaged", "incomplete")
+    assert "line 1 " in finding["message"] and str(file) in finding["message"]
+
+
+@pytest.mark.parametrize("left", [1, 9, 19, 30, 37, 40, 99])
+def test_a_line_that_a_power_cut_left_half_written_is_no_damage(recorded: Shell, left: int) -> None:
+    file = kept_heads(recorded)
+    whole = file.read_text().splitlines()[0]
+    file.write_text(file.read_text() + whole[:left])
+    recorded.call("write_file", path="more.txt", content="more\n")
+    assert recorded("verify").text.endswith("ok\n")
+    file.write_bytes(file.read_bytes() + b"\0" * 90)
+    assert recorded("verify").text.endswith("ok\n")

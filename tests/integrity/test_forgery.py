@@ -92,7 +92,8 @@ def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(
                 assert raw.execute(step).rowcount > 0
     found = store.verify()
     assert found.exit_code == 1
-    assert {one.code for one in found.findings} == {"projection"}
+    of_no_log = {"database"} if callable(steps[0]) else set()
+    assert {one.code for one in found.findings} == {"projection"} | of_no_log
 
 
 ALTERED = {

@@ -50,19 +50,21 @@ class Invocation:
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
         """The store asked for, open to the end of the block. NoWorkspace when there is none."""
-        from loom_audit.api import open_store, person
+        from loom_audit.api import lost_store_hint, open_store, person
 
         file = self.settings.file
         if file is not None and not create and not file.exists():
             raise NoWorkspace(
                 f"there is no store at {file}",
-                hint="Run `loom-audit init` in the directory you want to put under audit.",
+                hint=lost_store_hint(self.settings)
+                or "Run `loom-audit init` in the directory you want to put under audit.",
             )
         if file is not None and not create and not file.stat().st_size:
             # to be opened it would be made a new store, which hides that one was cut off
             raise NoWorkspace(
                 f"the store {file} is empty",
-                hint="Restore it from a backup, or begin a new one with `loom-audit init`.",
+                hint=lost_store_hint(self.settings)
+                or "Restore it from a backup, or begin a new one with `loom-audit init`.",
             )
         with open_store(self.shared.store, actor=person()) as store:
             if store.notice:
