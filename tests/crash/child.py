@@ -30,6 +30,8 @@ from loom_audit.history.call import OpenCall
 from loom_audit.sql import driver
 from loom_audit.tools.calls.thread import in_thread
 from tests.crash.ways import WAYS, die_at_commit
+from tests.tapes.plans import take_back_something
+from tests.tapes.tape import look, recording
 
 PR_SET_PTRACER = 0x59616D61
 PTRACER_ANY = -1
@@ -204,6 +206,28 @@ def way(report: Reporter) -> None:
     report.say(end=True)
 
 
+def tape(report: Reporter) -> None:
+    """Play on until killed, saying before each step what is on disk that must not be lost."""
+    report.say(pid=os.getpid())
+    releases = [Path(path) for path in report.order["releases"]]
+    chosen = random.Random(report.order["seed"])
+    with open_store() as store:
+        workspace = store.workspace(report.order["root"])
+        with recording(workspace, chosen, releases, report.order["name"]) as playing:
+            for n in range(10_000):
+                if n % 2:
+                    playing.edit()
+                contents = {state[2] for state in look(playing.root).tree.values()}
+                report.ack(workspace, contents=sorted(contents))
+                if chosen.random() < 0.4:
+                    take_back_something(playing)
+                else:
+                    earlier, release = chosen.sample(releases, 2)
+                    playing.act(functools.partial(playing.agents.act, release, earlier))
+                report.ack(workspace, step=n)
+    report.say(end=True)
+
+
 SCENARIOS: Mapping[str, Callable[[Reporter], None]] = {
     "write": write,
     "writes": writes,
@@ -212,6 +236,7 @@ SCENARIOS: Mapping[str, Callable[[Reporter], None]] = {
     "attach": attach,
     "appends": appends,
     "writer": writer,
+    "tape": tape,
     "way": way,
 }
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from loom_audit.disk.system import RENAME_EXCHANGE, renameat2
+from loom_audit.model.scope import TEMPORARY
 
 
 def say(**words: str) -> None:
@@ -62,8 +63,47 @@ def swapping(folder: Path, n: int) -> None:
     say(swapped=str(n))
 
 
-WAYS = {"replacing": replacing, "appending": appending, "swapping": swapping}
-PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002}
+def editing(folder: Path, n: int) -> None:
+    """A person's edit anywhere, in one step; what is displaced or taken away is told."""
+    chosen, mine = random.Random(n), folder.parent / "mine"
+    text = f"<editing {n}>\n"
+    mine.write_text(text)
+    files = [path for path in everything_in(folder) if path.is_file() and not path.is_symlink()]
+    target = chosen.choice(files or [folder / "none"])
+    way = chosen.choice(("make", "take away", "rename", "append", "append", "replace", "replace"))
+    try:
+        if way == "make":
+            target.with_name(f"made-{n}").hardlink_to(mine)
+            say(wrote=text)
+        elif way == "take away":
+            target.rename(mine)
+            say(displaced=mine.read_text("latin-1"))
+        elif way == "rename":
+            target.rename(target.with_name(f"renamed-{n}"))
+            say(renamed=str(n))
+        else:
+            if way == "append":
+                mine.write_bytes(target.read_bytes() + mine.read_bytes())
+            trade(mine, target)
+            say(wrote=text, displaced=mine.read_text("latin-1"))
+    except (FileNotFoundError, NotADirectoryError):
+        return  # what was listed is gone by now
+    finally:
+        mine.unlink(missing_ok=True)
+
+
+def everything_in(folder: Path) -> list[Path]:
+    """The paths below a folder in which others are at work, without their temporary files."""
+    found = []
+    for above, _, names in os.walk(folder):
+        found += [Path(above, name) for name in names if not name.startswith(TEMPORARY)]
+    return sorted(found)
+
+
+WAYS = {
+    "replacing": replacing, "appending": appending, "swapping": swapping, "editing": editing
+}  # fmt: skip
+PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002, "editing": 0.04}
 """At most so many seconds between two steps, so that both sides get somewhere."""
 
 

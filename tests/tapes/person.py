@@ -7,6 +7,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from loom_audit.model.scope import TEMPORARY
+
 LEFT_OUT = ("node_modules", "venv", "__pycache__")
 """Names of folders that are not recorded, by default."""
 
@@ -43,7 +45,8 @@ class Person:
         found = []
         for folder, folders, files in os.walk(self.root):
             folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-            paths = (Path(folder, name) for name in sorted([*folders, *files]))
+            names = (name for name in [*folders, *files] if not name.startswith(TEMPORARY))
+            paths = (Path(folder, name) for name in sorted(names))
             found += [path for path in paths if wanted(path.lstat().st_mode)]
         return found
 

@@ -21,8 +21,10 @@ def reverted(steps: Sequence[Step], taken: set[int], now: Look) -> Tree:
 
     A path that none of them changed stays. One that they alone changed, since the first of them
     did, becomes what it was before. What others changed too depends on contents, and what another
-    call moved may be followed: of these nothing is said here.
+    call moved may be followed: of these nothing is said here, nor of calls before the tape.
     """
+    if not taken <= {call for step in steps for call in step.calls}:
+        return {}
     sure: dict[bytes, State | None] = {}
     moved = {path for step in steps if _may_move(step) for path in step.changed}
     for path in _all_paths(steps, now):
@@ -35,7 +37,7 @@ def reverted(steps: Sequence[Step], taken: set[int], now: Look) -> Tree:
                 sure[path] = now.tree.get(path)
         elif all(_is_of(step, taken) for step in touching[first:]):
             sure[path] = touching[first].before.tree.get(path)
-    return sure
+    return _without_moved(sure, steps, lambda step: _is_of(step, taken))
 
 
 def rolled_back(
@@ -53,6 +55,19 @@ def rolled_back(
             sure[path] = point.tree.get(path)
         elif doers == {"person"} and path not in moved:
             sure[path] = now.tree.get(path)
+    return _without_moved(sure, later, lambda step: outside or step.kind != "person")
+
+
+def _without_moved(
+    sure: dict[bytes, State | None], steps: Sequence[Step], is_taken: Callable[[Step], bool]
+) -> Tree:
+    """Without what was moved when another one then changed it: that goes along."""
+    for n, step in enumerate(steps):
+        if is_taken(step) and _may_move(step):
+            others = (one.changed for one in steps[n + 1 :] if not is_taken(one))
+            if not step.changed.isdisjoint(path for changed in others for path in changed):
+                for path in step.changed:
+                    sure.pop(path, None)
     return sure
 
 
@@ -111,7 +126,7 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
         for path, state in sure.items()
         if after.tree.get(path) != state and not _is_excused(path, state, noted, after)
     }
-    assert not wrong, (plan.verb, plan.target, wrong)
+    assert not wrong, (plan.verb, plan.target, plan.calls, request.choices, wrong)
     return True
 
 

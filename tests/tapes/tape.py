@@ -3,6 +3,7 @@
 Nothing here reads the log but to ask which calls have ended and where the events of a step are.
 """
 
+import functools
 import hashlib
 import os
 import random
@@ -15,6 +16,7 @@ from typing import Literal
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.events import CallFinished, Event, FilesChanged
+from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tapes.agents import Agents
@@ -42,6 +44,8 @@ def look(root: Path) -> Look:
     tree: dict[bytes, State] = {}
     marks: set[bytes] = set()
     for path, (kind, mode, content) in tree_of(root, skip=LEFT_OUT).items():
+        if path.rpartition(b"/")[2].startswith(TEMPORARY.encode()):
+            continue  # a kill left it
         digest = "" if kind == "directory" else hashlib.sha256(content).hexdigest()
         tree[path] = (kind, mode, digest)
         if kind == "file":
@@ -146,7 +150,7 @@ class Tape:
             for _ in range(calls):
                 for _ in range(self.chosen.choice((0, 0, 1, 1, 2))):
                     self.edit()
-                if not self.act(lambda e=earlier, r=release: self.agents.act(r, e)):  # type: ignore[misc]
+                if not self.act(functools.partial(self.agents.act, release, earlier)):
                     break
                 if between is not None:
                     between(self)
