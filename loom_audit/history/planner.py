@@ -153,7 +153,8 @@ class Planner:
             if selection.rollback and not is_in_paths(request, one.change.path):
                 continue
             taken = is_taken(one)
-            if not taken and not calls.isdisjoint(one.causes):
+            outlived = selection.rollback and one.origin == "outside" and one.causes
+            if not taken and (outlived or not calls.isdisjoint(one.causes)):
                 shared[one.change.path] = self._shared_note(one, calls)
             steps.append(PathStep(one.seq, one.change, taken, one.number))
         return steps, self._moves(_events_with_moves(steps)), tuple(shared.values())
@@ -162,7 +163,7 @@ class Planner:
         """Why a change that is shared stays: it may be that of the calls that are named."""
         path = one.change.path
         if one.origin == "outside":
-            who = [requested for requested in one.causes if requested in calls]
+            who = [requested for requested in one.causes if requested in calls or not calls]
             reason = "it came from outside, or from what the call left running"
         else:
             who = [requested for requested in one.causes if requested not in calls]

@@ -137,7 +137,8 @@ def _candidate(attachment: Attachment, requested: int) -> Candidate:
 
 
 def _kept(attachment: Attachment) -> Mapping[int, Activity]:
-    with suppress(AuditError):
+    # a file that is not as it was written says nothing
+    with suppress(AuditError, AttributeError, KeyError, TypeError, ValueError):
         kept = attachment.looks.get(_KEPT)
         if kept and kept["place"] == attachment.processes.place:
             return {int(requested): tasks for requested, tasks in kept["calls"].items()}

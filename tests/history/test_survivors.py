@@ -122,6 +122,9 @@ def test_what_runs_between_two_calls_has_its_change_recorded_before_the_second(
     assert note.calls == (taken,) and "from outside" in note.reason
     chosen = workspace.plan_revert([taken], choices={"log": "old"})
     assert "log" in {change.path for change in chosen.changes}
+    back = workspace.plan_rollback(taken)
+    [note] = [note for note in back.kept if note.path == "log"]
+    assert taken in note.calls
 
 
 def test_what_ended_between_two_looks_ran_between_them(
