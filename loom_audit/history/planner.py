@@ -1,5 +1,6 @@
 """Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from loom_audit.history.selection import Selection, is_in_paths, select, takes_b
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
-from loom_audit.model.files import FileChange, Move, apply, find_moves, parents
+from loom_audit.model.files import FileChange, Move, apply, moves_among, parents
 from loom_audit.model.inexact import without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.placement import EntryStatus
@@ -63,7 +64,7 @@ class Planner:
         candidates = self._selected_changes(selection)
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
-        drift = self._find_drift(request, touched, whole=selection.rollback)
+        drift, moved = self._find_drift(request, touched, whole=selection.rollback)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         steps, moves, shared = self._steps(request, selection, recorded, is_taken)
         steps += [
@@ -84,7 +85,7 @@ class Planner:
             steps=steps,
             tree=apply(self.attachment.projections.tree(), drift),
             blobs=self.attachment.blobs,
-            moves={**moves, head + 1: find_moves(drift)},
+            moves={**moves, head + 1: moved},
             choices=request.choices,
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
@@ -228,21 +229,24 @@ class Planner:
 
     # --- what disk says -------------------------------------------------------------------
 
-    def _find_drift(self, request: Request, touched: set[str], *, whole: bool) -> list[FileChange]:
-        """All drift, when there is some at the touched paths; otherwise nothing.
+    def _find_drift(
+        self, request: Request, touched: set[str], *, whole: bool
+    ) -> tuple[list[FileChange], tuple[Move, ...]]:
+        """All drift and the moves in it, when there is some at the touched paths; else nothing.
 
         A touched file may have been renamed from outside, so the whole workspace is scanned.
         The content of what may be replaced is stored; the rest is hashed.
         """
         if not whole and not self._differing_paths(touched):
-            return []
+            return [], ()
         found = scan(self.attachment, lambda _: None, keep=False)
         drifted = {change.path for change in found.changes}
         touched = {p for p in drifted if p in touched or takes_back_outside(request, p)}
         preconditions = Preconditions(self.attachment)
         for path in sorted(touched):
             preconditions.look(path)
-        return [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
+        drift = [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
+        return drift, moves_among(drift, found.moves)
 
     def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths whose state on disk is not the log's."""
@@ -315,9 +319,10 @@ def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
 
 
 def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
-    """The events that both deleted and created paths."""
-    created = {step.seq for step in steps if step.change.before is None}
-    return created & {step.seq for step in steps if step.change.after is None}
+    """The events in which a file can have left one path and come to another."""
+    paths = Counter(step.seq for step in steps)
+    left = {step.seq for step in steps if step.change.before is not None}
+    return left & {s.seq for s in steps if s.change.after is not None and paths[s.seq] > 1}
 
 
 def _taken_back_notes(

@@ -5,7 +5,7 @@ a lineage of its own. It begins with the first change to be taken back, so what 
 before that is what is wanted again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
@@ -37,7 +37,8 @@ class PathState:
 class LineageStep:
     """One step of a lineage; a rename changes the path, perhaps the content too.
 
-    `arrived` is true when a file without a lineage was renamed to this path.
+    `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
+    end of a move from outside that the lineage does not follow.
     """
 
     before: PathState
@@ -45,6 +46,7 @@ class LineageStep:
     taken: bool
     call: int | None
     arrived: bool = False
+    moved: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,15 +159,19 @@ def trace_lineages(
     tree: Tree,
     *,
     outside: bool = False,
+    chosen: Collection[str] = (),
 ) -> LineageTrace:
     """The lineages of all paths that a taken step, or with `outside` an outside one, touches.
 
     `steps` are in log order. Where the tree has another state than the last step left, the
-    difference counts as an unrecorded step from outside.
+    difference counts as an unrecorded step from outside. A move that was made from outside and is
+    not taken back is followed only for a file that is or was at one of the `chosen` paths.
     """
     trace = LineageTrace()
-    for seq, event in groupby(steps, key=lambda step: step.seq):
-        _trace_event(trace, list(event), tuple(moves.get(seq, ())), outside)
+    events = [(seq, list(event)) for seq, event in groupby(steps, key=lambda step: step.seq)]
+    followed = _moves_of_chosen(events, moves, chosen) if chosen else frozenset()
+    for seq, event in events:
+        _trace_event(trace, event, tuple(moves.get(seq, ())), outside, followed)
     for path, lineage in trace.by_path.items():
         found = PathState(path, tree.get(path))
         if found != lineage.current:
@@ -173,8 +179,35 @@ def trace_lineages(
     return trace
 
 
+def _moves_of_chosen(
+    events: Sequence[tuple[int, Sequence[PathStep]]],
+    moves: Mapping[int, Iterable[Move]],
+    chosen: Collection[str],
+) -> frozenset[tuple[int, str]]:
+    """The moves of files that are, were or will be at a chosen path: event and target of each."""
+    pairs = {seq: [(m.source, m.target) for m in moves.get(seq, ())] for seq, _ in events}
+    found = set()
+    names: set[str] = set()
+    for seq, steps in reversed(events):
+        came = [pair for pair in pairs[seq] if pair[1] in names or pair[1] in chosen]
+        names -= {step.change.path for step in steps if step.change.before is None}
+        names |= {source for source, _ in came}
+        found |= {(seq, target) for _, target in came}
+    names.clear()
+    for seq, steps in events:
+        left = [pair for pair in pairs[seq] if pair[0] in names or pair[0] in chosen]
+        names -= {step.change.path for step in steps if step.change.after is None}
+        names |= {target for _, target in left}
+        found |= {(seq, target) for _, target in left}
+    return frozenset(found)
+
+
 def _trace_event(
-    trace: LineageTrace, steps: Sequence[PathStep], moves: Sequence[Move], outside: bool
+    trace: LineageTrace,
+    steps: Sequence[PathStep],
+    moves: Sequence[Move],
+    outside: bool,
+    followed: Collection[tuple[int, str]],
 ) -> None:
     for step in steps:
         _note_directories_and_writers(trace, step)
@@ -182,9 +215,13 @@ def _trace_event(
     def starts(step: PathStep) -> bool:
         return step.taken or (outside and step.call is None)
 
-    links = _linked_steps(
+    pairs = _linked_steps(
         steps, moves, lambda step: starts(step) or step.change.path in trace.by_path
     )
+    links = [pair for pair in pairs if _is_followed(*pair, followed)]
+    left = [pair for pair in pairs if pair not in links]
+    gone_to = {source.change.path: target.change.path for source, target in left}
+    came_from = {target: source for source, target in gone_to.items()}
     sources = {source.change.path for source, _ in links}
     targets = {target.change.path for _, target in links}
     arrived = {move.target for move in moves}
@@ -193,16 +230,15 @@ def _trace_event(
         path = source.change.path
         lineage = trace.take_from(path)
         after = PathState(target.change.path, target.change.after)
-        joined = LineageStep(
-            PathState(path, source.change.before), after, source.taken, source.call
-        )
+        taken = source.taken or target.taken
+        joined = LineageStep(PathState(path, source.change.before), after, taken, source.call)
         lineage.steps.append(joined)
         renamed.append((lineage, target))
     for source, _ in links:
         path = source.change.path
         if path not in targets and source.change.after:
             stayed = trace.by_path.get(path)
-            if stayed is None and starts(source):
+            if stayed is None and (starts(source) or path in came_from):
                 stayed = trace.start_at(path)
             if stayed is not None:
                 _extend(stayed, source, None, source.change.after)
@@ -220,26 +256,57 @@ def _trace_event(
         if path in sources or path in targets:
             continue
         held = trace.by_path.get(path)
-        if held is None and starts(step):
+        replaced = path in gone_to or path in came_from
+        if held is None and starts(step) and (step.change.before is not None or not replaced):
             held = trace.start_at(path)
-        if held is not None:
+        if replaced:
+            _replace_file(trace, held, step, gone_to.get(path, ""), came_from.get(path, ""))
+        elif held is not None:
             _extend(held, step, step.change.before, step.change.after, arrived=path in arrived)
 
 
+def _replace_file(
+    trace: LineageTrace, held: Lineage | None, step: PathStep, gone_to: str, came_from: str
+) -> None:
+    """End the lineage of the file that was there, and start that of the one that is there now."""
+    if held is not None and step.change.before is not None:
+        _extend(held, step, step.change.before, None, moved=gone_to)
+    if step.change.after is not None:
+        lineage = Lineage()
+        trace.lineages.append(lineage)
+        trace.put_at(lineage, step.change.path)
+        _extend(lineage, step, None, step.change.after, arrived=True, moved=came_from)
+
+
+def _is_followed(source: PathStep, target: PathStep, followed: Collection[tuple[int, str]]) -> bool:
+    """Whether a move was made by a call, is taken back, or is chosen."""
+    if source.call is not None or (target.seq, target.change.path) in followed:
+        return True
+    return source.taken and target.taken
+
+
 def _linked_steps(
-    steps: Sequence[PathStep], moves: Iterable[Move], tracked: Callable[[PathStep], bool]
+    steps: Sequence[PathStep],
+    moves: Iterable[Move],
+    tracked: Callable[[PathStep], bool],
 ) -> list[tuple[PathStep, PathStep]]:
-    """The moves with both ends among the steps whose file has or gets a lineage."""
+    """The moves with both ends among the steps whose file has or gets a lineage.
+
+    Of a move from outside also those that replaced such a file.
+    """
     by_path = {step.change.path: step for step in steps}
     links = []
     used: set[str] = set()
     for move in moves:
         source, target = by_path.get(move.source), by_path.get(move.target)
-        if source is None or target is None or source is target or not tracked(source):
+        if source is None or target is None or source is target:
+            continue
+        if not tracked(source) and (source.call is not None or not tracked(target)):
             continue
         old, new = source.change.before, target.change.after
         ends = {f"from {move.source}", f"to {move.target}"}
-        fits = old and new and old.kind == new.kind and source.taken == target.taken
+        together = source.taken == target.taken or source.call is None
+        fits = old and new and old.kind == new.kind and together
         if fits and not ends & used:
             used |= ends
             links.append((source, target))
@@ -253,10 +320,11 @@ def _extend(
     after: FileState | None,
     *,
     arrived: bool = False,
+    moved: str = "",
 ) -> None:
     path = step.change.path
     added = LineageStep(
-        PathState(path, before), PathState(path, after), step.taken, step.call, arrived
+        PathState(path, before), PathState(path, after), step.taken, step.call, arrived, moved
     )
     lineage.steps.append(added)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loom_audit.model.files import BlobId, FileChange, Move, Tree, find_moves
+from loom_audit.model.files import BlobId, FileChange, Move, Tree
 from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
 from loom_audit.model.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.rebase import BlobReader, KeptChange, StateMerger, rebase
@@ -108,11 +108,14 @@ def plan_taking_back(
 
     A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
     brings back what was before the first taken change (in a rollback: at the point) whatever
-    came later, "merge" writes conflict markers where texts conflict.
+    came later, "merge" writes conflict markers where texts conflict. A move that was made from
+    outside is followed only for a file that is chosen so, or where outside is taken back too;
+    otherwise the file at its new name is kept and listed.
     """
-    trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback")
-    merger = StateMerger(blobs)
     chosen = choices or {}
+    followed = {path for path, choice in chosen.items() if choice != "current"}
+    trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback", chosen=followed)
+    merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     entries = []
     for lineage in trace.lineages:
@@ -166,7 +169,8 @@ def _entry(
     """The entry of a lineage, and the kept changes that show in it.
 
     One that is not the `holder` of its path has been replaced there by another file. When it was
-    deleted by a kept change before that, it stays so, and nobody has to decide.
+    deleted by a kept change before that, or moved away from outside, it stays so, and nobody has
+    to decide.
     """
     if choice == "current":
         return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
@@ -177,9 +181,14 @@ def _entry(
     if rebased.conflict is None:
         return entry, rebased.kept_changes
     last = lineage.steps[-1]
-    if not holder and last.after.state is None and not last.taken:
-        gone = KeptChange("what was there before was deleted later, kept", call_numbers([last]))
-        return Entry(lineage, lineage.current), (gone,)
+    if last.after.state is None and not last.taken:
+        moved = f"moved outside to {last.moved}, kept"
+        if holder and last.moved:
+            return entry.left_in_place("kept", moved), ()
+        if not holder:
+            gone = moved if last.moved else "what was there before was deleted later, kept"
+            change = KeptChange(gone, call_numbers([last]))
+            return Entry(lineage, lineage.current), (change,)
     if rebased.conflict.missing:
         return entry.left_in_place(
             "irreversible", "a content to merge was not kept", rebased.calls
@@ -188,7 +197,7 @@ def _entry(
 
 
 def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
-    """Renames among the changes: those of lineages, then pairs of equal content."""
+    """The renames among the changes: those of lineages."""
     changed = {change.path for change in changes}
     moves = [
         Move(entry.lineage.current.path, entry.result.path)
@@ -198,9 +207,7 @@ def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Mov
         and entry.result.path != entry.lineage.current.path
         and changed.issuperset((entry.lineage.current.path, entry.result.path))
     ]
-    known = {path for move in moves for path in (move.source, move.target)}
-    rest = [change for change in changes if change.path not in known]
-    return tuple(sorted([*moves, *find_moves(rest)], key=lambda move: move.source))
+    return tuple(sorted(moves, key=lambda move: move.source))
 
 
 def _found(

@@ -196,7 +196,10 @@ def _conflicting_steps(
 def _kept_changes(run: Sequence[LineageStep], merged: PathState) -> list[KeptChange]:
     verb = "changed" if merged.state else "deleted"
     found = []
-    if any(step.call is None for step in run):
+    came = [step for step in run if step.moved and step.after.state is not None]
+    if came and merged.state:
+        found.append(KeptChange(f"moved here from {came[-1].moved} outside, kept"))
+    elif any(step.call is None for step in run):
         found.append(KeptChange(f"{verb} outside, kept"))
     calls = call_numbers(run)
     if calls:

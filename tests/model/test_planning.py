@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loom_audit.model.files import BlobId, FileState, Move, apply, diff, find_moves, parents
+from loom_audit.model.files import BlobId, FileState, Move, apply, diff, parents
 from loom_audit.model.planning import Note, PathStep, Plan, Verb, plan_taking_back
 
 Act = tuple[Any, ...]
@@ -85,16 +85,32 @@ class Story:
     def call(self, *acts: Act, outside: bool = False, hints: Sequence[Move] | None = None) -> int:
         """Record what the acts do as one event of one call; its number."""
         before = dict(self.tree)
+        was = {path: path for path in self.tree}
         for name, *arguments in acts:
+            was = self._names_before(was, name, *arguments)
             getattr(self, name)(*arguments)
         self.seq += 1
         changes = diff(before, self.tree)
         number = None if outside else self.seq
         self.steps += [PathStep(self.seq, change, False, number) for change in changes]
-        found = find_moves(changes) if hints is None else hints
+        changed = {change.path for change in changes}
+        moved = tuple(Move(old, new) for new, old in was.items() if old != new)
+        proven = [m for m in moved if {m.source, m.target} <= changed]
+        found = [m for m in proven if m.target in self.tree] if hints is None else hints
         if found:
             self.moves[self.seq] = found
         return self.seq
+
+    def _names_before(self, was: dict[str, str], name: str, *arguments: Any) -> dict[str, str]:
+        """By path, where the file that an act leaves there was before the call."""
+        if name == "put" or name == "folder":
+            return was
+        source = arguments[0]
+        below = {p for p in was if p == source or p.startswith(source + "/")}
+        left = {path: old for path, old in was.items() if path not in below}
+        if name == "rename":
+            left |= {arguments[1] + path.removeprefix(source): was[path] for path in below}
+        return left
 
     def plan(self, *taken: int, verb: Verb = "revert", **options: Any) -> Plan:
         first = min(taken, default=0)

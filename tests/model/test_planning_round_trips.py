@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -51,10 +50,6 @@ def test_all_steps_back_and_forth_pass_through_every_tree_again(
     pass_through(script, taken_back)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="known: equal content alone is taken for a rename, and the redo follows it to b",
-)
 def test_an_undone_rollback_that_looks_like_a_rename_can_be_redone() -> None:
     put = ("put", "b", b"one\n", None)
     script: list[list[tuple[Any, ...]]] = [

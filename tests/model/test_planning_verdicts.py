@@ -113,6 +113,13 @@ def check(seed: str) -> str:
             assert after.get(path) == story.tree.get(path), f"{path} was to stay"
     for path in holds:
         assert after.get(path) == story.tree.get(path), f"{path} was held"
+    last = {step.change.path: step for step in story.steps}
+    for number, found in story.moves.items():
+        for move in found:
+            step, kept = last[move.target], {*choices.values()} <= {"current"} and not outside
+            if step.seq == number and step.call is None and kept:
+                now = story.tree.get(move.target)
+                assert after.get(move.target) == now, f"{move.target} came from outside"
     lost = {s.blob for s in story.tree.values() if s.blob} - {s.blob for s in after.values()}
     assert lost <= story.blobs.keys() or "old" in choices.values()
     if choices or holds or erased:
