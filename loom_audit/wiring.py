@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import append_head, damaged_lines, logs_with_heads, read_heads
+from loom_audit.disk.heads import DiskHeads, damaged_lines, logs_with_heads
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
@@ -16,10 +16,11 @@ from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.disk.roots import check_root, check_target
 from loom_audit.disk.workspace import DiskWorkspace, vanished_workspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
+from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
-from loom_audit.ports import BlobStore, EventLog, Lock, Projections, Runner, Workspace
+from loom_audit.ports import BlobStore, EventLog, Heads, Lock, Projections, Runner, Workspace
 from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.plain import SUPERVISOR
 from loom_audit.sandbox.scratch import scratch_folder
@@ -27,6 +28,7 @@ from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database
 from loom_audit.sql.evidence import SqlEvidence, open_evidence
+from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 
 __all__ = ["Adapters", "WorkspaceEntry", "open_adapters"]
 
@@ -45,7 +47,13 @@ class Adapters:
         return self.database.blobs
 
     def log(self, id: str) -> EventLog:
-        return self.database.event_log(id)
+        """A log that keeps its heads as it grows."""
+        log, projections = self.database.event_log(id), self.projections(id)
+        return AnchoredLog(log, self.heads(id), projections, keyframe=KEYFRAME_EVENTS)
+
+    def heads(self, id: str) -> Heads:
+        """The tree heads of a log that are kept outside the store."""
+        return DiskHeads(self.settings.heads, id)
 
     def projections(self, id: str) -> Projections:
         return self.database.projections(id)
@@ -149,10 +157,10 @@ class Adapters:
 
     def keep_head(self, head: TreeHead) -> None:
         """Append a tree head to the log's file outside the store, durably."""
-        append_head(self.settings.heads, head)
+        self.heads(head.log).keep(head)
 
     def kept_heads(self, id: str) -> Sequence[TreeHead]:
-        return read_heads(self.settings.heads, id)
+        return self.heads(id).kept()
 
     def damaged_heads(self, id: str) -> Sequence[str]:
         """The lines among the kept heads of a log that cannot be read."""

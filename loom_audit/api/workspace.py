@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,17 +11,19 @@ from loom_audit.api.foreign import SECONDS, ForeignSession, lease_of, start_sess
 from loom_audit.api.gates import default_gate
 from loom_audit.api.session import Session
 from loom_audit.api.session_record import SessionRecord
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.baseline import accept_scope
 from loom_audit.history.capture import scan
 from loom_audit.history.log_check import Finding
 from loom_audit.history.planner import Planner
+from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.recovery import RecoveredCall, interrupted_calls, recover
 from loom_audit.history.replay import replay
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
 from loom_audit.history.verification import Verification, verify
+from loom_audit.history.verified import VerifiedProjections
 from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
@@ -74,7 +76,10 @@ class AuditedWorkspace:
         self.root = entry.root
         self.log: EventLog = adapters.log(entry.id)
         self.blobs: BlobStore = adapters.blobs
-        self.timeline = Timeline(self.log, adapters.projections(entry.id), self.blobs)
+        projections = adapters.projections(entry.id)
+        proven = ProvenLog(self.log, adapters.heads(entry.id))
+        verified = VerifiedProjections(proven, projections)
+        self.timeline = Timeline(self.log, projections, self.blobs, proven, verified)
 
     @functools.cached_property
     def attachment(self) -> Attachment:
@@ -83,7 +88,12 @@ class AuditedWorkspace:
 
     @functools.cached_property
     def _undo(self) -> Undo:
-        return Undo(self.attachment, Planner(self.attachment, self.timeline))
+        checked = replace(
+            self.attachment,
+            projections=self.timeline.verified,
+            suggested=self.timeline.projections,
+        )
+        return Undo(self.attachment, Planner(checked, self.timeline))
 
     # --- recording ------------------------------------------------------------------------
 
@@ -254,6 +264,8 @@ class AuditedWorkspace:
         Conflict when that is not empty, or lies in a workspace or the store.
         """
         tree = self.timeline.tree(self.timeline.point(point))
+        with suppress(TooLarge):  # which is said for all such paths below
+            self.timeline.check_kept(tree)
         return replay(tree, self.blobs, self.adapters.empty_workspace(to), report)
 
     # --- taking back ----------------------------------------------------------------------
@@ -320,5 +332,11 @@ class AuditedWorkspace:
         *,
         actor: str | None = None,
     ) -> Sequence[RecoveredCall]:
-        """Close calls whose process is gone; continue or abandon an interrupted rollback."""
-        return self._undo.recover(mode, actor=actor or self.actor)
+        """Close calls whose process is gone; continue or abandon an interrupted rollback.
+
+        A head is kept of what it recorded.
+        """
+        done = self._undo.recover(mode, actor=actor or self.actor)
+        if done:
+            self.adapters.keep_head(self.head())
+        return done

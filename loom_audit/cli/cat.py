@@ -10,7 +10,7 @@ from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
-from loom_audit.errors import InvalidArguments, TooLarge
+from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import visible_bytes, visible_path
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def cat(
 
 def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
     assert state.blob is not None
-    if state.blob not in workspace.blobs:
-        raise TooLarge(
-            "the content was over the limit and recorded by hash only",
-            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
-        )
+    workspace.timeline.check_kept({"": state})
     with workspace.blobs.open(state.blob) as stream:
         while piece := stream.read(PIECE):
             invocation.output.raw(piece)

@@ -32,16 +32,33 @@ def parse_heads(text: str) -> Sequence[TreeHead]:
     return heads
 
 
+class DiskHeads:
+    """A `ports.Heads` of one log, in a folder of files of heads."""
+
+    def __init__(self, folder: Path, log: str) -> None:
+        self._folder = folder
+        self._log = log
+
+    def kept(self) -> Sequence[TreeHead]:
+        return read_heads(self._folder, self._log)
+
+    def keep(self, head: TreeHead) -> None:
+        append_head(self._folder, head)
+
+
 def append_head(folder: Path, head: TreeHead) -> None:
-    """Add a line to the log's file of heads, durably. IO when that fails."""
+    """Add a line to the log's file of heads, durably, unless it is the last. IO when that fails."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(folder / f"{head.log}.heads", flags, 0o600)
         try:
             size = os.fstat(descriptor).st_size
-            cut_short = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            rest = ("\n" * cut_short + head_line(head) + "\n").encode()
+            line = (head_line(head) + "\n").encode()
+            last = os.pread(descriptor, len(line) + 1, max(0, size - len(line) - 1))
+            if last.removeprefix(b"\n") == line:
+                return
+            rest = b"\n" * (not last.endswith(b"\n") and size > 0) + line
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)

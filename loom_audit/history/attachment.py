@@ -63,6 +63,7 @@ class Attachment:
     tools cannot run commands or search. `unfinished` are the calls of this process, by session and
     id, whose end could not be recorded. `leases` are those known of sessions, and up to which seq.
     `running` are the pids there were when each block of this process began that is under way.
+    Where `projections` are read from the log itself, `suggested` are those of the tables.
     """
 
     log: EventLog
@@ -81,6 +82,12 @@ class Attachment:
     unfinished: set[tuple[str, str]] = field(default_factory=set)
     leases: dict[str, tuple[int, Lease | None]] = field(default_factory=dict)
     running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
+    suggested: Projections | None = None
+
+    @property
+    def tables(self) -> Projections:
+        """The projections as they are stored, for what is a cache itself."""
+        return self.suggested or self.projections
 
     @property
     def scope(self) -> Scope:

@@ -34,10 +34,10 @@ def catch_up(attachment: Attachment) -> Stamps:
             _mark_all_stale(attachment)
         seen.head = head
     elif head != seen.head:
-        for recorded in attachment.projections.changes(after=min(seen.head, head), until=head):
+        for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
             _set_stamp(attachment, recorded.change.path, attachment.index.get(recorded.change.path))
         seen.head = head
-    for recorded in attachment.projections.changes(after=head):
+    for recorded in attachment.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
         if after is None or not attachment.scope.includes(
             path, directory=after.kind == "directory"
@@ -70,7 +70,7 @@ def _mark_entry(event: Event) -> IndexEntry:
 
 
 def _mark_all_stale(attachment: Attachment) -> None:
-    for path, state in attachment.projections.tree().items():
+    for path, state in attachment.tables.tree().items():
         if attachment.scope.includes(path, directory=state.kind == "directory"):
             attachment.last_seen.stamps[path] = STALE
 
@@ -110,7 +110,7 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
     if head < 0 or attachment.index.head() != head:
         return True
     return seq > head + 1 and any(
-        True for _ in attachment.projections.changes(after=head, until=seq - 1)
+        True for _ in attachment.tables.changes(after=head, until=seq - 1)
     )
 
 

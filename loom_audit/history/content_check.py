@@ -19,11 +19,13 @@ from loom_audit.model.events import (
     ChangeIntended,
     Fact,
     PathsUntracked,
+    TreeListed,
     UnknownFact,
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId
 from loom_audit.model.format_1 import is_format_1, salt_bytes_of
+from loom_audit.model.listing import listing_hash
 from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
 from loom_audit.model.payloads import StoredPayload, check_payloads, from_json, opens
 from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
@@ -49,7 +51,8 @@ _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFa
 class ContentChecker:
     """Checks the payloads of one log, event by event in order, and counts what it checked.
 
-    `max_file_bytes` is the smallest limit over which files were recorded by hash only.
+    `max_file_bytes` is the smallest limit over which files were recorded by hash only; `listed` are
+    the listings of the tree on record.
     """
 
     evidence: Evidence
@@ -60,6 +63,7 @@ class ContentChecker:
     contents_read: int = 0
     hash_only: int = 0
     max_file_bytes: int | None = None
+    listed: list[tuple[int, TreeListed]] = field(default_factory=list)
     _open_calls: set[_CallKey] = field(default_factory=set)
     _closed_calls: set[int] = field(default_factory=set)
     _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
@@ -244,7 +248,10 @@ class ContentChecker:
             manifest = self._manifest_of_intention(seq, envelope)
             if manifest is None:
                 return None
-        return seq, envelope, decode_fact(envelope, payloads, manifest)
+        fact = decode_fact(envelope, payloads, manifest)
+        if isinstance(fact, TreeListed):
+            self.listed.append((seq, fact))
+        return seq, envelope, fact
 
     def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
         """The manifest of what the call intended, where exactly that happened."""
@@ -303,6 +310,16 @@ class ContentChecker:
         if sha256(content).digest() != part.digest:
             raise Corrupt(f"the content of payload {part.role} does not match its hash")
         return content
+
+    def check_listings(self) -> None:
+        """Compare each listing of the tree that is on record with what the log makes."""
+        for seq, fact in self.listed:
+            if listing_hash(self.evidence.tree(fact.point)) != fact.listing:
+                self.findings.add(
+                    seq,
+                    "tree.listed",
+                    f"the tree after event {fact.point} is not the one that event {seq} lists",
+                )
 
     # --- blobs ----------------------------------------------------------------------------
 

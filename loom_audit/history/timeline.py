@@ -1,12 +1,14 @@
 """The reader: sessions, calls, trees, histories and points of one log."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_audit.errors import Conflict, InvalidArguments, NotFound, TooLarge
+from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound, TooLarge
+from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.events import (
     CallDecided,
     CallFinished,
@@ -14,12 +16,16 @@ from loom_audit.model.events import (
     CallRequested,
     Event,
     FilesChanged,
+    WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, Move, diff
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
+NEAR = 10_000
+"""Points so near to each other are compared by what happened between them."""
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
@@ -41,11 +47,17 @@ class CallDetail:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Reads one workspace's log; changes nothing."""
+    """Reads one workspace's log; changes nothing.
+
+    Lists are as the tables have them; a single call, a tree, a state and a difference are read
+    from the log and checked: Corrupt where they are not as they were recorded.
+    """
 
     log: EventLog
     projections: Projections
     blobs: BlobStore
+    proven: ProvenLog
+    verified: VerifiedProjections
 
     # --- points ---------------------------------------------------------------------------
 
@@ -92,16 +104,15 @@ class Timeline:
         if back := _BACK.fullmatch(text):
             return self._calls_back(int(back[1]), head)
         if text.startswith("@"):
-            for checkpoint in self.projections.checkpoints():
-                if checkpoint.name == text[1:]:
-                    return checkpoint.point
-            raise NotFound(f"no checkpoint {text}", hint="`loom-audit checkpoint` lists them.")
-        return self.projections.session(text.removeprefix("session:")).started
+            return self.verified.checkpoint(text[1:])
+        return self.verified.session(text.removeprefix("session:")).started
 
     def _calls_back(self, count: int, head: int) -> int:
         if count == 0:
             return head
         calls = self.projections.calls(CallFilter(limit=count + 1))
+        whole = len(calls) <= count
+        self.verified.check_calls(0 if whole else min(call.requested for call in calls) - 1)
         numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
         if len(numbers) > count:
             return numbers[count]
@@ -133,18 +144,17 @@ class Timeline:
 
     def call(self, seq: int) -> CallDetail:
         """The call that the event `seq` belongs to. NotFound when it is not a call's event."""
-        call = self.projections.call_at(seq)
+        found = self.verified.record_at(seq)
+        call = found.call
         arguments: Any = None
         result: Any = None
         decision: CallDecided | None = None
         moves: list[Move] = []
-        wanted = EventFilter(
-            after=call.requested - 1,
-            before=call.seq + 1 if call.seq else None,
-            call_id=call.call_id,
-        )
-        found = [*self.log.read(wanted), *self._reports(call)]
-        events = [event for event in found if event.session == call.session]
+        events = [
+            event
+            for event in found.events
+            if call.seq is None or event.seq <= call.seq or isinstance(event.fact, CallReported)
+        ]
         for event in events:
             fact = event.fact
             if isinstance(fact, CallRequested):
@@ -155,49 +165,65 @@ class Timeline:
                 result = fact.result
             elif isinstance(fact, FilesChanged):
                 moves += fact.moves
-        return CallDetail(
-            call, arguments, result, decision, self.changes_of(call), tuple(moves), tuple(events)
-        )
+        changes = net_changes(one.change for one in found.changes)
+        return CallDetail(call, arguments, result, decision, changes, tuple(moves), tuple(events))
 
-    def _reports(self, call: Call) -> Iterator[Event]:
-        """What was reported about a call after its finish."""
-        if call.seq is None:
-            return iter(())
-        session, kinds = call.session or None, (CallReported.kind,)
-        return self.log.read(
-            EventFilter(after=call.seq, kinds=kinds, session=session, call_id=call.call_id)
-        )
+    def changes_of(self, call: Call) -> tuple[FileChange, ...]:
+        """The net effect of one call: per path its first before and its last after."""
+        recorded = self.verified.call_record(call.session, call.call_id).changes
+        return net_changes(one.change for one in recorded)
 
     def call_of(self, recorded: RecordedChange) -> Call:
         """The call that a change is listed with. NotFound for a change without a call."""
         return self.projections.call(recorded.session, recorded.call_id or "")
 
-    def changes_of(self, call: Call) -> tuple[FileChange, ...]:
-        """The net effect of one call: per path its first before and its last after."""
-        listed = self.projections.changes(after=call.requested, calls=(call.requested,))
-        return net_changes(listed)
-
     # --- trees and files ------------------------------------------------------------------
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
-        return self.projections.tree(at)
+        return self.verified.tree(at)
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
-        return self.projections.state(path, at)
+        return self.verified.state(path, at)
 
     def content(self, state: FileState) -> bytes:
-        """The bytes of a file or of a symlink's target. TooLarge when only the hash was kept."""
+        """The bytes of a file or of a symlink's target.
+
+        TooLarge when only the hash was kept, Corrupt.
+        """
         if state.blob is None:
             raise InvalidArguments(
                 "a directory does not have content", hint="`loom-audit ls` lists what was in it."
             )
-        if state.blob not in self.blobs:
-            raise TooLarge(
-                "the content was over the limit and recorded by hash only",
-                hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
-                details={"sha256": state.blob, "size": state.size},
-            )
+        self.check_kept({"": state})
         return self.blobs.get(state.blob)
+
+    def check_kept(self, states: Mapping[str, FileState]) -> None:
+        """TooLarge when a content was recorded by hash only, Corrupt when it is gone."""
+        missing = self.blobs.missing({state.blob for state in states.values() if state.blob})
+        gone = {path: state for path, state in states.items() if state.blob in missing}
+        if not gone:
+            return
+        path, state = min(gone.items(), key=lambda one: one[1].size)
+        named = f"of {path} " if path else ""
+        details = {"sha256": state.blob, "size": state.size, "paths": [*gone][:100]}
+        if state.size <= self._limit():
+            raise Corrupt(
+                f"The content {state.blob} {named}is missing from the store",
+                hint="Run `loom-audit verify`: it names the event that recorded it.",
+                details=details,
+            )
+        raise TooLarge(
+            f"the content {named}was over the limit and recorded by hash only",
+            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
+            details=details,
+        )
+
+    def _limit(self) -> int:
+        """The smallest limit over which contents were recorded by hash only."""
+        attached = self.log.read(EventFilter(kinds=(WorkspaceAttached.kind,)))
+        facts = [event.fact for event in attached]
+        limits = [fact.max_file_bytes for fact in facts if isinstance(fact, WorkspaceAttached)]
+        return min(limits, default=MAX_FILE_BYTES)
 
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
@@ -206,8 +232,9 @@ class Timeline:
 
     def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
         """What differs between the trees of two points, in either order."""
-        if old <= new and new - old < 5_000:
-            return net_changes(self.projections.changes(after=old, until=new))
+        if 0 <= new - old < NEAR:
+            changed = self.proven.changes(old, new)
+            return net_changes(change for _, fact in changed for change in fact.changes)
         return diff(self.tree(old), self.tree(new))
 
 
@@ -220,13 +247,13 @@ def _is_named(text: str) -> bool:
     )
 
 
-def net_changes(recorded: Iterator[RecordedChange]) -> tuple[FileChange, ...]:
+def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
     """Changes in log order, folded to one per path, without those that cancel out."""
     folded: dict[str, FileChange] = {}
-    for one in recorded:
-        first = folded.get(one.change.path)
-        before = first.before if first else one.change.before
-        folded[one.change.path] = FileChange(one.change.path, before, one.change.after)
+    for one in changes:
+        first = folded.get(one.path)
+        before = first.before if first else one.before
+        folded[one.path] = FileChange(one.path, before, one.after)
     changed = (change for change in folded.values() if change.before != change.after)
     return tuple(sorted(changed, key=lambda change: change.path))
 

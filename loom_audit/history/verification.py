@@ -101,6 +101,7 @@ def verify(
         with _report_unreadable(findings, "projection.unreadable", "the projections"):
             for seq, message in evidence.differences(report):
                 findings.add(seq, "projection", message)
+            contents.check_listings()
         with _report_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
                 findings.add(None, "database", message)

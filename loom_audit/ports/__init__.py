@@ -8,7 +8,15 @@ the tests pass the same contract tests.
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
-from loom_audit.ports.log import CallFilter, Clock, EventFilter, EventLog, Projections
+from loom_audit.ports.log import (
+    CallFilter,
+    Clock,
+    EventFilter,
+    EventLog,
+    Heads,
+    Projections,
+    Wanted,
+)
 from loom_audit.ports.processes import (
     Command,
     CommandResult,
@@ -49,6 +57,7 @@ __all__ = [
     "EventRow",
     "Evidence",
     "FoundCode",
+    "Heads",
     "IndexEntry",
     "Limits",
     "Lock",
@@ -65,5 +74,6 @@ __all__ = [
     "Runner",
     "Stamp",
     "Stamps",
+    "Wanted",
     "Workspace",
 ]

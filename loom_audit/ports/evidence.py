@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from loom_audit.model.events import Fact
+from loom_audit.model.files import FileState
 from loom_audit.model.merkle import Node
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.processes import Report
@@ -100,6 +101,10 @@ class Evidence(Protocol):
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Where projections differ from the log, as (seq if known, message)."""
+        ...
+
+    def tree(self, at: int) -> Mapping[str, FileState]:
+        """The tree after event `at` as the projections have it. Corrupt, StorageFailed."""
         ...
 
     def damage(self) -> Iterator[str]:

@@ -1,14 +1,17 @@
 """The append-only log of one workspace, and the tables derived from it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.scope import Scope
+
+Wanted = Callable[[Mapping[str, Any]], bool]
+"""Whether an event is to be decoded, by its envelope."""
 
 
 class Clock(Protocol):
@@ -57,7 +60,27 @@ class EventLog(Protocol):
         ...
 
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
-        """The events that match, in order of seq, with whole facts. Corrupt names the event."""
+        """The events that match, in order of seq, with whole facts. Corrupt names the event.
+
+        Each is checked: its leaf by its hash, its payloads by the commitments in the leaf, and
+        the intention it names. That none is passed over is not: `stretch` checks that too.
+        """
+        ...
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        """The wanted events with `after < seq <= until`, in order of seq.
+
+        Every leaf of the stretch is read and checked, and `wanted` is asked once for each: none
+        is missing, each stands in its place and names the hash of the one before it, at both ends
+        too. Corrupt names the event.
+        """
+        ...
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        """Corrupt unless the events with `after < seq <= until` are among those of the head.
+
+        `until` and the head's size are not after the end of the log.
+        """
         ...
 
     def head(self) -> int:
@@ -73,6 +96,18 @@ class EventLog(Protocol):
 
         0 when there is none. The two differ where clocks went back.
         """
+        ...
+
+
+class Heads(Protocol):
+    """The tree heads of one log that are kept outside its store."""
+
+    def kept(self) -> Sequence[TreeHead]:
+        """Oldest first. StorageFailed when they cannot be read."""
+        ...
+
+    def keep(self, head: TreeHead) -> None:
+        """Add one, durably, unless it is the last. StorageFailed when that fails."""
         ...
 
 
@@ -163,6 +198,14 @@ class Projections(Protocol):
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
+        ...
+
+    def keyframes(self, at: int) -> Sequence[int]:
+        """The points up to `at` of which a listing of the whole tree is kept, newest first."""
+        ...
+
+    def keyframe(self, point: int) -> dict[str, FileState]:
+        """What is listed there. NotFound where none is kept."""
         ...
 
     def checkpoints(self) -> Sequence[Checkpoint]:

@@ -17,7 +17,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.merkle import Frontier, Node, root_at
 from loom_audit.model.payloads import SALT_BYTES
-from loom_audit.ports import Clock, EventFilter
+from loom_audit.ports import Clock, EventFilter, Wanted
 from loom_audit.sql import blob_rows, event_rows
 from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blob_rows import BlobEntry
@@ -33,6 +33,7 @@ from loom_audit.sql.projections import calls
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.projections.rows import followed
 from loom_audit.sql.statements import prepare
+from loom_audit.sql.stretches import prove_stretch, read_stretch
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 # the last condition word for word, or the index is not used
@@ -249,6 +250,16 @@ class SqlEventLog:
     def read_in(self, connection: Connection) -> Iterator[Event]:
         """All events in order, within the caller's transaction."""
         return read_all(self._reader, connection)
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        """The wanted events of a stretch of which every leaf is checked."""
+        place = self._id, self._number
+        return read_stretch(self._connections, self._reader, place, (after, until), wanted)
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        """Corrupt unless these events are among those of the head."""
+        with self._connections.reading() as connection:
+            prove_stretch(connection, self._number, after, until, head)
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""

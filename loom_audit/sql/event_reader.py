@@ -94,11 +94,11 @@ class EventReader:
             leaf = event_rows.read_leaf(seq, packed, hashed)
             if event_rows.belongs_to(leaf, window.session, window.call_id):
                 kept.append((seq, leaf))
-        return [row[0] for row in rows], self._decode(connection, kept)
+        return [row[0] for row in rows], self.decode(connection, kept)
 
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
         """The events of these seqs."""
-        return self._decode(connection, self._leaves(connection, seqs))
+        return self.decode(connection, self._leaves(connection, seqs))
 
     def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
         leaves = []
@@ -108,9 +108,10 @@ class EventReader:
             leaves += [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
         return leaves
 
-    def _decode(
+    def decode(
         self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
     ) -> Sequence[Event]:
+        """The events of these leaves, by their seqs; all that belongs to them is checked."""
         if not leaves:
             return []
         intended = {seq: intention_of(leaf) for seq, leaf in leaves}

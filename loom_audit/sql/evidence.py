@@ -8,30 +8,32 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, parse_time
+from loom_audit.model.codec import decode, parse_time
 from loom_audit.model.events import Event, Fact, WorkspaceAttached
-from loom_audit.model.files import BlobId
+from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.intentions import Intentions
 from loom_audit.model.merkle import Node
+from loom_audit.model.summaries import plain_text
 from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version
 from loom_audit.sql.clock import to_micros
+from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database
 from loom_audit.sql.driver import connect, driver, write_error
-from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.evidence_rows import read_hash, read_id, read_leaf, read_parts, read_seq
 from loom_audit.sql.large_objects import LargeObjects
 from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import DICTIONARIES, unpack, unpack_id
+from loom_audit.sql.packing import DICTIONARIES
+from loom_audit.sql.projections import keyframes, tree
 from loom_audit.sql.projections.comparison import RebuiltProjections
 from loom_audit.sql.projections.quick_check import QuickCheck
 from loom_audit.sql.projections.rows import FollowedEvent, followed
-from loom_audit.sql.projections.summaries import plain_text
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
-_FIRST, _LAST = -(2**63), 2**63 - 1
+_FIRST = -(2**63)
 
 _EVENTS = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? AND seq >= ?"
 _PARTS = (
@@ -133,14 +135,14 @@ class SqlEvidence:
         """The rows of these events, some at a time; from the first on also what lies before it."""
         for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
-                EventRow(_seq(seq), _id(id), kind, _leaf(leaf), _hash(hashed))
+                EventRow(read_seq(seq), read_id(id), kind, read_leaf(leaf), read_hash(hashed))
                 for seq, id, kind, leaf, hashed in batch
             ]
 
     def payloads(self, after: int = 0, until: int | None = None) -> Iterator[PayloadRow]:
         """Their payloads in order of seq."""
         rows = self._batches(*self._query_between(_PARTS, after, until))
-        return chain.from_iterable(map(_parts, rows))
+        return chain.from_iterable(map(read_parts, rows))
 
     def _query_between(self, sql: str, after: int, until: int | None) -> tuple[Any, ...]:
         """The query and its values; without an end it gives what sorts behind all numbers too."""
@@ -152,7 +154,7 @@ class SqlEvidence:
     def nodes(self) -> Iterator[Node]:
         """Every stored node."""
         for level, position, hashed in self._rows(_NODES, self._number):
-            yield Node(level, position, _hash(hashed))
+            yield Node(level, position, read_hash(hashed))
 
     def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
@@ -245,6 +247,17 @@ class SqlEvidence:
             return part.content
         return self._blobs.get(BlobId((part.digest or b"").hex()))
 
+    def tree(self, at: int) -> Mapping[str, FileState]:
+        """The tree after event `at` as the projections have it."""
+        self._raw.text_factory = str
+        try:
+            store = Connection(self._raw)
+            return tree.to_tree(store, keyframes.tree_at(store, self._number, at))
+        except driver().Error as error:
+            raise _storage_error(error) from error
+        finally:
+            self._raw.text_factory = _decode_losslessly
+
     def damage(self) -> Iterator[str]:
         """SQLite's own integrity_check, at most 100 lines; what was altered or added to the
         tables; what is filed wrongly besides this log; how blobs say they are stored.
@@ -282,9 +295,9 @@ class SqlEvidence:
                 continue
             rows = self._batches(f"{_PARTS} AND seq <= ?", number, 1, 1)
             try:
-                parts = chain.from_iterable(map(_parts, rows))
+                parts = chain.from_iterable(map(read_parts, rows))
                 payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
-                fact = decode(_leaf(leaf) or b"", payloads).fact
+                fact = decode(read_leaf(leaf) or b"", payloads).fact
             except (Corrupt, NotFound) as error:
                 yield f"log {id} cannot be read at its first event: {error}"
                 continue
@@ -341,50 +354,6 @@ def _file_size(path: str) -> int | None:
 def _storage_error(error: Exception) -> StorageFailed:
     problem = write_error(error)
     return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
-
-
-def _seq(stored: Any) -> int:
-    """The seq; one that is not a number comes after all numbers, as SQLite sorts it."""
-    seq: int = _LAST if isinstance(stored, (str, bytes)) else stored
-    return seq
-
-
-def _hash(stored: Any) -> bytes:
-    """The hash; empty, which equals no other, where the column does not hold bytes."""
-    return stored if isinstance(stored, bytes) else b""
-
-
-def _leaf(packed: Any) -> bytes | None:
-    try:
-        return unpack(packed, MAX_LEAF)
-    except Corrupt:
-        return None
-
-
-def _parts(rows: Sequence[Any]) -> Sequence[PayloadRow]:
-    return [
-        PayloadRow(_seq(seq), role, n, salt, None, digest, size)
-        if content is None
-        else PayloadRow(_seq(seq), role, n, salt, _content(content), None, size)
-        for seq, role, n, salt, content, digest, size in rows
-    ]
-
-
-def _content(packed: Any) -> bytes:
-    """The content; what cannot be unpacked is given as it lies, and so has another hash."""
-    try:
-        return unpack(packed, MAX_INLINE_PAYLOAD)
-    except Corrupt:
-        return b"\x00" + (
-            packed if isinstance(packed, bytes) else repr(packed).encode("ascii", "replace")
-        )
-
-
-def _id(packed: Any) -> str:
-    try:
-        return unpack_id(packed)
-    except Corrupt:
-        return repr(packed)
 
 
 def open_evidence(database: Database, log: str) -> SqlEvidence:

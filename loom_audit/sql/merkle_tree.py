@@ -73,10 +73,7 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
         first = start & ((1 << TILE) - 1)
         part = hashes[first : first + width]
         if len(part) < width:
-            raise Corrupt(
-                f"The Merkle tree lacks the node {index} of level {level}",
-                details={"level": level, "position": index},
-            )
+            raise _missing_error(base, (start + len(part)) if base == 0 else index, level)
         while len(part) > 1:
             part = [node_hash(*pair) for pair in zip(part[::2], part[1::2], strict=True)]
         return part[0]
@@ -87,11 +84,22 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
 def _check_gapless(rows: Sequence[tuple[int, bytes]], start: int, level: int) -> list[bytes]:
     for offset, (position, _) in enumerate(rows):
         if position != start + offset:
-            raise Corrupt(
-                f"The Merkle tree lacks the node {start + offset} of level {level}",
-                details={"level": level, "position": start + offset},
-            )
+            raise _missing_error(level, start + offset, level)
     return _hashes(rows)
+
+
+def _missing_error(base: int, position: int, level: int) -> Corrupt:
+    """The error for a row that is not there, of the stored level `base`."""
+    hint = "Run `loom-audit verify` to see what else is."
+    if base == 0:
+        seq = position + 1
+        missing = f"Event {seq} is damaged: it is missing from the log"
+        return Corrupt(missing, hint=hint, details={"seq": seq})
+    return Corrupt(
+        f"The Merkle tree lacks the node {position} of level {level}",
+        hint=hint,
+        details={"level": level, "position": position},
+    )
 
 
 def _hashes(rows: Sequence[tuple[int, bytes]]) -> list[bytes]:

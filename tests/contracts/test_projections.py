@@ -33,13 +33,13 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
+from loom_audit.model.summaries import failure, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.driver import connect
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.keyframes import pack, unpack
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.projections.subjects import PROJECTIONS
-from loom_audit.sql.projections.summaries import failure, summarize
 from tests.contracts.stores import (
     DIRECTORY,
     START,

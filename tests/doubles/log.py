@@ -10,12 +10,12 @@ from secrets import token_bytes
 from typing import BinaryIO
 
 from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound
-from loom_audit.model.codec import decode, encode, id_of, intention_of
+from loom_audit.model.codec import decode, encode, id_of, intention_of, read_envelope
 from loom_audit.model.events import CallFinished, CallRequested, Draft, Event, TreeHead
 from loom_audit.model.files import BlobId
 from loom_audit.model.merkle import root
 from loom_audit.model.payloads import SALT_BYTES
-from loom_audit.ports import Clock, EventFilter
+from loom_audit.ports import Clock, EventFilter, Wanted
 
 
 class MemoryBlobStore:
@@ -174,6 +174,17 @@ class MemoryEventLog:
                 continue
             yield event
             left = None if left is None else left - 1
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        for seq in range(after + 1, until + 1):
+            if seq > len(self._leaves):
+                raise Corrupt(f"Event {seq} is missing from the log", details={"seq": seq})
+            if wanted(read_envelope(self._leaves[seq - 1])):
+                yield self._event(seq)
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        if root(self._hashes[: head.size]) != head.root:
+            raise Corrupt(f"Events {after + 1} to {until} are not those of a head kept elsewhere")
 
     def head(self) -> int:
         return len(self._leaves)

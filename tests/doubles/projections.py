@@ -119,6 +119,12 @@ class MemoryProjections:
     def state(self, path: str, at: int | None = None) -> FileState | None:
         return self.tree(at).get(path)
 
+    def keyframes(self, at: int) -> Sequence[int]:
+        return []
+
+    def keyframe(self, point: int) -> dict[str, FileState]:
+        raise NotFound(f"There is no keyframe of event {point}")
+
     def checkpoints(self) -> Sequence[Checkpoint]:
         found: dict[str, Checkpoint] = {}
         for event in reversed(list(self._log.read())):

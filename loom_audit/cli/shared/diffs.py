@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.records import change_record
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.display import count_text, size_text, visible_bytes, visible_path
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
@@ -32,7 +32,10 @@ class Difference:
 
 
 def difference(workspace: "AuditedWorkspace", change: FileChange, *, disk: bool) -> Difference:
-    """The diff of one path; with `disk` the content after is read from the workspace."""
+    """The diff of one path; with `disk` the content after is read from the workspace.
+
+    Corrupt, naming the path, for a content that is not the one on record.
+    """
     states = [state for state in (change.before, change.after) if state is not None]
     biggest = max((state.size for state in states), default=0)
     if biggest > MOST_BYTES:
@@ -40,6 +43,9 @@ def difference(workspace: "AuditedWorkspace", change: FileChange, *, disk: bool)
     try:
         old = _recorded(workspace, change.before)
         new = _on_disk(workspace.root, change) if disk else _recorded(workspace, change.after)
+    except Corrupt as error:
+        error.message = f"{visible_path(change.path)}: {error.message}"
+        raise
     except AuditError as error:
         return Difference(change, b"", error.message)
     text = unified(
@@ -70,6 +76,8 @@ def print_differences(
             output.record(record)
         elif raw:
             output.raw(shown.text)
+            if shown.omitted:
+                output.note(f"left out: {visible_path(change.path)}: {shown.omitted}")
         else:
             print_difference(output, shown)
 

@@ -9,6 +9,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.coverage import FULL, Coverage, Effect, Level
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
+from loom_audit.model.summaries import failure, plain_text, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.conditions import Where
@@ -22,7 +23,6 @@ from loom_audit.sql.packing import (
 )
 from loom_audit.sql.projections import changes, coverage, reverts, search, sessions
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
-from loom_audit.sql.projections.summaries import failure, plain_text, summarize
 from loom_audit.sql.statements import prepare
 
 TABLES = ("call",)

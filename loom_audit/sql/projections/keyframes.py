@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from backports.zstd import ZstdError, compress, decompress
 
-from loom_audit.errors import Corrupt
+from loom_audit.errors import Corrupt, NotFound
 from loom_audit.sql.connection import LARGEST, Connection
 from loom_audit.sql.projections import tree
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
@@ -32,6 +32,7 @@ _INSERT = prepare(
     "FROM reach WHERE log = :log ON CONFLICT (log, seq) DO NOTHING"
 )
 _ALL = prepare("SELECT seq, listing FROM keyframe WHERE log = :log ORDER BY seq")
+_POINTS = prepare("SELECT seq FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC")
 _BEFORE = prepare(
     "SELECT seq, listing FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC LIMIT 1"
 )
@@ -70,6 +71,19 @@ def tree_at(connection: Connection, log: int, at: int) -> list[Listed]:
     entries = {entry[0]: entry for entry in listing}
     tree.advance(connection, log, entries, start, at)
     return list(entries.values())
+
+
+def points(connection: Connection, log: int, at: int) -> list[int]:
+    """The events up to `at` after which a keyframe was written, newest first."""
+    return [row[0] for row in _POINTS.rows(connection, log=log, at=at)]
+
+
+def listed_at(connection: Connection, log: int, point: int) -> list[Listed]:
+    """What a keyframe lists. NotFound where there is none."""
+    found = _BEFORE.first(connection, log=log, at=point)
+    if found is None or found[0] != point:
+        raise NotFound(f"There is no keyframe of event {point}")
+    return [*unpack(found[1])]
 
 
 def pack(entries: Iterable[Listed]) -> bytes:

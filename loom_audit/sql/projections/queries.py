@@ -139,6 +139,17 @@ class SqlProjections:
                 self._check_point(connection, at)
         return tree.state(self._connections, self._number, path, at)
 
+    def keyframes(self, at: int) -> Sequence[int]:
+        """The points up to `at` of which the tree is listed whole, newest first."""
+        with self._connections.reading() as connection:
+            return keyframes.points(connection, self._number, at)
+
+    def keyframe(self, point: int) -> dict[str, FileState]:
+        """What is listed there. NotFound where nothing is."""
+        with self._connections.reading() as connection:
+            entries = keyframes.listed_at(connection, self._number, point)
+            return tree.to_tree(connection, entries)
+
     def _check_point(self, connection: Connection, at: int) -> None:
         head = HEAD.value(connection, log=self._number) or 0
         if not 0 <= at <= head:

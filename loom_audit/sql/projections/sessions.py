@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from loom_audit.errors import NotFound
 from loom_audit.model.events import CallFinished, CallRequested, SessionEnded, SessionStarted
 from loom_audit.model.records import Session
+from loom_audit.model.summaries import plain_text
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.projections.summaries import plain_text
 from loom_audit.sql.statements import prepare
 
 _NOT_FAILED = ("ok", "running", "unknown")

@@ -1,0 +1,76 @@
+"""A log that keeps its tree heads elsewhere as it grows, and lists its tree on record."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from loom_audit.errors import AuditError
+from loom_audit.history.attribution import OUTSIDE
+from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.verified_tree import VerifiedTree
+from loom_audit.model.events import Draft, Event, SessionEnded, TreeHead, TreeListed
+from loom_audit.model.listing import listing_hash
+from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
+
+HEAD_EVENTS = 256
+"""A head is kept when the log has grown past a multiple of so many events."""
+
+
+class AnchoredLog:
+    """An `EventLog` on another one.
+
+    At each session's end and every 256 events its head is kept. Past every `keyframe` events the
+    tree is folded from the log, checked, and its hash goes on record, so that later reads need not
+    begin further back.
+    """
+
+    def __init__(
+        self, log: EventLog, heads: Heads, projections: Projections, *, keyframe: int
+    ) -> None:
+        self._log = log
+        self._heads = heads
+        self._projections = projections
+        self._keyframe = keyframe
+
+    @property
+    def id(self) -> str:
+        return self._log.id
+
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        """As the other log's; what is done beside it never fails an append that is durable."""
+        events = self._log.append(drafts)
+        if not events:
+            return events
+        before, head = events[0].seq - 1, events[-1].seq
+        due = before // HEAD_EVENTS != head // HEAD_EVENTS
+        # what fails is tried again at the next multiple, and told by who reads or verifies
+        if due or any(isinstance(draft.fact, SessionEnded) for draft in drafts):
+            with suppress(AuditError):
+                self._heads.keep(self._log.tree_head())
+        if before // self._keyframe != head // self._keyframe:
+            with suppress(AuditError):
+                self._list_tree(head // self._keyframe * self._keyframe)
+        return events
+
+    def _list_tree(self, point: int) -> None:
+        proven = ProvenLog(self._log, self._heads)
+        listing = listing_hash(VerifiedTree(proven, self._projections).at(point))
+        self._log.append([Draft(TreeListed(point, listing), "", OUTSIDE)])
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        return self._log.read(filter)
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        return self._log.stretch(after, until, wanted)
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        self._log.prove(after, until, head)
+
+    def head(self) -> int:
+        return self._log.head()
+
+    def tree_head(self) -> TreeHead:
+        return self._log.tree_head()
+
+    def around(self, at: datetime) -> tuple[int, int]:
+        return self._log.around(at)

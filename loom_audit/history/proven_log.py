@@ -1,0 +1,60 @@
+"""Whole stretches of a log, every leaf checked, and proven by a tree head kept elsewhere."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_audit.errors import Corrupt
+from loom_audit.model.events import Event, FilesChanged
+from loom_audit.ports import EventLog, Heads, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLog:
+    """One log, of which what is read is what was recorded, or Corrupt names the event.
+
+    `heads` are those that are kept of it outside the store.
+    """
+
+    log: EventLog
+    heads: Heads
+
+    def events(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        """The wanted events with `after < seq <= until`, in order of seq."""
+        if until <= after:
+            return
+        self._prove(after, until)
+        for event in self.log.stretch(after, until, wanted):
+            fact = event.fact
+            if isinstance(fact, FilesChanged) and fact.intention and fact.intention <= after:
+                self.event(fact.intention)
+            yield event
+
+    def event(self, seq: int) -> Event:
+        """One event. Corrupt where it is missing."""
+        for event in self.events(seq - 1, seq, lambda _: True):
+            return event
+        raise Corrupt(f"Event {seq} is missing from the log", details={"seq": seq})
+
+    def changes(self, after: int, until: int) -> Iterator[tuple[Event, FilesChanged]]:
+        """The events that say how files changed, with what they say."""
+        for event in self.events(after, until, changes_files):
+            if isinstance(event.fact, FilesChanged):
+                yield event, event.fact
+
+    def _prove(self, after: int, until: int) -> None:
+        """Corrupt unless the events are those that the heads were taken of, as far as these go.
+
+        One head is enough: the first that is over all of them, or else the last.
+        """
+        size = self.log.head()
+        own = (one for one in self.heads.kept() if one.log == self.log.id)
+        kept = sorted((one for one in own if after < one.size <= size), key=lambda one: one.size)
+        if kept:
+            head = next((one for one in kept if one.size >= until), kept[-1])
+            self.log.prove(after, min(until, head.size), head)
+
+
+def changes_files(envelope: Mapping[str, Any]) -> bool:
+    """Whether an event says how files changed, by its envelope."""
+    return bool(envelope.get("kind") == FilesChanged.kind)

@@ -1,0 +1,265 @@
+"""The tables that follow the log, of which what matters is read from the log itself.
+
+Lists are as they are in the tables: these only suggest. Trees, states, changes and single calls are
+made of events, each checked; where a table says something else, it is Corrupt and the event named.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loom_audit.errors import Corrupt, NotFound
+from loom_audit.history.call_lookup import CallLookup, Whose
+from loom_audit.history.proven_log import ProvenLog, changes_files
+from loom_audit.history.verified_tree import VerifiedTree
+from loom_audit.model.calls import CALL_KINDS, CallFold
+from loom_audit.model.events import (
+    CallFinished,
+    CheckpointMarked,
+    CoverageLowered,
+    Event,
+    FilesChanged,
+    SessionStarted,
+)
+from loom_audit.model.files import FileState
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.scope import Scope
+from loom_audit.ports import CallFilter, Projections
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call with its events and the changes that it made or may have made."""
+
+    call: Call
+    events: tuple[Event, ...]
+    changes: tuple[RecordedChange, ...]
+
+
+_KEPT = 20_000
+"""What changed files in a stretch up to so long is kept until the log grows."""
+
+
+class VerifiedProjections:
+    """A `ports.Projections` for what must not be forged: plans, and what is shown as recorded."""
+
+    def __init__(self, proven: ProvenLog, suggested: Projections) -> None:
+        self._proven = proven
+        self._suggested = suggested
+        self._trees = VerifiedTree(proven, suggested)
+        self._read: tuple[int, int, Sequence[Whose]] = 0, 0, ()
+
+    # --- made of events -------------------------------------------------------------------
+
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        """The tree after event `at`, by default the head's."""
+        return dict(self._trees.at(at))
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        """One path of that tree."""
+        return self._trees.at(at).get(path)
+
+    def changes(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        paths: Iterable[str] | None = None,
+        calls: Iterable[int] | None = None,
+    ) -> Iterator[RecordedChange]:
+        """Changes in log order; the calls that were requested or ended since are compared too.
+
+        With `calls` from the first of these requests on.
+        """
+        wanted = None if calls is None else frozenset(calls)
+        if wanted is not None:
+            after = max(after, min(wanted, default=self._proven.log.head()) - 1)
+        names = None if paths is None else frozenset(paths)
+        for whose in self._since(after):
+            if until is not None and whose.event.seq > until:
+                return
+            if wanted is not None and wanted.isdisjoint((whose.requested or 0, *whose.causes)):
+                continue
+            for change in whose.fact.changes:
+                if names is None or change.path in names:
+                    yield whose.recorded(change)
+
+    def _since(self, after: int) -> Sequence[Whose]:
+        """What changed files after an event up to the head; calls since then are compared."""
+        head = self._proven.log.head()
+        first, last, known = self._read
+        if last == head and first <= after:
+            return [whose for whose in known if whose.event.seq > after]
+        fold, events = CallFold(), list[tuple[Event, FilesChanged]]()
+        for event in self._proven.events(after, head, _of_calls_and_changes):
+            fold.add(event)
+            if isinstance(event.fact, FilesChanged):
+                events.append((event, event.fact))
+        self._compare(after, fold)
+        lookup = CallLookup(self._proven, self._suggested, fold, after)
+        found = [lookup.of(event, fact) for event, fact in events]
+        if head - after <= _KEPT:
+            self._read = after, head, found
+        return found
+
+    def call_at(self, seq: int) -> Call:
+        """The call that the event of this seq belongs to. NotFound when it belongs to none."""
+        return self.record_at(seq).call
+
+    def record_at(self, seq: int) -> CallRecord:
+        """As `call_at`, with all that belongs to it."""
+        event = self._proven.event(seq) if 0 < seq <= self._proven.log.head() else None
+        call_id = getattr(event.fact, "call_id", None) if event else None
+        if event is None or call_id is None:
+            raise NotFound(
+                f"Event {seq} belongs to no call", hint="Run `loom-audit log` to list the calls."
+            )
+        return self.call_record(event.session, call_id)
+
+    def call(self, session: str, call_id: str) -> Call:
+        """One call by its session and id. NotFound."""
+        return self.call_record(session, call_id).call
+
+    def call_record(self, session: str, call_id: str) -> CallRecord:
+        """One call, its events, also what was reported about it later, and its changes. NotFound.
+
+        The log is read from its request to the end: what took it back, lowered its coverage or
+        may be its work can be anywhere behind it.
+        """
+        lookup = CallLookup(self._proven, self._suggested)
+        start = lookup.request(session, call_id)
+        if start is None:
+            raise NotFound(
+                f"There is no call {call_id} in session {session}",
+                hint="Run `loom-audit log` to list the calls.",
+            )
+
+        def matters(envelope: Mapping[str, Any]) -> bool:
+            if envelope.get("call_id") == call_id and envelope.get("session", "") == session:
+                return True
+            kind = envelope.get("kind")
+            if kind == FilesChanged.kind:
+                return "causes" in envelope or _has_fact(envelope)
+            return kind == CoverageLowered.kind or (
+                kind == CallFinished.kind and ("reverts" in envelope or _has_fact(envelope))
+            )
+
+        fold, own, changes = CallFold(), list[Event](), list[RecordedChange]()
+        for event in self._proven.events(start - 1, self._proven.log.head(), matters):
+            fold.add(event)
+            if (event.session, getattr(event.fact, "call_id", None)) == (session, call_id):
+                own.append(event)
+            if isinstance(event.fact, FilesChanged):
+                whose = lookup.of(event, event.fact)
+                if start in (whose.requested, *whose.causes):
+                    changes += map(whose.recorded, event.fact.changes)
+        [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
+        return CallRecord(call, tuple(own), tuple(changes))
+
+    def check_calls(self, after: int) -> None:
+        """Corrupt unless the tables have the calls since this event as the log has them."""
+        fold = CallFold()
+        for event in self._proven.events(after, self._proven.log.head(), _of_calls_and_changes):
+            fold.add(event)
+        self._compare(after, fold)
+
+    def _compare(self, after: int, fold: CallFold) -> None:
+        """Corrupt unless the lists have the calls of these events, and what took back what."""
+        found = self._suggested.calls(CallFilter(after=after, newest_first=False, limit=None))
+        # paths are shown only, and what changed is read from the log
+        listed, made = ([replace(one, paths=()) for one in some] for some in (found, fold.calls()))
+        if listed != made:
+            unlike = (one for one, other in zip(made, listed, strict=False) if one != other)
+            raise _listed_error(next(unlike, [*made, *listed][-1]).requested)
+        for (session, call_id), (number, fact) in fold.ended.items():
+            one = self._suggested.call(session, call_id)
+            coverage = fold.coverage(number, fact.coverage)
+            if (one.seq, one.status, one.coverage) != (number, fact.status, coverage):
+                raise _listed_error(number)
+        reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}
+        if reverted != fold.reverted():
+            raise _listed_error(min(reverted.items() ^ fold.reverted().items())[1])
+
+    # --- points ---------------------------------------------------------------------------
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        return self._suggested.checkpoints()
+
+    def checkpoint(self, name: str) -> int:
+        """The point that a name means now. NotFound."""
+        listed = (one.seq for one in self._suggested.checkpoints() if one.name == name)
+        after = next(listed, 1) - 1
+        point: int | None = None
+        head = self._proven.log.head()
+        for event in self._proven.events(after, head, lambda e: e["kind"] == CheckpointMarked.kind):
+            if isinstance(event.fact, CheckpointMarked) and event.fact.name == name:
+                point = event.fact.point
+        if point is None:
+            raise NotFound(f"no checkpoint @{name}", hint="`loom-audit checkpoint` lists them.")
+        return point
+
+    def session(self, id: str) -> Session:
+        """One session; that it began where it is listed is read from the log. NotFound."""
+        listed = self._suggested.session(id)
+        event = self._proven.event(listed.started)
+        if event.session != id or not isinstance(event.fact, SessionStarted):
+            raise Corrupt(
+                f"Event {listed.started} is not the start of session {id}, which is listed there",
+                hint="Run `loom-audit verify`, then `loom-audit db rebuild`.",
+                details={"seq": listed.started},
+            )
+        return listed
+
+    # --- suggested ------------------------------------------------------------------------
+
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        """As they are listed. That none is listed, or what a whole session did, is checked."""
+        found = self._suggested.calls(filter)
+        narrow = filter.after or filter.partial_only or filter.ended_after is not None
+        whole_session = filter.session is not None and filter.limit is None
+        if whole_session or (not found and not narrow):
+            self.check_calls(0)
+        return found
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        return self._suggested.sessions(before=before, limit=limit)
+
+    def open_sessions(self) -> Sequence[Session]:
+        return self._suggested.open_sessions()
+
+    def scope(self) -> Scope:
+        return self._suggested.scope()
+
+    def open_calls(self) -> Sequence[Call]:
+        return self._suggested.open_calls()
+
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
+        return self._suggested.history(path, below=below, before=before, limit=limit)
+
+    def reverted(self) -> Mapping[int, int]:
+        return self._suggested.reverted()
+
+    def keyframes(self, at: int) -> Sequence[int]:
+        return self._suggested.keyframes(at)
+
+    def keyframe(self, point: int) -> dict[str, FileState]:
+        return self._suggested.keyframe(point)
+
+
+def _of_calls_and_changes(envelope: Mapping[str, Any]) -> bool:
+    return envelope.get("kind") in CALL_KINDS or changes_files(envelope)
+
+
+def _has_fact(envelope: Mapping[str, Any]) -> bool:
+    """Whether fields that are too long for the envelope may stand in the payload `fact`."""
+    return any(item["role"] == "fact" for item in envelope.get("payloads", ()))
+
+
+def _listed_error(seq: int) -> Corrupt:
+    return Corrupt(
+        f"What is listed of the call of event {seq} is not what the log says",
+        hint="Run `loom-audit verify`, then `loom-audit db rebuild`, which makes lists anew.",
+        details={"seq": seq},
+    )

@@ -1,0 +1,188 @@
+"""What a forger changes in the tables that follow the log is not served: it is read from the log.
+
+The right answer or CORRUPT; lists may be wrong, and verification then says so.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.errors import AuditError, Corrupt
+from loom_audit.model.events import TreeHead
+from loom_audit.sql.driver import driver
+from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded
+
+FILES = ("a.txt", "b.txt", "c.txt")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuditedWorkspace]:
+    """Three files, each written by a call of its own, and the first written again."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "work"
+    root.mkdir()
+    for name in FILES:
+        (root / name).write_text(f"{name} as it was\n")
+    with closing(open_store()) as store:
+        found = store.attach(root)
+        with found.session("test") as session:
+            for n, name in enumerate((*FILES, "a.txt")):
+                done = session.call("write_file", {"path": name, "content": f"{name} {n}\n"})
+                assert asyncio.run(done).success
+        yield found
+
+
+def forge(workspace: AuditedWorkspace, *statements: str) -> None:
+    with closing(driver().connect(str(workspace.adapters.settings.file))) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        for sql in statements:
+            assert unguarded(raw).execute(sql).rowcount > 0
+        raw.commit()
+
+
+def again(workspace: AuditedWorkspace) -> AuditedWorkspace:
+    """The workspace as another process opens it."""
+    return open_store(workspace.adapters.settings.url).workspace(workspace.id)
+
+
+def test_an_undo_writes_what_is_on_record_or_nothing(workspace: AuditedWorkspace) -> None:
+    root = Path(workspace.root)
+    forge(
+        workspace,
+        "UPDATE file_change SET old_blob = (SELECT new_blob FROM file_change "
+        "WHERE path = (SELECT number FROM path WHERE path = CAST('c.txt' AS BLOB)) "
+        "ORDER BY seq DESC LIMIT 1) WHERE seq = (SELECT max(seq) FROM file_change)",
+    )
+    seen = again(workspace)
+    seen.carry_out(seen.plan_undo())
+    assert (root / "a.txt").read_bytes() == b"a.txt 0\n"
+    seen.carry_out(seen.plan_undo())
+    assert (root / "c.txt").read_bytes() == b"c.txt as it was\n"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM file_change WHERE seq = (SELECT max(seq) FROM file_change)",
+        "DELETE FROM change_set WHERE seq = (SELECT max(seq) FROM change_set)",
+        "UPDATE tree_entry SET blob = (SELECT min(blob) FROM tree_entry)",
+        "DELETE FROM tree_entry",
+    ],
+)
+def test_a_plan_and_a_state_do_not_need_the_rows_of_changes(
+    workspace: AuditedWorkspace, sql: str
+) -> None:
+    plan, tree = (
+        workspace.plan_rollback("session:" + workspace.timeline.sessions()[0].id),
+        {at: workspace.timeline.tree(at) for at in range(workspace.log.head() + 1)},
+    )
+    forge(workspace, sql)
+    seen = again(workspace)
+    assert {at: seen.timeline.tree(at) for at in tree} == tree
+    assert plan.request
+    assert seen.plan_rollback(plan.request.targets[0]).changes == plan.changes
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE call SET finished = finished + 9 WHERE finished = (SELECT max(finished) FROM call)",
+        "DELETE FROM call WHERE requested = (SELECT max(requested) FROM call)",
+        "INSERT INTO revert SELECT log, 9999, finished FROM call ORDER BY finished DESC LIMIT 1",
+        "UPDATE call SET status = 'error' WHERE requested = (SELECT max(requested) FROM call)",
+    ],
+)
+def test_an_undo_of_what_is_listed_wrongly_is_corrupt(
+    workspace: AuditedWorkspace, sql: str
+) -> None:
+    forge(workspace, sql)
+    with pytest.raises(Corrupt) as raised:
+        again(workspace).plan_undo()
+    assert "db rebuild" in raised.value.hint
+    workspace.rebuild()
+    assert again(workspace).plan_undo().changes
+
+
+def test_a_call_is_shown_as_the_log_has_it(workspace: AuditedWorkspace) -> None:
+    call = workspace.timeline.calls()[0]
+    shown = workspace.timeline.call(call.requested)
+    forge(
+        workspace,
+        "UPDATE call SET tool = 'read_file', summary = 'x', status = 'error', changed = 0 "
+        "WHERE requested = (SELECT max(requested) FROM call)",
+    )
+    assert again(workspace).timeline.call(call.requested) == shown
+    forge(workspace, "DELETE FROM call", "DELETE FROM session")
+    assert again(workspace).timeline.call(call.requested) == shown
+
+
+def rewrite(raw: Any, first: int, last: int) -> None:
+    """Other leaves that fit each other, as somebody makes who knows the format."""
+    for seq in range(first, last + 1):
+        put_leaf(raw, seq, other_actor(leaf_of(raw, seq)))
+
+
+READERS: dict[str, Callable[[AuditedWorkspace], object]] = {
+    "cat": lambda workspace: workspace.timeline.state("a.txt"),
+    "tree": lambda workspace: workspace.timeline.tree(),
+    "show": lambda workspace: workspace.timeline.call(workspace.timeline.calls()[0].requested),
+    "undo": lambda workspace: workspace.plan_undo(),
+    "diff": lambda workspace: workspace.timeline.diff(3, workspace.log.head()),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_an_event_that_the_next_one_does_not_follow_is_corrupt(
+    workspace: AuditedWorkspace, reader: Callable[[AuditedWorkspace], object]
+) -> None:
+    with closing(driver().connect(str(workspace.adapters.settings.file))) as raw:
+        unguarded(raw)
+        [(seq,)] = raw.execute("SELECT max(seq) FROM event WHERE kind = 'files.changed'")
+        rewrite(raw, seq, seq)
+        raw.commit()
+    with pytest.raises(Corrupt):
+        reader(again(workspace))
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_events_that_are_not_those_of_a_kept_head_are_corrupt(
+    workspace: AuditedWorkspace, reader: Callable[[AuditedWorkspace], object]
+) -> None:
+    heads = workspace.adapters.settings.heads / f"{workspace.id}.heads"
+    [*others, last] = workspace.adapters.kept_heads(workspace.id)
+    assert last.size == workspace.log.head()
+    heads.unlink()
+    reader(again(workspace))
+    workspace.adapters.keep_head(TreeHead(last.log, last.size, bytes(32)))
+    with pytest.raises(Corrupt, match="of which the head"):
+        reader(again(workspace))
+    heads.unlink()
+    for head in (*others, last):
+        workspace.adapters.keep_head(head)
+    reader(again(workspace))
+
+
+def test_a_missing_event_is_named(workspace: AuditedWorkspace) -> None:
+    forge(workspace, "DELETE FROM event WHERE seq = (SELECT max(seq) - 2 FROM event)")
+    head = workspace.log.head()
+    with pytest.raises(Corrupt, match=f"Event {head - 2} is damaged: it is missing"):
+        again(workspace).timeline.tree()
+
+
+def test_a_content_that_is_gone_is_not_said_to_have_been_too_large(
+    workspace: AuditedWorkspace,
+) -> None:
+    state = workspace.timeline.state("b.txt")
+    assert state is not None
+    forge(
+        workspace,
+        f"UPDATE blob SET encoding = 'absent', base = NULL WHERE sha256 = x'{state.blob}'",
+    )
+    with pytest.raises(AuditError) as raised:
+        again(workspace).timeline.content(state)
+    assert raised.value.code == "CORRUPT"
