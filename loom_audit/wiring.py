@@ -102,7 +102,9 @@ class Adapters:
             else:
                 check_rules(ignore)
             fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
-            id = self.database.create_log()
+            known = logs_with_heads(self.settings.heads)
+            left = [log for log in self.database.empty_logs() if log not in known]
+            id = left[0] if left else self.database.create_log()
             self.database.event_log(id).append([Draft(fact, "", "outside")])
         return self.attachment(id)
 

@@ -31,6 +31,10 @@ _URL = re.compile(r"(\w+)(?:\+\w+)?://[^/?]*(?:/([^?]*))?(?:\?.*)?", re.DOTALL)
 """A database URL as SQLAlchemy writes them: which database it is, and its file or name."""
 
 _NEW_LOG = prepare("INSERT INTO log (id) VALUES (:id)")
+_EMPTY = prepare(
+    "SELECT id FROM log l WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.log = l.number) "
+    "ORDER BY number"
+)
 _LOG = prepare("SELECT number FROM log WHERE id = :id")
 _WORKSPACES = prepare(
     "SELECT l.id, w.root, w.attached_at, w.ignore, w.max_file_bytes, w.baseline, "
@@ -77,6 +81,11 @@ class Database:
         with self.connections.writing() as connection:
             _NEW_LOG.run(connection, id=id)
         return id
+
+    def empty_logs(self) -> Sequence[str]:
+        """The ids of the logs without events, as a kill leaves one that was being made."""
+        with self.connections.reading() as connection:
+            return [id for (id,) in _EMPTY.rows(connection)]
 
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""

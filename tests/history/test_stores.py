@@ -7,6 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, AuditStore, ToolResult
 from loom_audit.errors import NoWorkspace
+from loom_audit.model.events import TreeHead
 
 Call = Callable[..., ToolResult]
 
@@ -66,3 +67,26 @@ def test_a_folder_named_like_the_start_of_an_id_is_a_folder(
     with pytest.raises(NoWorkspace):
         store.workspace(workspace.id[:2])
     assert store.workspace(workspace.id[:3]).id == workspace.id
+
+
+def test_a_log_that_a_kill_left_without_events_is_taken_for_the_next_workspace(
+    store: AuditStore, workspace: AuditedWorkspace, tmp_path: Path
+) -> None:
+    left = store.adapters.database.create_log()
+    assert [one.code for one in workspace.verify().findings] == ["log.empty"]
+    (tmp_path / "next").mkdir()
+    assert store.attach(tmp_path / "next").id == left
+    assert workspace.verify().findings == ()
+    (tmp_path / "one more").mkdir()
+    assert store.attach(tmp_path / "one more").id != left
+
+
+def test_a_log_that_heads_were_kept_of_is_not_taken_for_another_workspace(
+    store: AuditStore, workspace: AuditedWorkspace, tmp_path: Path
+) -> None:
+    emptied = store.adapters.database.create_log()
+    store.adapters.keep_head(TreeHead(emptied, 3, bytes(32)))
+    (tmp_path / "next").mkdir()
+    assert store.attach(tmp_path / "next").id != emptied
+    codes = {one.code for one in workspace.verify().findings}
+    assert codes == {"log", "log.empty"}

@@ -19,11 +19,13 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
+from loom_audit.api import person
 from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
+from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type
-from tests.web.conftest import Live, Recorded
+from tests.web.conftest import Live, Recorded, asking
 from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.web_pages import HOSTILE
 
@@ -105,6 +107,20 @@ def test_the_page_of_one_shows_what_would_change_and_nothing_changes(
         assert waiting.pending() and not waiting.results
         call = client.get(f"{recorded.url}/c/{waiting.request.requested}").text
         assert "waits for an answer" in call and waiting.url in call
+
+
+def test_the_account_decides_and_the_name_given_at_the_sign_in_stands_beside_it(
+    recorded: Recorded,
+) -> None:
+    with asking(recorded.store, label="Ada") as signed_in, waiting_for(recorded) as waiting:
+        assert f"Recorded as {person()} (Ada)" in signed_in.get(waiting.url).text
+        form = {"question": waiting.request.seq, "decision": "denied"}
+        assert signed_in.post(waiting.url, data=form).status_code == 303
+        assert not waiting.result().success
+        events = recorded.workspace.timeline.call(waiting.request.requested).events
+    (decided,) = [event for event in events if isinstance(event.fact, CallDecided)]
+    assert decided.actor == person()
+    assert decided.fact.by == f"{person()} (Ada)"
 
 
 def test_allowing_and_denying_are_on_record_with_their_reason(
