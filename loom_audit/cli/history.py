@@ -1,5 +1,6 @@
 """`loom-audit history`: every change of one path."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
@@ -39,7 +40,8 @@ def history(
             if output.json:
                 output.record(history_record(recorded, call))
             else:
-                output.line(*history_line(recorded, call, path=inside))
+                others = _others(workspace, recorded, call)
+                output.line(*history_line(recorded, call, others, path=inside))
 
 
 def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:
@@ -49,12 +51,26 @@ def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | No
     return workspace.timeline.call_of(recorded).seq
 
 
-def history_line(recorded: RecordedChange, call: int | None, *, path: bool) -> Line:
-    """One change of a path's history: its event's number, who did it, in which call."""
+def _others(
+    workspace: "AuditedWorkspace", recorded: "RecordedChange", call: int | None
+) -> list[int]:
+    """The numbers of the other calls that may have made a change."""
+    found = (workspace.timeline.call(cause).call for cause in recorded.causes if cause)
+    return [one.seq for one in found if one.seq is not None and one.seq != call]
+
+
+def history_line(
+    recorded: RecordedChange, call: int | None, others: Sequence[int] = (), *, path: bool
+) -> Line:
+    """One change of a path's history: its event's number, who did it, in which call.
+
+    `others` are calls that may have made it instead.
+    """
     letter, style = mark(recorded.change)
     who = recorded.actor if recorded.origin != "outside" else "outside"
     how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
     how += [] if call is None else [f"call {call}"]
+    how += [f"or call {other}" for other in others]
     return (
         (f"{recorded.seq:>6}", "bold"),
         f"  {local_time(recorded.at)}  ",

@@ -149,7 +149,8 @@ class VerifiedProjections:
             fold.add(event)
             if (event.session, getattr(event.fact, "call_id", None)) == (session, call_id):
                 own.append(event)
-            if isinstance(event.fact, FilesChanged):
+            # what is from outside may be of a call that it names, and is not listed with it
+            if isinstance(event.fact, FilesChanged) and event.fact.origin != "outside":
                 whose = lookup.of(event, event.fact)
                 if start in (whose.requested, *whose.causes):
                     changes += map(whose.recorded, event.fact.changes)

@@ -1,5 +1,9 @@
 """`history`: every change of a path with its call."""
 
+import os
+import signal
+from pathlib import Path
+
 from tests.cli.shells import Shell
 
 
@@ -15,3 +19,22 @@ def test_a_history_names_the_calls(audited: Shell) -> None:
     assert f"command, call {audited.numbers()[0]}" in text[3]
     records = audited.records("history", "a.txt")
     assert [record["call"] for record in records] == [undo, write, None, audited.numbers()[0], None]
+
+
+def test_a_history_names_all_calls_that_may_have_made_a_change(audited: Shell) -> None:
+    os.mkfifo(audited.home / "go")
+    os.mkfifo(audited.home / "told")
+    go, told = (str(audited.home / name) for name in ("go", "told"))
+    loop = f"(while read x; do echo x >> log; echo > {told}; done <> {go}) >&- 2>&- & echo $!"
+    pid = int(audited("run", "--keep", "--", "sh", "-c", loop).text)
+    try:
+        audited("run", "--", "sh", "-c", f"echo > {go}; read x < {told}")
+        Path(go).write_text("x\n")
+        Path(told).read_text()
+        audited("run", "--", "touch", "more")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    kept, shared = audited.numbers()[-3:-1]
+    outside, during = audited("history", "log").text.splitlines()
+    assert outside.endswith(f"outside  or call {kept}")
+    assert during.endswith(f"command, call {shared}, or call {kept}")

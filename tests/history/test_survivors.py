@@ -115,6 +115,8 @@ def test_what_runs_between_two_calls_has_its_change_recorded_before_the_second(
     assert owners(workspace, "log") == (None, ("a",))
     assert owners(workspace, "mine") == ("b", ()) and second.coverage.level == "full"
     assert first.finish_event
+    call = workspace.timeline.call(first.finish_event.seq).call
+    assert workspace.timeline.changes_of(call) == () and call.changed == 0
     taken = first.finish_event.seq
     kept = workspace.plan_revert([taken])
     assert "log" not in {change.path for change in kept.changes}
