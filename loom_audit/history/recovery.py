@@ -59,12 +59,13 @@ def recover(
         return []
     with attachment.exclusive():
         calls, sessions = _ended(attachment, sparing)
-        waiting = [] if abandon else [call for call in calls if needs_decision(attachment, call)]
+        waiting = [] if abandon else [call for call in calls if is_undo(call)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
         gone = [one for one in sessions if one.id not in kept]
-        remove_temporaries(attachment, calls, everywhere=bool(ended or gone))
+        begun = all(any(True for _ in intentions(attachment, call)) for call in waiting)
+        remove_temporaries(attachment, calls, everywhere=bool(ended or gone or not begun))
         _end_sessions(attachment, gone)
         left = [RecoveredCall(call, waiting=True) for call in waiting]
         return sorted([*closed, *left], key=lambda one: one.call.requested)
@@ -133,11 +134,6 @@ def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
     if lease is not None and attachment.processes.is_alive(lease) is None:
         return "unknown", OVERDUE
     return "interrupted", GONE
-
-
-def needs_decision(attachment: Attachment, call: Call) -> bool:
-    """Whether an interrupted call is an undo that may have begun to change files."""
-    return is_undo(call) and any(True for _ in intentions(attachment, call))
 
 
 def discard_look(attachment: Attachment, call: Call) -> None:

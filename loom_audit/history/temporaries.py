@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import observe
 from loom_audit.history.interrupted import SOURCE, intentions
@@ -21,8 +21,17 @@ def remove_temporaries(
 
     What an intention names, by name and identity, and whose content is in the store goes at once.
     The content of anything else is put on record first; `everywhere` also looks for what none of
-    the calls names. Returns the paths that were put on record. What cannot be stored stays.
+    the calls names. Returns the paths that were put on record. What cannot be stored stays, and so
+    does all of it where the workspace is gone.
     """
+    with suppress(NoWorkspace):
+        return _remove_temporaries(attachment, calls, everywhere=everywhere)
+    return ()
+
+
+def _remove_temporaries(
+    attachment: Attachment, calls: Sequence[Call], *, everywhere: bool
+) -> Sequence[str]:
     named = [
         one for call in calls for fact in intentions(attachment, call) for one in fact.temporaries
     ]

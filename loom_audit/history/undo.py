@@ -14,6 +14,7 @@ from loom_audit.history.interrupted import (
     add_outcome,
     compare_with_disk,
     intended_changes,
+    intentions,
     writer_of,
 )
 from loom_audit.history.planner import Planner
@@ -21,7 +22,6 @@ from loom_audit.history.recovery import (
     RecoveredCall,
     close_calls,
     decision_needed,
-    needs_decision,
     recover,
 )
 from loom_audit.history.temporaries import remove_temporaries
@@ -96,14 +96,10 @@ class Undo:
         return UndoResult(done, tuple(call.files_changed), plan)
 
     def _refuse_while_busy(self) -> None:
-        undos = self._open_undos()
-        for call in undos:
-            if needs_decision(self.attachment, call):
-                raise decision_needed(call)
+        waiting = self._open_undos()
+        if waiting:
+            raise decision_needed(waiting[0])
         with self.attachment.exclusive():
-            if undos:
-                close_calls(self.attachment, undos)
-                remove_temporaries(self.attachment, undos, everywhere=True)
             # a call of one step holds the lock, so the open ones have several
             calls = self.attachment.projections.open_calls()
             busy = [
@@ -139,8 +135,7 @@ class Undo:
             return recover(self.attachment, abandon=mode == "abandon")
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
-            waiting = [c for c in self._open_undos() if needs_decision(self.attachment, c)]
-            done = [self._continue(call, actor) for call in waiting]
+            done = [self._continue(call, actor) for call in self._open_undos()]
         finally:
             release()
         return [*done, *recover(self.attachment)]
@@ -150,9 +145,11 @@ class Undo:
         return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
 
     def _continue(self, call: Call, actor: str) -> RecoveredCall:
-        """Do what is left of an interrupted undo."""
+        """Do what is left of an interrupted undo; close one that had not begun."""
         with self.attachment.exclusive():
             remove_temporaries(self.attachment, [call], everywhere=True)
+            if not any(True for _ in intentions(self.attachment, call)):
+                return close_calls(self.attachment, [call])[0]
             found = compare_with_disk(self.attachment, call)
             if found.unknown:
                 raise Conflict(

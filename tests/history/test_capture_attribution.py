@@ -35,9 +35,11 @@ def test_what_a_running_command_wrote_at_the_same_moment_as_a_tool_is_the_comman
     workspace = session.workspace
     replace = DiskWorkspace.replace
 
-    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
+    def overtaken(
+        disk: DiskWorkspace, change: FileChange, content: BinaryIO | None, *more: Any
+    ) -> Displaced:
         (root / change.path).write_bytes(b"the command's\n")
-        return replace(disk, change, content)
+        return replace(disk, change, content, *more)
 
     with session.recording("command"):
         with monkeypatch.context() as patched:
@@ -52,9 +54,11 @@ def test_what_somebody_made_at_the_same_moment_and_deleted_before_the_next_look_
 ) -> None:
     replace = DiskWorkspace.replace
 
-    def overtaken(disk: DiskWorkspace, change: FileChange, content: BinaryIO | None) -> Displaced:
+    def overtaken(
+        disk: DiskWorkspace, change: FileChange, content: BinaryIO | None, *more: Any
+    ) -> Displaced:
         (root / change.path).write_bytes(b"a person's\n")
-        return replace(disk, change, content)
+        return replace(disk, change, content, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(DiskWorkspace, "replace", overtaken)

@@ -159,10 +159,10 @@ def test_an_undo_that_stops_half_way_says_what_is_changed_already(
     kind = type(workspace.attachment.workspace)
     real = kind.replace
 
-    def replace(self: Any, change: Any, content: Any, reserved: Any = None) -> Any:
+    def replace(self: Any, change: Any, content: Any, *more: Any) -> Any:
         if change.path == "src/main.py":
             raise PermissionDenied("permission denied: src/main.py", hint="Check its mode.")
-        return real(self, change, content, reserved)
+        return real(self, change, content, *more)
 
     with monkeypatch.context() as patch, pytest.raises(PermissionDenied) as caught:
         patch.setattr(kind, "replace", replace)

@@ -14,7 +14,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import FileChange
-from loom_audit.ports import Displaced, Reservation
+from loom_audit.ports import Displaced
 from loom_audit.tools.bundled.text import TextEdit, apply_edits
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.context import ToolContext
@@ -375,7 +375,7 @@ def prior_content(
         self: DiskWorkspace,
         change: FileChange,
         content: BinaryIO | None,
-        reserved: Reservation | None = None,
+        *more: Any,
     ) -> Displaced:
         for event in bench.events("change.intended"):
             assert isinstance(event.fact, ChangeIntended)
@@ -383,7 +383,7 @@ def prior_content(
                 before = intended.before
                 blob = before and before.blob
                 kept.append(bench.workspace.blobs.get(blob) if blob else None)
-        return whole(self, change, content, reserved)
+        return whole(self, change, content, *more)
 
     monkeypatch.setattr(DiskWorkspace, "replace", replace)
     assert bench.call(tool, arguments).success
