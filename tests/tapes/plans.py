@@ -1,6 +1,7 @@
 """What taking back must give, said from what `os` saw, and plans that are held to it."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from loom_audit import Conflict, NotFound
@@ -80,9 +81,13 @@ def _is_of(step: Step, taken: set[int]) -> bool:
 
 
 def _may_move(step: Step) -> bool:
-    """Whether a call (of a person no plan follows it) made a name and deleted another one."""
+    """Whether a plan may follow something that this step renamed; of a person's only by choice."""
+    return step.kind != "person" and _renames(step)
+
+
+def _renames(step: Step) -> bool:
     old, new = step.before.tree.keys(), step.after.tree.keys()
-    return step.kind != "person" and bool(old - new) and bool(new - old)
+    return bool(old - new) and bool(new - old)
 
 
 def is_below(path: bytes, folder: bytes) -> bool:
@@ -140,19 +145,13 @@ def _is_excused(path: bytes, state: State | None, noted: set[bytes], after: Look
 
 
 def check_verdicts(plan: Plan) -> None:
-    """Each path has one verdict."""
-    verdicts = {
-        "changes": [change.path for change in plan.changes],
-        "blocked": [note.path for note in plan.blocked],
-        "irreversible": [note.path for note in plan.irreversible if note.path],
-        "already": [*plan.already],
-    }
-    seen: dict[str, str] = {}
-    for verdict, paths in verdicts.items():
-        assert len(paths) == len({*paths}), (verdict, paths)
-        for path in paths:
-            assert path not in seen, (path, verdict, seen[path])
-            seen[path] = verdict
+    """Each path has one verdict, and what is said beside it is said of a change."""
+    lists = (plan.kept, plan.blocked, plan.irreversible)
+    verdicts = Counter([change.path for change in plan.changes])
+    verdicts.update([*plan.already, *(note.path for notes in lists for note in notes if note.path)])
+    assert verdicts.total() == len(verdicts), verdicts.most_common(3)
+    changed = {change.path for change in plan.changes}
+    assert {note.path for note in (*plan.merged, *plan.inexact) if note.path} <= changed
 
 
 def state_of(state: FileState | None) -> State | None:
@@ -235,7 +234,7 @@ def expected(tape: Tape, plan: Plan, point: Point | None) -> Tree:
     else:
         asked = request.outside, request.paths
         sure = dict(rolled_back(tape.steps, point, now, outside=asked[0], within=asked[1]))
-    moved = {path for step in tape.steps if _may_move(step) for path in step.changed}
+    moved = {path for step in tape.steps if _renames(step) for path in step.changed}
     if request.choices:
         chosen = [os.fsencode(path) for path in request.choices]
         for path in [*sure]:
