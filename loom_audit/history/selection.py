@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.baseline import baseline_end
+from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.planning import Request
@@ -79,9 +80,8 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
                 events.append(one)
             else:
                 calls[one.session, one.call_id] = one
-    for call in calls.values():
-        if call.seq is None:
-            raise Conflict(f"call {call.requested} is still open", hint="Wait until it ends.")
+    if still_open := [call for call in calls.values() if call.seq is None]:
+        raise open_call_error(attachment, still_open)
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
     taken_back_by = _find_taken_back(numbers, attachment)

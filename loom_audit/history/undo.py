@@ -17,6 +17,7 @@ from loom_audit.history.interrupted import (
     intentions,
     writer_of,
 )
+from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.planner import Planner
 from loom_audit.history.recovery import (
     RecoveredCall,
@@ -110,20 +111,7 @@ class Undo:
                 and not contains_calls(self.attachment, call)
             ]
         if busy:
-            raise self._busy_error(busy)
-
-    def _busy_error(self, busy: Sequence[Call]) -> Conflict:
-        call = busy[0]
-        named = f"{call.tool} of session {call.session} is still"
-        details = {"calls": [call.requested for call in busy]}
-        if self.attachment.lease(call.session) is None:
-            hint = "Wait until it has ended, or end that session."
-            return Conflict(f"{named} running here", hint=hint, details=details)
-        return Conflict(
-            f"{named} open: its client has not reported its end (call {call.call_id})",
-            hint=f"Wait for that, or run `loom-audit session end {call.session}`.",
-            details=details,
-        )
+            raise open_call_error(self.attachment, busy)
 
     # --- after a crash --------------------------------------------------------------------
 

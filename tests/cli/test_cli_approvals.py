@@ -105,6 +105,7 @@ def test_an_undo_that_a_waiting_call_stands_in_the_way_of_says_how_to_answer_it(
     waiting = Waiting(asking, **OVERWRITE)
     refused = asking("undo", code=5)
     assert "error: write_file waits for approval: overwrites a.txt" in refused.errors
+    assert f"(call {waiting.number}, open since 20" in refused.errors
     assert f"`loom-audit deny {waiting.number}`" in refused.errors
     assert (asking.workspace / "new.txt").exists()
     asking("deny", waiting.number)

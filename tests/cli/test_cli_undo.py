@@ -1,5 +1,7 @@
 """`undo` and `redo`: the newest call, whole or not at all."""
 
+import os
+import re
 from datetime import timedelta
 
 import pytest
@@ -110,6 +112,15 @@ def test_a_call_is_taken_back_only_with_all_its_paths(audited: Shell) -> None:
     (whole,) = audited.records("undo", "--yes")
     assert whole["reverts"] == [call]
     assert not (audited.workspace / "x.txt").exists()
+
+
+def test_an_undo_says_why_its_coverage_is_not_full(audited: Shell) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    os.link(audited.workspace / "a.txt", audited.workspace.parent / "another-name")
+    done = audited("undo", "--yes").text
+    assert re.search("coverage partial: .*a.txt", done)
+    (again,) = audited.records("redo", "--yes")
+    assert again["coverage"] == "full" and again["coverage_reasons"] == []
 
 
 def test_nothing_to_take_back_points_to_the_log(audited: Shell) -> None:

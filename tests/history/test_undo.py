@@ -345,6 +345,28 @@ def test_an_undo_waits_for_a_call_of_several_steps(
     plan = workspace.plan_undo()
     several = OpenCall(session.writer, "several", {}, "write", call_id="m")
     several.write("b.txt", b"2\n")
-    with pytest.raises(Conflict, match="still running"):
+    number = workspace.timeline.open_calls()[0].requested
+    with pytest.raises(Conflict, match="still running") as refused:
         workspace.carry_out(plan)
+    assert f"(call {number}, open since 20" in refused.value.message
+    assert "stop the program" in refused.value.hint
+    with pytest.raises(Conflict, match=r"several of session \w+ is still running"):
+        workspace.plan_revert([number])
     several.finish("ok", {})
+
+
+def test_an_undo_refused_by_a_client_names_its_call_and_how_to_end_its_session(
+    workspace: AuditedWorkspace, call: Call, root: Path
+) -> None:
+    call("write_file", path="b.txt", content="1\n")
+    plan = workspace.plan_undo()
+    client = workspace.start_foreign_session("client", id="theirs", pid=os.getpid())
+    client.begin_call("1", "Bash")
+    number = workspace.timeline.open_calls()[0].requested
+    with pytest.raises(Conflict, match="has not reported its end") as refused:
+        workspace.carry_out(plan)
+    assert f"(call {number}, open since 20" in refused.value.message
+    assert "`loom-audit session end theirs`" in refused.value.hint
+    workspace.end_session("theirs")
+    workspace.carry_out(workspace.plan_undo())
+    assert not (root / "b.txt").exists()

@@ -103,9 +103,10 @@ class Story:
 
     def _names_before(self, was: dict[str, str], name: str, *arguments: Any) -> dict[str, str]:
         """By path, where the file that an act leaves there was before the call."""
-        if name == "put" or name == "folder":
-            return was
         source = arguments[0]
+        there = self.tree.get(source)
+        if name == "folder" or (name == "put" and there and there.kind == "file"):
+            return was
         below = {p for p in was if p == source or p.startswith(source + "/")}
         left = {path: old for path, old in was.items() if path not in below}
         if name == "rename":

@@ -8,8 +8,7 @@ import click
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import Line, change_lines, how_to_answer, numbers
-from loom_audit.cli.shared.lookup import questions
+from loom_audit.cli.shared.lines import Line, change_lines, numbers
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
@@ -49,8 +48,8 @@ def show_and_carry_out(
         output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
     if plan.kept and not output.json and plan.verb == "rollback":
         output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
-    elif any("other commands" in note.reason for note in plan.kept) and not output.json:
-        output.note("`--choose PATH=old` takes it back all the same")
+    elif any(note.path for note in plan.kept) and not output.json:
+        output.note("`--choose PATH=old` takes back what is kept all the same")
     if dry_run:
         if output.json:
             output.record(record)
@@ -68,11 +67,14 @@ def show_and_carry_out(
         output.note("nothing was changed")
         return exits.FAILED
     with progress(output):
-        try:
-            result = workspace.carry_out(plan)
-        except Conflict as error:
-            raise _or_waiting(workspace, error) from None
-    record |= {"carried_out": True, "call": result.call.seq, "changed": list(result.changed)}
+        result = workspace.carry_out(plan)
+    record |= {
+        "carried_out": True,
+        "call": result.call.seq,
+        "changed": list(result.changed),
+        "coverage": result.call.coverage.level,
+        "coverage_reasons": list(result.call.coverage.reasons),
+    }
     if output.json:
         output.record(record)
     else:
@@ -80,6 +82,10 @@ def show_and_carry_out(
         output.line(
             (f"{plan.verb} is call {result.call.seq}", "green"),
             f": {count_text(count, 'path')} changed",
+        )
+        output.lines(
+            ((f"  coverage {result.call.coverage.level}: ", "yellow"), one_line(reason, 300))
+            for reason in result.call.coverage.reasons
         )
         if not plan.changes:
             return exits.OK
@@ -112,18 +118,6 @@ def _confirmed(invocation: Invocation, plan: Plan) -> bool:
         output.note("")
         output.note("nothing was changed")
         raise
-
-
-def _or_waiting(workspace: "AuditedWorkspace", error: Conflict) -> Conflict:
-    """The conflict; with a call that waits for an answer, how to answer it."""
-    for question in questions(workspace).values():
-        if question.requested in (error.details.get("calls") or ()):
-            return Conflict(
-                f"{question.tool} waits for approval: {question.reason}",
-                hint=f"Answer it first: {how_to_answer(question)}.",
-                details=error.details,
-            )
-    return error
 
 
 def _blocked(plan: Plan) -> Conflict:
