@@ -48,7 +48,7 @@ def init(
             )
         head = workspace.log.head()
         tree = workspace.timeline.tree()
-        files = sum(1 for state in tree.values() if state.kind != "directory")
+        files = sum(1 for state in tree.values() if state.blob is not None)
         size = sum(state.size for state in tree.values())
         if output.json:
             output.record(

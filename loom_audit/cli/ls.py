@@ -52,8 +52,8 @@ def ls(
 
 def entry_line(path: str, state: FileState) -> Line:
     """One path of a listing: kind and mode, size, name."""
-    kind = {"file": "-", "symlink": "l", "directory": "d"}[state.kind]
-    size = "" if state.kind == "directory" else str(state.size)
-    tail = "/" if state.kind == "directory" else ""
+    kind = {"file": "-", "symlink": "l", "directory": "d", "opaque": "o"}[state.kind]
+    size = "" if state.blob is None else str(state.size)
+    tail = {"directory": "/", "opaque": "  (not recorded)"}.get(state.kind, "")
     style: Style = "cyan" if state.kind != "file" else ""
     return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))

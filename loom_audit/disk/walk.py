@@ -8,12 +8,12 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from loom_audit.disk.identity import TICK
+from loom_audit.disk.identity import TICK, identity_at
 from loom_audit.disk.paths import audit_errors, join, kind_of, printable, to_audit_error
 from loom_audit.disk.root_directory import RootDirectory
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Stamp, Stamps
+from loom_audit.ports import OPAQUE, LeftOutFiles, Stamp, Stamps, opaque_stamp
 
 COARSE = 2_100_000_000
 """Nanoseconds; FAT counts in 2 seconds, HFS+ and old NFS in 1. Their times are whole seconds."""
@@ -62,7 +62,8 @@ class Scan:
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
     whose stamps prove nothing. `visited` are the folders that were read, `missing` the
-    expected files that were not in them, `left_out` the inodes of what was not entered.
+    expected files that were not in them. With `opaque`, what is not entered is reported too;
+    `left_out` counts the files.
     """
 
     beneath: RootDirectory
@@ -73,7 +74,8 @@ class Scan:
     mapped: frozenset[int] = frozenset()
     visited: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
+    opaque: bool = False
+    left_out: LeftOutFiles = field(default_factory=dict)
 
 
 def find_differences(scan: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
@@ -207,13 +209,17 @@ def _scan_folder(
         if entry.is_dir(follow_symlinks=False):
             child = prefix + entry.name
             if scan.scope.excludes(child, directory=True):
-                if not entry.name.startswith(TEMPORARY):
-                    scan.left_out[child] = entry.inode()
+                if scan.opaque and not entry.name.startswith(TEMPORARY):
+                    found[entry.name] = _opaque(descriptor, entry)
                 continue
             if child in scan.excluded:
                 differing.append((child, scan.excluded[child]))
             else:
                 folders.append(entry.name)
+            continue
+        if entry.name in NEVER:
+            if scan.opaque:
+                found[entry.name] = _opaque(descriptor, entry)
             continue
         try:
             found[entry.name] = _fields(entry.stat(follow_symlinks=False))
@@ -231,9 +237,14 @@ def _scan_folder(
         if fields is None:
             continue
         child = prefix + entry.name
-        if child not in scan.known and scan.scope.excludes(child, directory=False):
-            if entry.name in NEVER:
-                scan.left_out[child] = entry.inode()
+        if fields and fields[0] & _KIND == OPAQUE:
+            if fields != expected.get(entry.name):
+                differing.append((child, Stamp._make(fields)))
+            continue
+        if child not in scan.known and (why := scan.scope.excludes(child, directory=False)):
+            if why != "temporary":
+                files, size = scan.left_out.get((folder, why), (0, 0))
+                scan.left_out[folder, why] = files + 1, size + (fields[1] if fields else 0)
             continue
         if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
             folders.append(entry.name)
@@ -242,6 +253,10 @@ def _scan_folder(
         if seen != expected.get(entry.name):
             differing.append((child, seen))
     return differing, folders
+
+
+def _opaque(folder: int, entry: os.DirEntry[str]) -> tuple[int, ...]:
+    return opaque_stamp(identity_at(folder, os.fsencode(entry.name)), entry.inode())
 
 
 def _is_settled(found: Mapping[str, tuple[int, ...]], now: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, BinaryIO, NoReturn, cast
 
-from loom_audit.disk import attributes, bulk, replace, system
+from loom_audit.disk import attributes, bulk, rename, replace, system
 from loom_audit.disk import walk as walking
 from loom_audit.disk.attributes import inherited_acl, own_mode
 from loom_audit.disk.exchange import location_of
@@ -36,6 +36,7 @@ from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import (
     Attributes,
     Displaced,
+    LeftOutFiles,
     Replacement,
     Reservation,
     Stamp,
@@ -281,7 +282,7 @@ class DiskWorkspace:
         return walking.walk(scan, path)
 
     def differences(
-        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
         scan = walking.Scan(
@@ -291,6 +292,7 @@ class DiskWorkspace:
             self._unrecordable(),
             known,
             mapped_below(self._beneath.real),
+            opaque=True,
             left_out={} if left_out is None else left_out,
         )
         return walking.find_differences(scan)
@@ -331,6 +333,13 @@ class DiskWorkspace:
         self._beneath.check()
         slots = reserved if isinstance(reserved, DiskReservation) else None
         return bulk.replace_all(self._beneath, steps, {} if done is None else done, slots)
+
+    def rename(self, source: str, target: str, identity: str) -> None:
+        for path in (source, target):
+            self._check_writable(f"{path}_" if split(path)[1] in NEVER else path)
+        self._beneath.check()
+        with audit_errors(source):
+            rename.rename(OpenFolders(self._beneath), source, target, identity)
 
     def leftovers(self) -> Sequence[str]:
         self._beneath.check()

@@ -46,12 +46,13 @@ class LastSeen:
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
-    `scope` is the accepted one, None before it was read.
+    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
     head: int = -1
     scope: Scope | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

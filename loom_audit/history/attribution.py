@@ -166,34 +166,58 @@ def by_owners(
 
 
 def found_fact(
-    owners: Sequence[Candidate], changes: Iterable[FileChange], moves: Iterable[Move] = ()
+    owners: Sequence[Candidate],
+    changes: Iterable[FileChange],
+    moves: Iterable[Move] = (),
+    arrived: Iterable[str] = (),
 ) -> FilesChanged:
     """Changes that a look found, as the first owner's, with all of several as causes."""
     listed = tuple(changes)
     causes = tuple(one.requested for one in owners) if len(owners) > 1 else ()
     call_id = owners[0].call_id
-    return FilesChanged(listed, "command", call_id, moves_among(listed, moves), causes=causes)
+    return FilesChanged(
+        listed,
+        "command",
+        call_id,
+        moves_among(listed, moves),
+        causes=causes,
+        arrived=_arrived_among(listed, arrived),
+    )
 
 
 def outside_draft(
     changes: Iterable[FileChange],
     moves: Iterable[Move] = (),
+    arrived: Iterable[str] = (),
     outlived: Iterable[Candidate] = (),
 ) -> Draft:
     """Changes from outside, as a draft; or by what calls that have ended left running."""
     listed = tuple(changes)
-    causes = tuple(one.requested for one in outlived)
-    fact = FilesChanged(listed, "outside", moves=moves_among(listed, moves), causes=causes)
+    fact = FilesChanged(
+        listed,
+        "outside",
+        moves=moves_among(listed, moves),
+        causes=tuple(one.requested for one in outlived),
+        arrived=_arrived_among(listed, arrived),
+    )
     return Draft(fact, "", OUTSIDE)
 
 
+def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tuple[str, ...]:
+    known = set(arrived)
+    return tuple(change.path for change in changes if change.path in known)
+
+
 def attributed_drafts(
-    changes: Iterable[FileChange], among: Sequence[Candidate], moves: Sequence[Move] = ()
+    changes: Iterable[FileChange],
+    among: Sequence[Candidate],
+    moves: Sequence[Move] = (),
+    arrived: Sequence[str] = (),
 ) -> list[Draft]:
     """Changes that a look found, as drafts: of the candidates, or else from outside."""
     return [
-        Draft(found_fact(owners, part, moves), owners[0].session, owners[0].actor)
+        Draft(found_fact(owners, part, moves, arrived), owners[0].session, owners[0].actor)
         if not all(one.outlived for one in owners)
-        else outside_draft(part, moves, owners)
+        else outside_draft(part, moves, arrived, owners)
         for owners, part in by_owners(changes, among).items()
     ]

@@ -1,10 +1,14 @@
 """The baseline, which is the first listing of a workspace, and accepting a new scope."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, outside_draft
 from loom_audit.history.capture import ScanResult, record_drift, scan, without_gc
 from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.opaque import left_out_rows
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
     BaselineFinished,
@@ -15,6 +19,7 @@ from loom_audit.model.events import (
     ScopeAccepted,
     WorkspaceAttached,
 )
+from loom_audit.model.files import FileChange
 from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
@@ -52,10 +57,12 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
         if baseline_end(attachment):
             return
         flush(ScanResult())
-        flush(scan(attachment, flush, report=report, stage="baseline"))
+        found = scan(attachment, flush, report=report, stage="baseline")
+        flush(found)
         tree = attachment.projections.tree()
         files = [state for state in tree.values() if state.kind == "file"]
-        fact = BaselineFinished(len(files), sum(state.size for state in files))
+        size = sum(state.size for state in files)
+        fact = BaselineFinished(len(files), size, left_out_rows(found.left_out))
         update_index(attachment, {}, attachment.log.append([Draft(fact, "", OUTSIDE)]))
 
 
@@ -70,7 +77,7 @@ def accept_scope(
 
     def let_in(found: ScanResult, *first: Draft) -> None:
         _check_free_space(attachment)
-        drafts = [*first, *([outside_draft(found.changes)] if found.changes else [])]
+        drafts = [*first, *_let_in_drafts(found.changes)]
         if found.untracked:
             drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
         entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
@@ -78,15 +85,30 @@ def accept_scope(
         found.untracked.clear()
 
     with attachment.exclusive():
-        accepted = Draft(fact, "", actor)
         if not baseline_end(attachment):
-            attachment.log.append([accepted])
+            attachment.log.append([Draft(fact, "", actor)])
             return
         record_drift(attachment)
         attachment.index.clear()
         limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
         attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1
-        let_in(scan(attachment, let_in), accepted)
+        found = scan(attachment, let_in)
+        if isinstance(fact, ScopeAccepted):
+            fact = replace(fact, left_out=left_out_rows(found.left_out))
+        let_in(found, Draft(fact, "", actor))
+
+
+def _let_in_drafts(changes: Sequence[FileChange]) -> list[Draft]:
+    """What a new scope shows that was there before, nobody knows since when."""
+    listed: list[FileChange] = []
+    others: list[FileChange] = []
+    for change in changes:
+        opaque = change.after is not None and change.after.kind == "opaque"
+        (listed if opaque else others).append(change)
+    facts: list[Fact] = [FilesChanged(tuple(listed), "baseline")] if listed else []
+    arrived = [change.path for change in others if change.before is None]
+    drafts = [Draft(fact, "", OUTSIDE) for fact in facts]
+    return [*drafts, *([outside_draft(others, (), arrived)] if others else [])]
 
 
 def _check_free_space(attachment: Attachment) -> None:

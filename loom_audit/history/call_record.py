@@ -113,7 +113,7 @@ class CallRecord:
         """
         self.entries.update(found.entries)
         if found.changes:
-            drafts = attributed_drafts(found.changes, among, found.moves)
+            drafts = attributed_drafts(found.changes, among, found.moves, found.arrived)
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:

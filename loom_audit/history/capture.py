@@ -12,12 +12,26 @@ from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, Permis
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
+from loom_audit.history.opaque import (
+    arrivals,
+    is_listed,
+    list_opaque,
+    observe_opaque,
+    opaque_change,
+    unrecorded,
+)
 from loom_audit.history.survivors import Window
-from loom_audit.model.display import size_text
+from loom_audit.model.display import size_text, visible_path
 from loom_audit.model.events import Untracked
-from loom_audit.model.files import BlobId, FileChange, FileState, Move, proven_moves
-from loom_audit.model.left_out import LeftOutFolders
-from loom_audit.ports import IndexEntry, Progress, Report, Stamp
+from loom_audit.model.files import (
+    BlobId,
+    FileChange,
+    FileState,
+    Move,
+    is_within,
+    proven_moves,
+)
+from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
@@ -39,8 +53,10 @@ class ScanResult:
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
     `tracked_again` are changed paths that were untracked until now, so that it is not known
-    when and by whom they were changed. `moves` are those with proof in this part. `left_out` is
-    that of the whole scan, in every part.
+    when and by whom they were changed. `moves` are those with proof in this part, `arrived` the
+    created paths whose content came from a place that is not recorded. Of the whole scan, in every
+    part: `left_out` counts the files, `unrecorded` are opaque entries that came or went,
+    `moved_in` those that are in scope by now, `gone` the vanished caches by identity.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -48,8 +64,12 @@ class ScanResult:
     untracked: list[Untracked] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
     tracked_again: list[str] = field(default_factory=list)
-    left_out: LeftOutFolders = field(default_factory=LeftOutFolders)
     moves: tuple[Move, ...] = ()
+    arrived: tuple[str, ...] = ()
+    left_out: LeftOutFiles = field(default_factory=dict)
+    unrecorded: list[str] = field(default_factory=list)
+    moved_in: list[str] = field(default_factory=list)
+    gone: dict[str, str] = field(default_factory=dict)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -57,6 +77,7 @@ class ScanResult:
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
+        texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
@@ -97,6 +118,8 @@ def observe(
         seen = None
         if stamp is None:
             return None, None
+        if (opaque := observe_opaque(attachment, path, stamp)) is not None:
+            return opaque
         try:
             state, after, identity = _read_state(attachment, path, stamp, before, keep=keep)
         except FileNotFound:
@@ -191,12 +214,14 @@ def scan(
     Without `keep` nothing is stored. When a content cannot be stored: AuditUnavailable, or,
     `after_the_fact`, its path is listed as untracked.
     """
+    if keep:
+        list_opaque(attachment)
     known = catch_up(attachment)
     doubtful: list[tuple[str, Stamp]] = []
     untracked: list[Untracked] = []
     gone: set[str] = set()
-    inodes: dict[str, int] = {}
-    for path, stamp in attachment.workspace.differences(attachment.scope, known, inodes):
+    left_out: LeftOutFiles = {}
+    for path, stamp in attachment.workspace.differences(attachment.scope, known, left_out):
         if isinstance(stamp, str):
             untracked.append(Untracked(path, stamp))
         elif stamp is None:
@@ -207,17 +232,18 @@ def scan(
         prefixes = tuple(u.path + "/" for u in untracked)
         exact = {u.path for u in untracked}
         gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
+    doubtful.sort(key=_is_content)
     found = ScanResult(
-        untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)]
+        untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)],
+        left_out=left_out,
     )
-    found.left_out = LeftOutFolders(inodes, frozenset(u.path for u in untracked), attachment.scope)
     state_of = recorded_state_lookup(attachment, len(doubtful) + len(gone))
     for path in sorted(gone):
         before = state_of(path)
-        if before is not None and attachment.scope.includes(
-            path, directory=before.kind == "directory"
-        ):
-            _add_change(attachment, found, FileChange(path, before, None))
+        if before is not None and attachment.scope.holds(path, before.kind):
+            _add_change(attachment, found, path, before, None)
+        elif before is None and (entry := attachment.index.get(path)) and entry.identity:
+            found.gone[entry.identity] = path
         found.entries[path] = None
     return _scan_paths(
         attachment,
@@ -257,40 +283,63 @@ def _scan_paths(
             if not keep or is_newly_untracked(attachment, untracked):
                 found.untracked.append(untracked)
             continue
+        if after != before or (after and after.kind == "opaque"):
+            _add_change(attachment, found, path, before, after, keep=keep)
         found.entries[path] = entry
-        if after != before:
-            _add_change(attachment, found, FileChange(path, before, after))
         if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
             found.too_large.append(path)
-        if keep and (
-            attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
-        ):
-            found.moves = _moves(attachment, found)
+        full = attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
+        if keep and full and _is_content((path, stamp)):
+            _complete(attachment, found)
             flush(found)
-            found = replace(found, changes=[], entries={}, moves=())
+            found = replace(found, changes=[], entries={}, moves=(), arrived=())
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:
         report(Progress(stage, len(doubtful), len(doubtful)))
     found.changes.sort(key=lambda change: change.path)
-    found.moves = _moves(attachment, found)
+    _complete(attachment, found)
     return found
 
 
-def _moves(attachment: Attachment, found: ScanResult) -> tuple[Move, ...]:
-    """The changes that are moves, by the identities in the index and those seen now."""
-    if not any(change.before for change in found.changes):
-        return ()
+def _is_content(one: tuple[str, Stamp]) -> bool:
+    """Whether a path has content: what has none comes first, so that moves of it are seen."""
+    return stat.S_IFMT(one[1].mode) not in (stat.S_IFDIR, OPAQUE)
+
+
+def _complete(attachment: Attachment, found: ScanResult) -> None:
+    """Find the moves of a part, what arrived by them, and what came or went unrecorded."""
     now = {path: entry.identity for path, entry in found.entries.items() if entry is not None}
-    before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
-    was = {path: entry.identity for path, entry in before if entry is not None}
-    return proven_moves(found.changes, was, now)
+    if any(change.before for change in found.changes):
+        before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
+        was = {path: entry.identity for path, entry in before if entry is not None}
+        found.moves = proven_moves(found.changes, was, now)
+    found.moved_in += arrivals(found.changes, now, found.gone)
+    if found.moved_in:
+        created = (change.path for change in found.changes if change.before is None)
+        found.arrived = tuple(path for path in created if is_within(path, found.moved_in))
+    found.unrecorded += unrecorded(found.changes, found.moves, found.moved_in)
 
 
-def _add_change(attachment: Attachment, found: ScanResult, change: FileChange) -> None:
+def _add_change(
+    attachment: Attachment,
+    found: ScanResult,
+    path: str,
+    before: FileState | None,
+    after: FileState | None,
+    *,
+    keep: bool = True,
+) -> None:
+    change: FileChange | None = FileChange(path, before, after)
+    if "opaque" in (before and before.kind, after and after.kind):
+        if before is None and not keep and not is_listed(attachment):
+            return
+        change = opaque_change(attachment, path, before, after)
+    if change is None:
+        return
     found.changes.append(change)
-    if attachment.last_seen.stamps.get(change.path) == UNTRACKED:
-        found.tracked_again.append(change.path)
+    if attachment.last_seen.stamps.get(path) == UNTRACKED:
+        found.tracked_again.append(path)
 
 
 def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
@@ -309,7 +358,8 @@ def record_drift(attachment: Attachment) -> None:
     window = Window.begin(attachment)
 
     def flush(found: ScanResult) -> None:
-        drafts = attributed_drafts(found.changes, window.with_survivors(among), found.moves)
+        among_now = window.with_survivors(among)
+        drafts = attributed_drafts(found.changes, among_now, found.moves, found.arrived)
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))

@@ -39,9 +39,7 @@ def catch_up(attachment: Attachment) -> Stamps:
         seen.head = head
     for recorded in attachment.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
-        if after is None or not attachment.scope.includes(
-            path, directory=after.kind == "directory"
-        ):
+        if after is None or not attachment.scope.holds(path, after.kind):
             seen.stamps.forget(path)
         else:
             seen.stamps[path] = STALE
@@ -71,7 +69,7 @@ def _mark_entry(event: Event) -> IndexEntry:
 
 def _mark_all_stale(attachment: Attachment) -> None:
     for path, state in attachment.tables.tree().items():
-        if attachment.scope.includes(path, directory=state.kind == "directory"):
+        if attachment.scope.holds(path, state.kind):
             attachment.last_seen.stamps[path] = STALE
 
 

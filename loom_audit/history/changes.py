@@ -7,7 +7,14 @@ from loom_audit.history.call_record import CallRecord
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable, in_safe_order
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
-from loom_audit.model.files import FileChange, FileState, Move, moves_among
+from loom_audit.model.files import (
+    FileChange,
+    FileState,
+    Move,
+    border_moves,
+    is_within,
+    moves_among,
+)
 
 States = Mapping[str, FileState | None]
 
@@ -26,34 +33,44 @@ def make_changes(
     When a change fails, those before it are recorded, and its error is raised. Conflict for
     what was not approved. The lock is held.
     """
+    folders = renamed_folders(changes, moves)
+    renamed = {change.path for inside in folders.values() for change in inside}
+    copied = [change for change in changes if change.path not in renamed]
     if changes:
         _check_approved(record.approved, changes)
-        check_recoverable(record.attachment, changes)
+        check_recoverable(record.attachment, copied)
     record.entries.update(preconditions.entries)
     record.add_foreign(preconditions.drift)
     if not changes:
         return
     if origin == "undo" and record.has_facts:
         record.commit()  # so that temporaries without an intention are looked for
-    steps = preconditions.replacements(in_safe_order(changes), moves)
+    steps = preconditions.replacements(in_safe_order(copied), moves)
     reserved = record.attachment.workspace.reserve([step.change for step in steps])
     try:
         intended = ChangeIntended(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries
         )
         intention = record.commit_and_index(intended)[-1].seq
-        outcome = carry_out(preconditions, steps, reserved)
+        outcome = carry_out(preconditions, steps, reserved, folders)
     finally:
         reserved.release()
     record.entries.update(preconditions.entries)
     record.add_foreign(outcome.foreign)
     if made := tuple(outcome.changes):
-        if made == intended.changes:
+        if made == intended.changes and not outcome.arrived:
             fact = FilesChanged(
                 made, origin, record.call_id, intended.moves, reverts, intention=intention
             )
         else:
-            fact = FilesChanged(made, origin, record.call_id, moves_among(made, moves), reverts)
+            fact = FilesChanged(
+                made,
+                origin,
+                record.call_id,
+                moves_among(made, moves),
+                reverts,
+                arrived=tuple(outcome.arrived),
+            )
         record.add_changes(fact)
     record.add_foreign(outcome.later)
     if record.approved is not None:
@@ -63,6 +80,16 @@ def make_changes(
         record.commit_and_index()
         outcome.discard_displaced()
         raise outcome.error
+
+
+def renamed_folders(
+    changes: Sequence[FileChange], moves: Sequence[Move]
+) -> dict[Move, list[FileChange]]:
+    """The opaque folders that are renamed as a whole, each with the changes that this makes."""
+    return {
+        move: [c for c in changes if is_within(c.path, (move.source, move.target))]
+        for move in border_moves(changes, moves)
+    }
 
 
 def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -> None:

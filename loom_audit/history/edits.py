@@ -5,8 +5,9 @@ from hashlib import sha256
 
 from loom_audit.errors import Conflict, FileNotFound, InvalidPath
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.steps import Preconditions, check_recorded, descendants, missing_parents
-from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.history.change_index import catch_up
+from loom_audit.history.steps import Preconditions
+from loom_audit.model.files import FileChange, FileState, Move, parents
 
 Transform = Callable[[bytes | None], bytes]
 """Returns the new content for the old one (None when absent)."""
@@ -124,3 +125,61 @@ def read_content(attachment: Attachment, path: str, state: FileState) -> bytes:
     if sha256(content).hexdigest() != state.blob:
         raise Conflict(f"{path} is being changed right now", hint="Try again.")
     return content
+
+
+def missing_parents(preconditions: Preconditions, path: str, *, create: bool) -> list[FileChange]:
+    """The directories to make above a path, outermost first."""
+    missing = []
+    for above in parents(path):
+        state = preconditions.look(above)
+        if state is None:
+            if not create:
+                raise FileNotFound(
+                    f"Directory not found: {above}", hint="Create it, or allow parents to be made."
+                )
+            has = preconditions.attachment.workspace.attributes_of_new(above, 0o755)
+            folder = FileState("directory", None, has.mode, 0, acl=has.acl)
+            missing.append(FileChange(above, None, folder))
+        elif state.kind not in ("directory", "opaque"):
+            raise InvalidPath(
+                f"{above} is not a directory", hint="Choose another path, or move that away."
+            )
+    return missing
+
+
+def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
+    """Everything below a directory. Conflict when some of it is not recorded.
+
+    What is not recorded could not be brought back, so it is never deleted or moved.
+    """
+    attachment = preconditions.attachment
+    inside: dict[str, FileState] = {}
+    for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
+        state = None if isinstance(stamp, str) else preconditions.look(below)
+        if state is None:
+            raise _unrecorded(path, below)
+        inside[below] = state
+    folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
+    for folder in folders:
+        for name, _ in attachment.workspace.list(folder):
+            if f"{folder}/{name}" not in inside:
+                raise _unrecorded(path, f"{folder}/{name}")
+    return inside
+
+
+def check_recorded(preconditions: Preconditions, path: str, state: FileState) -> None:
+    """Conflict for a path that is not recorded, since it could not be brought back."""
+    if not preconditions.is_recorded(path, state):
+        raise Conflict(
+            f"{path} is out of scope, is not recorded and could not be brought back",
+            hint="Use a shell command.",
+            details={"path": path},
+        )
+
+
+def _unrecorded(path: str, below: str) -> Conflict:
+    return Conflict(
+        f"{path} holds {below}, which is not recorded and could not be brought back",
+        hint="Delete that first, or use a shell command.",
+        details={"path": below},
+    )

@@ -25,7 +25,6 @@ from loom_audit.history.recovery import (
     close_calls,
     decision_needed,
     discard_look,
-    look_name,
     recover,
     running_name,
 )
@@ -40,7 +39,6 @@ from loom_audit.model.events import (
     SessionEnded,
     SessionStarted,
 )
-from loom_audit.model.left_out import LeftOutFolders
 from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
@@ -113,7 +111,7 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
         )
         if looks:
             among = candidates(attachment, besides=call.record.key)
-            _keep_look(attachment, call, look_before(call.record, among))
+            look_before(call.record, among)
             _keep_running(attachment, call)
         else:
             call.announce()
@@ -189,26 +187,15 @@ def end_session(writer: Writer) -> Event:
 
 def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
     """Record what a call changed, and how far that is known."""
-    attachment = ending.writer.attachment
     if not look:
         ending.record.lower_coverage("not looked at after it", level="none")
         return
-    before: LeftOutFolders | None = None
     if not seen:
         ending.record.lower_coverage("not looked at before it")
-    elif kept := attachment.looks.get(look_name(*ending.record.key)):
-        inodes, unread = kept
-        before = LeftOutFolders(inodes, frozenset(unread), attachment.scope)
     try:
-        look_after(ending.record, before)
+        look_after(ending.record)
     except NoWorkspace:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
-
-
-def _keep_look(attachment: Attachment, call: OpenCall, seen: LeftOutFolders) -> None:
-    with suppress(AuditError):  # then the end says that it could not compare
-        kept = [dict(seen.inodes), sorted(seen.unread)]
-        attachment.looks.keep(look_name(*call.record.key), kept)
 
 
 def _keep_running(attachment: Attachment, call: OpenCall) -> None:

@@ -16,7 +16,6 @@ from loom_audit.history.attribution import (
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
-from loom_audit.model.left_out import LeftOutFolders, left_out_changes
 from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
@@ -29,7 +28,6 @@ class Before:
     whether their processes ran.
     """
 
-    left_out: LeftOutFolders
     mode: Stamp | None
     others: Mapping[Candidate, bool]
 
@@ -41,12 +39,12 @@ def look_before_block(record: CallRecord, *, watched: bool) -> Before:
     """
     attachment = record.attachment
     others = candidates(attachment, besides=record.key)
-    left_out = look_before(record, others)
+    look_before(record, others)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
     mode = attachment.workspace.stamp("")
     if not watched:
         attachment.running[record.key] = attachment.processes.running()
-    return Before(left_out, mode, alive)
+    return Before(mode, alive)
 
 
 def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) -> None:
@@ -60,7 +58,7 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     if began is None:
         began = attachment.processes.running()
     going_on = tasks_left(attachment, began, left, beside=attachment.running.values())
-    look_after(record, before.left_out, before.others)
+    look_after(record, before.others)
     if attachment.workspace.stamp("") != before.mode:
         record.lower_coverage("the workspace's own mode changed")
     keep_going_on(record, going_on)
@@ -75,11 +73,8 @@ def keep_going_on(record: CallRecord, tasks: Activity) -> None:
         record.lower_coverage(f"left running: {named}")
 
 
-def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolders:
-    """Store the request, and what was changed before it by these candidates; the lock is held.
-
-    The folders that are left out are returned, to be compared when the call has ended.
-    """
+def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
+    """Store the request, and what was changed before it by these candidates; the lock is held."""
     window = Window.begin(record.attachment)
 
     def flush(part: ScanResult) -> None:
@@ -88,22 +83,19 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> LeftOutFolder
     found = scan(record.attachment, flush)
     record.window = window
     among = window.with_survivors(among)
-    record.add_drafts(attributed_drafts(found.changes, among, found.moves))
+    record.add_drafts(attributed_drafts(found.changes, among, found.moves, found.arrived))
     record.add_untracked(found)
     record.entries.update(found.entries)
     record.commit_and_index()
-    return found.left_out
 
 
 def look_after(
     record: CallRecord,
-    before: LeftOutFolders | None,
     others: Mapping[Candidate, bool] = MappingProxyType({}),
 ) -> None:
     """Collect what changed as this call's, shared with the others; the lock is held.
 
-    `before` is what the look before it gave, None where that is not known; `others` were open
-    then: whether their processes were still running.
+    `others` were open at the look before it: whether their processes were still running.
     """
     attachment = record.attachment
     open_now = {call.requested: call for call in attachment.projections.open_calls()}
@@ -114,10 +106,7 @@ def look_after(
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
     found = collect_changes(record, now)
-    if before is None:
-        record.lower_coverage("folders left out were not compared")
-        before = found.left_out
-    record.lower_coverage(*found.reasons, *left_out_changes(before, found.left_out))
+    record.lower_coverage(*found.reasons)
     _add_changes_recorded_by_others(record, own)
 
 
@@ -134,9 +123,9 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
         )
         for owners, part in by_owners(found.changes, ordered).items():
             if owners and owners[0].key == own:
-                record.add_changes(found_fact(owners, part, found.moves))
+                record.add_changes(found_fact(owners, part, found.moves, found.arrived))
             else:
-                record.add_drafts(attributed_drafts(part, ordered, found.moves))
+                record.add_drafts(attributed_drafts(part, ordered, found.moves, found.arrived))
 
     def flush(found: ScanResult) -> None:
         add(found)

@@ -6,12 +6,20 @@ from dataclasses import replace
 from functools import partial
 
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.border import arrivals_among, plan_folders
 from loom_audit.history.capture import scan, without_gc
 from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
-from loom_audit.model.files import FileChange, Move, apply, moves_among, parents
+from loom_audit.model.files import (
+    FileChange,
+    Move,
+    border_moves,
+    is_within,
+    moves_among,
+    parents,
+)
 from loom_audit.model.inexact import without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.placement import EntryStatus
@@ -76,30 +84,31 @@ class Planner:
             for change in drift
             if not selection.rollback or is_in_paths(request, change.path)
         ]
+        folders = plan_folders(self.attachment, request, steps, drift)
         make = partial(
             plan_taking_back,
             verb=request.verb,
             head=head,
             target=selection.target,
             reverts=self._reverts(request, selection, selected, steps),
-            steps=steps,
-            tree=apply(self.attachment.projections.tree(), drift),
+            steps=folders.steps,
+            tree=folders.tree,
             blobs=self.attachment.blobs,
             moves={**moves, head + 1: moved},
             choices=request.choices,
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        plan = make()
+        plan = folders.added_to(make())
         if not selection.rollback:
             concerned = {c.path for c in plan.changes} | self._held_paths(plan)
             unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
             if not unseen <= touched:
                 return self._make_plan(request, selection, more_paths | unseen)
         holds: dict[str, Hold] = {}
-        while found := self._holds(plan) | self._left_out_holds(selection, plan, steps):
+        while found := self._holds(plan) | self._left_out_holds(selection, plan, folders.steps):
             holds |= found
-            plan = make(holds=holds)
+            plan = folders.added_to(make(holds=holds))
         plan = replace(
             plan,
             # the point as a number: `head` moves when events are added
@@ -150,6 +159,8 @@ class Planner:
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         calls = {call.requested for call in selection.calls}
+        recorded = list(recorded)
+        arrived = arrivals_among(self.attachment, filter(is_taken, recorded))
         for one in recorded:
             if selection.rollback and not is_in_paths(request, one.change.path):
                 continue
@@ -157,7 +168,8 @@ class Planner:
             outlived = selection.rollback and one.origin == "outside" and one.causes
             if not taken and (outlived or not calls.isdisjoint(one.causes)):
                 shared[one.change.path] = self._shared_note(one, calls)
-            steps.append(PathStep(one.seq, one.change, taken, one.number))
+            came = one.change.path in arrived.get(one.seq, ())
+            steps.append(PathStep(one.seq, one.change, taken, one.number, came))
         return steps, self._moves(_events_with_moves(steps)), tuple(shared.values())
 
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
@@ -266,10 +278,14 @@ class Planner:
         occupied = "something that is not recorded is in the way"
         holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
         going = {change.path for change in plan.changes if change.after is None}
+        moved = border_moves(plan.changes, plan.moves)
+        ends = [end for move in moved for end in (move.source, move.target)]
+        holds = {path: hold for path, hold in holds.items() if not is_within(path, ends)}
         for change in plan.changes:
             state = change.after or change.before
-            folder = state is not None and state.kind == "directory"
-            if not self.attachment.scope.includes(change.path, directory=folder):
+            if is_within(change.path, ends):
+                continue
+            if state and not self.attachment.scope.holds(change.path, state.kind):
                 holds[change.path] = Hold("kept", "out of scope now")
             elif change.before and change.before.kind == "directory" and not folder_stays(change):
                 names = (name for name, _ in self._names_in(change.path))
@@ -296,7 +312,9 @@ class Planner:
         if selection.rollback:
             across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
             calls = self.attachment.projections.calls(across)
-        notes = left_out_blocks(calls, plan.changes, _creation_events(steps))
+        paths = {step.change.path for step in steps}
+        changes = [change for change in plan.changes if change.path in paths]
+        notes = left_out_blocks(calls, changes, _creation_events(steps))
         return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
 
     def _names_in(self, path: str) -> Sequence[tuple[str, object]]:

@@ -13,13 +13,14 @@ CHUNK = 5_000
 def replay(
     tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, report: Report | None = None
 ) -> int:
-    """Write every path of the tree into an empty target; how many paths there are.
+    """Write every path of the tree but the opaque ones into an empty target; how many there are.
 
     Directories are writable at first and get their recorded mode at the end. Conflict when the
     target is not empty; TooLarge, with nothing written, for content recorded by hash only.
     """
     if target.list():
         raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")
+    tree = {path: state for path, state in tree.items() if state.kind != "opaque"}
     missing = blobs.missing({state.blob for state in tree.values() if state.blob})
     if missing:
         paths = [path for path, state in tree.items() if state.blob in missing]

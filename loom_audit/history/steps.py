@@ -4,13 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from types import MappingProxyType
 
-from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, TooLarge
+from loom_audit.errors import AuditError, Conflict, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
+from loom_audit.history.border import rename_folder
 from loom_audit.history.capture import observe, recorded_state_lookup
-from loom_audit.history.change_index import catch_up
 from loom_audit.history.prefetch import Prefetch
-from loom_audit.model.files import BlobId, FileChange, FileState, Move, parents
+from loom_audit.model.files import (
+    BlobId,
+    FileChange,
+    FileState,
+    Move,
+    parents,
+)
+from loom_audit.model.left_out import is_remade
 from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation
 
 MAX_ONE_BY_ONE = 8
@@ -92,8 +100,8 @@ class Preconditions:
 
     def is_recorded(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope and not on another mount, so that it is recorded."""
-        directory = state is not None and state.kind == "directory"
-        if not self.attachment.scope.includes(path, directory=directory):
+        kind = state.kind if state is not None else "file"
+        if not self.attachment.scope.holds(path, kind) or (kind == "opaque" and is_remade(path)):
             return False
         above = path.rpartition("/")[0]
         if above not in self._mounted:
@@ -105,6 +113,7 @@ class Preconditions:
 class Outcome:
     """What the steps changed, and the reasons and the error if that is not what was intended.
 
+    `arrived` are paths whose content existed before where it is not recorded,
     `foreign` is what somebody else wrote before a change, `later` what they wrote after it.
     """
 
@@ -113,6 +122,7 @@ class Outcome:
     later: list[FileChange] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     error: AuditError | None = None
+    arrived: list[str] = field(default_factory=list)
     not_put_back: list[Displaced] = field(default_factory=list)
 
     def discard_displaced(self) -> None:
@@ -127,64 +137,6 @@ class Outcome:
     def add_error(self, error: AuditError) -> None:
         """Keep the first error, which is raised to the caller."""
         self.error = self.error or error
-
-
-def missing_parents(preconditions: Preconditions, path: str, *, create: bool) -> list[FileChange]:
-    """The directories to make above a path, outermost first."""
-    missing = []
-    for above in parents(path):
-        state = preconditions.look(above)
-        if state is None:
-            if not create:
-                raise FileNotFound(
-                    f"Directory not found: {above}", hint="Create it, or allow parents to be made."
-                )
-            has = preconditions.attachment.workspace.attributes_of_new(above, 0o755)
-            folder = FileState("directory", None, has.mode, 0, acl=has.acl)
-            missing.append(FileChange(above, None, folder))
-        elif state.kind != "directory":
-            raise InvalidPath(
-                f"{above} is not a directory", hint="Choose another path, or move that away."
-            )
-    return missing
-
-
-def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
-    """Everything below a directory. Conflict when some of it is not recorded.
-
-    What is not recorded could not be brought back, so it is never deleted or moved.
-    """
-    attachment = preconditions.attachment
-    inside: dict[str, FileState] = {}
-    for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
-        state = None if isinstance(stamp, str) else preconditions.look(below)
-        if state is None:
-            raise _unrecorded(path, below)
-        inside[below] = state
-    folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
-    for folder in folders:
-        for name, _ in attachment.workspace.list(folder):
-            if f"{folder}/{name}" not in inside:
-                raise _unrecorded(path, f"{folder}/{name}")
-    return inside
-
-
-def check_recorded(preconditions: Preconditions, path: str, state: FileState) -> None:
-    """Conflict for a path that is not recorded, since it could not be brought back."""
-    if not preconditions.is_recorded(path, state):
-        raise Conflict(
-            f"{path} is out of scope, is not recorded and could not be brought back",
-            hint="Use a shell command.",
-            details={"path": path},
-        )
-
-
-def _unrecorded(path: str, below: str) -> Conflict:
-    return Conflict(
-        f"{path} holds {below}, which is not recorded and could not be brought back",
-        hint="Delete that first, or use a shell command.",
-        details={"path": below},
-    )
 
 
 def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
@@ -202,14 +154,20 @@ def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
 
 
 def carry_out(
-    preconditions: Preconditions, steps: Sequence[Replacement], reserved: Reservation
+    preconditions: Preconditions,
+    steps: Sequence[Replacement],
+    reserved: Reservation,
+    folders: Mapping[Move, Sequence[FileChange]] = MappingProxyType({}),
 ) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
     Stops at the first path that somebody else wrote in between: their version is stored and put
-    back. Every change in the outcome has been read back and has the intended hash.
+    back. Every change in the outcome has been read back and has the intended hash. `folders` are
+    renamed as a whole, before what is in their old places is deleted; each has the changes of that.
     """
     outcome = Outcome()
+    if folders:
+        steps = _rename_folders(preconditions, steps, reserved, folders, outcome)
     if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
         _replace_one_by_one(preconditions, steps, reserved, outcome)
     else:
@@ -222,6 +180,31 @@ def carry_out(
     outcome.changes = [change for change in outcome.changes if change.path not in unseen]
     outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
     return outcome
+
+
+def _rename_folders(
+    preconditions: Preconditions,
+    steps: Sequence[Replacement],
+    reserved: Reservation,
+    folders: Mapping[Move, Sequence[FileChange]],
+    outcome: Outcome,
+) -> list[Replacement]:
+    """Make the folders that others are renamed into, and rename; the steps that are left."""
+    above = {path for move in folders for path in parents(move.target)}
+    first = [s for s in steps if s.change.before is None and s.change.path in above]
+    _replace_one_by_one(preconditions, first, reserved, outcome)
+    for move, inside in folders.items():
+        if outcome.error is not None:
+            return []
+        try:
+            renamed = rename_folder(preconditions.attachment, move, inside)
+        except AuditError as error:
+            outcome.add_error(error)
+            return []
+        outcome.changes += renamed.changes
+        outcome.arrived += renamed.arrived
+        preconditions.entries.update(renamed.entries)
+    return [step for step in steps if step not in first] if outcome.error is None else []
 
 
 def _moves_something(steps: Sequence[Replacement]) -> bool:

@@ -191,6 +191,8 @@ class Timeline:
         TooLarge when only the hash was kept, Corrupt.
         """
         if state.blob is None:
+            if state.kind == "opaque":
+                raise NotFound("what is in it is not on record", hint="Look at it on disk.")
             raise InvalidArguments(
                 "a directory does not have content", hint="`loom-audit ls` lists what was in it."
             )

@@ -13,7 +13,7 @@ from loom_audit.history.capture import record_drift, without_gc
 from loom_audit.history.interrupted import (
     add_outcome,
     compare_with_disk,
-    intended_changes,
+    intended,
     intentions,
     writer_of,
 )
@@ -28,6 +28,7 @@ from loom_audit.history.recovery import (
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import ChangeIntended
+from loom_audit.model.files import moves_among
 from loom_audit.model.planning import Plan, Request, is_equivalent
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
@@ -149,13 +150,11 @@ class Undo:
             record = CallRecord(writer_of(self.attachment, call), call.call_id)
             add_outcome(record, call, found)
             record.commit_and_index()
-        left = [
-            change
-            for change in intended_changes(self.attachment, call)
-            if found.outcomes[change.path] == "did not happen"
-        ]
+        changes, moves = intended(self.attachment, call)
+        left = [change for change in changes if found.outcomes[change.path] == "did not happen"]
         with OpenCall.resumed(record.writer, call) as resumed:
-            resumed.apply(left, reverts=self._reverts(call), final=True)
+            listed, reverts = moves_among(left, moves), self._reverts(call)
+            resumed.apply(left, moves=listed, reverts=reverts, final=True)
             resumed.result["output"] = f"continued by {actor} after an interruption"
         finished = self.attachment.projections.call(call.session, call.call_id)
         return RecoveredCall(finished, tuple(found.outcomes.items()))

@@ -15,6 +15,9 @@ BlobId = NewType("BlobId", str)
 Kind = Literal["file", "symlink", "directory", "opaque"]
 """`opaque`: a folder of which only name and identity are recorded, not what is inside."""
 
+EPOCH_DIGITS = 12
+"""How many digits of an identity stand for the boot and the mount in which it holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileState:
@@ -81,6 +84,16 @@ def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     return tuple(sorted(changes, key=lambda change: change.path))
 
 
+def is_other_file(one: str, other: str) -> bool:
+    """Whether two identities hold in the same boot and mount and are of different files."""
+    return bool(one) and one[:EPOCH_DIGITS] == other[:EPOCH_DIGITS] and one != other
+
+
+def is_within(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of these, or below one."""
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
 def parents(path: str) -> list[str]:
     """The directories above a path, outermost first, without the root."""
     parts = path.split("/")[:-1]
@@ -129,6 +142,19 @@ def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[M
     listed = tuple(moves)
     paths = {change.path for change in changes} if listed else set()
     return tuple(move for move in listed if move.source in paths and move.target in paths)
+
+
+def border_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
+    """The moves of which an end is opaque: the whole folder was renamed, or is to be."""
+    by_path = {change.path: change for change in changes}
+    found = []
+    for move in moves:
+        source, target = by_path.get(move.source), by_path.get(move.target)
+        if source and target:
+            ends = (source.before, target.after)
+            if any(state is not None and state.kind == "opaque" for state in ends):
+                found.append(move)
+    return tuple(found)
 
 
 def shown_moves(changes: Sequence[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:

@@ -1,81 +1,29 @@
-"""Folders that the scope leaves out, and `.git`: which came or went while a call ran.
+"""Left-out folders in plans: what calls of 0.2.0 and before say of those that came or went.
 
-What is in them is not on record. When one is gone it may have been renamed into the scope, and
-what then appeared may be all that is left of it, so that a plan must not delete that.
+Such a folder was not an entry of the tree then. When one is gone it may have been renamed into the
+scope, and what then appeared may be all that is left of it, so that a plan must not delete that.
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, parents
 from loom_audit.model.planning import Note
 from loom_audit.model.records import Call
-from loom_audit.model.scope import Scope
 
 REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
 """Caches that tools make and delete by themselves in nearly every run, from what is on record:
 counting them would leave hardly any call with full coverage, and they can be made again."""
 
-MAX_REASONS = 10
-_VANISHED, _REPLACED, _APPEARED = "vanished", "replaced", "appeared"
-_ORDER = (_VANISHED, _REPLACED, _APPEARED)
-_REASON = re.compile(f"(.+) is not on record: ({'|'.join(_ORDER)})", re.DOTALL)
+_APPEARED = "appeared"
+_REASON = re.compile("(.+) is not on record: (vanished|replaced|appeared)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOutFolders:
-    """The topmost folders that one scan left out, with their inode numbers by path.
-
-    `unread` are the folders that it could not read, `scope` is the scope it used.
-    """
-
-    inodes: Mapping[str, int] = field(default_factory=dict)
-    unread: frozenset[str] = frozenset()
-    scope: Scope = field(default_factory=Scope)
-
-    def leaves_out(self, path: str) -> bool:
-        """Whether the scope leaves out a folder at this path, and not one above it."""
-        above = path.rpartition("/")[0]
-        if above and not self.scope.includes(above, directory=True):
-            return False
-        return self.scope.excludes(path, directory=True) is not None
-
-
-def left_out_changes(before: LeftOutFolders, after: LeftOutFolders) -> tuple[str, ...]:
-    """The reasons why a call's coverage is not full, from the scans before and after it.
-
-    A folder inside one that could not be read before does not count as appeared; a folder
-    inside one that cannot be read now counts as vanished.
-    """
-    if before.inodes == after.inodes:
-        return ()
-    found = []
-    for path in sorted(before.inodes.keys() | after.inodes.keys()):
-        how = _compare(path, before, after)
-        if how and path.rpartition("/")[2] not in REMADE:
-            found.append((_ORDER.index(how), f"{visible_path(path)} is not on record: {how}"))
-    reasons = [reason for _, reason in sorted(found)]
-    more = len(reasons) - MAX_REASONS
-    return (
-        (*reasons[:MAX_REASONS], f"and {more} more are not on record")
-        if more > 0
-        else tuple(reasons)
-    )
-
-
-def _compare(path: str, before: LeftOutFolders, after: LeftOutFolders) -> str | None:
-    old, new = before.inodes.get(path), after.inodes.get(path)
-    if old == new:
-        return None
-    if old is None:
-        unread = not before.unread.isdisjoint(parents(path))
-        return _APPEARED if before.leaves_out(path) and not unread else None
-    if new is None:
-        return _VANISHED if after.leaves_out(path) else None
-    return _REPLACED
+def is_remade(path: str) -> bool:
+    """Whether a left-out folder is a cache by its name."""
+    return path.rpartition("/")[2] in REMADE
 
 
 def left_out_blocks(
@@ -121,7 +69,7 @@ def is_left_out_block(note: Note) -> bool:
 
 
 def _gaps(call: Call) -> Iterator[tuple[str, str, str]]:
-    """The reasons of `left_out_changes` in a call's coverage, each with its path and kind."""
+    """The reasons in a call's coverage that name a left-out folder, with its path and kind."""
     for reason in call.coverage.reasons:
         if match := _REASON.fullmatch(reason):
             yield reason, match[1], match[2]

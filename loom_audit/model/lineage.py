@@ -17,12 +17,14 @@ class PathStep:
     """One recorded change of one path; `taken` when it is to be taken back.
 
     `call` is the number of the call that made it, None for outside changes and the baseline.
+    `came_in`: what it created existed before, at a place that is not recorded.
     """
 
     seq: int
     change: FileChange
     taken: bool
     call: int | None = None
+    came_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class LineageStep:
     """One step of a lineage; a rename changes the path, perhaps the content too.
 
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
-    end of a move from outside that the lineage does not follow.
+    end of a move from outside that the lineage does not follow. `came_in`: what was created existed
+    before, at a place that is not recorded.
     """
 
     before: PathState
@@ -47,6 +50,7 @@ class LineageStep:
     call: int | None
     arrived: bool = False
     moved: str = ""
+    came_in: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -324,7 +328,13 @@ def _extend(
 ) -> None:
     path = step.change.path
     added = LineageStep(
-        PathState(path, before), PathState(path, after), step.taken, step.call, arrived, moved
+        PathState(path, before),
+        PathState(path, after),
+        step.taken,
+        step.call,
+        arrived,
+        moved,
+        step.came_in,
     )
     lineage.steps.append(added)
 

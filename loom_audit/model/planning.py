@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_audit.model.files import BlobId, FileChange, Move, Tree
 from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
+from loom_audit.model.out_of_scope import as_far_as_recorded
 from loom_audit.model.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.verdicts import Category, Note, one_verdict_each
@@ -121,7 +122,7 @@ def plan_taking_back(
     for lineage in trace.lineages:
         holder = trace.by_path.get(lineage.current.path) is lineage
         entry, kept[lineage] = _entry(lineage, _choice(lineage, chosen), merger, holder)
-        entries.append(entry)
+        entries.append(as_far_as_recorded(entry))
     by_choice = {path: Hold("kept", KEPT_BY_CHOICE) for path in chosen if chosen[path] == "current"}
     placement = place_entries(
         entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case

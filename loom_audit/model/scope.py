@@ -96,6 +96,23 @@ class Scope:
                 return "ignored"
         return None
 
+    def is_opaque(self, path: str) -> bool:
+        """Whether a folder here, or `.git` whatever it is, is recorded by name and identity only.
+
+        That is when it is left out and the folder above it is not.
+        """
+        above, _, name = path.rpartition("/")
+        if name.startswith(TEMPORARY) or self.excludes(path, directory=True) is None:
+            return False
+        return not above or self.includes(above, directory=True)
+
+    def holds(self, path: str, kind: str) -> bool:
+        """Whether what is of this kind at the path is recorded."""
+        if kind != "opaque":
+            return self.includes(path, directory=kind == "directory")
+        above = path.rpartition("/")[0]
+        return not above or self.includes(above, directory=True)
+
     def includes(self, path: str, *, directory: bool = False) -> bool:
         """Whether the path and all its parents are in scope."""
         parts = path.split("/")

@@ -94,10 +94,11 @@ def unified(
 
     A path of None, or content of None, is an absent file; two different paths are a rename.
     Modes hold all permission bits (git itself knows only 644 and 755); without states they are
-    taken as 644. The result is empty for directories. Binary content is named as different, not
+    taken as 644. The result is empty for directories and opaque entries. Binary content is named as
+    different, not
     included.
     """
-    if any(state and state.kind == "directory" for state in (state_old, state_new)):
+    if any(state and state.kind in ("directory", "opaque") for state in (state_old, state_new)):
         return b""
     source = None if old is None else path_old
     target = None if new is None else path_new

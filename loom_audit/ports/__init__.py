@@ -29,19 +29,23 @@ from loom_audit.ports.processes import (
     Runner,
 )
 from loom_audit.ports.workspace import (
+    OPAQUE,
     Attributes,
     ChangeIndex,
     Displaced,
     IndexEntry,
+    LeftOutFiles,
     Looks,
     Replacement,
     Reservation,
     Stamp,
     Stamps,
     Workspace,
+    opaque_stamp,
 )
 
 __all__ = [
+    "OPAQUE",
     "Attributes",
     "BlobStore",
     "CallFilter",
@@ -59,6 +63,7 @@ __all__ = [
     "FoundCode",
     "Heads",
     "IndexEntry",
+    "LeftOutFiles",
     "Limits",
     "Lock",
     "Looks",
@@ -76,4 +81,5 @@ __all__ = [
     "Stamps",
     "Wanted",
     "Workspace",
+    "opaque_stamp",
 ]

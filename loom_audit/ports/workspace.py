@@ -27,6 +27,24 @@ class Stamp(NamedTuple):
     ino: int
 
 
+OPAQUE = 0o170000
+"""The type bits, which no file has, in the stamp of a left-out folder and of `.git`."""
+
+
+def opaque_stamp(identity: str, inode: int) -> Stamp:
+    """The stamp of what is an opaque entry: which one it is, and nothing of its times.
+
+    Two of one inode and of different identities differ.
+    """
+    if not identity:
+        return Stamp(OPAQUE, 0, 0, 0, inode)
+    return Stamp(OPAQUE, 0, 0, int(identity[:12], 16), int(identity[16:], 16))
+
+
+LeftOutFiles = dict[tuple[str, str], tuple[int, int]]
+"""How many files are left out and how many bytes they have, by folder and reason."""
+
+
 class Stamps:
     """The stamps last seen, the files' by folder so that a folder is compared in one step.
 
@@ -234,14 +252,14 @@ class Workspace(Protocol):
         ...
 
     def differences(
-        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
-        """As `walk`, but without the paths whose stamp is the known one.
+        """As `walk`, but without the paths whose stamp is the known one, and with opaque entries.
 
-        None for a known path that was not found, also when a folder above it cannot be read.
-        `left_out` is given the inode number of each folder that is out of scope in a folder
-        that is not, and of `.git` whatever it is, but not of our temporaries; it is complete
-        once the iteration has ended.
+        These are the folders that are out of scope in a folder that is not, and `.git` whatever
+        it is, but not our temporaries; their stamp is an `opaque_stamp`. None for a known path
+        that was not found, also when a folder above it cannot be read. `left_out` is given how many
+        files are left out and their bytes; it is complete once the iteration has ended.
         """
         ...
 
@@ -282,6 +300,13 @@ class Workspace(Protocol):
         step fails, those already exchanged stay, and the error's details name it as `path`,
         and how many were done as `done`; the dict `done` then holds what each of them
         displaced, by the step's number.
+        """
+        ...
+
+    def rename(self, source: str, target: str, identity: str) -> None:
+        """Rename a folder, or `.git`, of this identity to an absent name, durably.
+
+        Conflict, with nothing changed, when another one is there, or something at the target.
         """
         ...
 

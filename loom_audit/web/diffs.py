@@ -147,7 +147,7 @@ def view_change(
     action = _action(change, source)
     notes = tuple(_notes(change))
     states = [state for state in (change.before, change.after) if state is not None]
-    blobs = [state for state in states if state.kind != "directory"]
+    blobs = [state for state in states if state.blob is not None]
 
     def view(body: Body, problem: str = "") -> FileView:
         return FileView(change, action, source, notes, body, problem=problem)
@@ -160,7 +160,7 @@ def view_change(
         return view("later")
     try:
         old, new = (
-            content(state) if state is not None and state.kind != "directory" else None
+            content(state) if state is not None and state.blob is not None else None
             for state in (change.before, change.after)
         )
     except AuditError as error:

@@ -198,7 +198,7 @@ def folder(tree: Tree, path: str) -> list[Entry]:
         child, slash, _ = name[len(prefix) :].partition("/")
         if not slash:
             found.append((child, state))
-        elif state.kind != "directory":
+        elif state.blob is not None:
             inside[child] += 1
     entries = [Entry(name, prefix + name, state, inside[name]) for name, state in found]
     return sorted(entries, key=lambda entry: (entry.state.kind != "directory", entry.name))

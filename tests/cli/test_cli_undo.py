@@ -129,32 +129,26 @@ def test_nothing_to_take_back_points_to_the_log(audited: Shell) -> None:
         assert f"nothing to {verb}" in refused.errors and "`loom-audit log`" in refused.errors
 
 
-def test_what_a_moved_repository_became_is_not_undone_and_the_way_on_is_said(
-    audited: Shell,
-) -> None:
+def test_a_moved_repository_is_renamed_back_or_it_is_said_why_not(audited: Shell) -> None:
     (audited.workspace / ".git").mkdir()
     (audited.workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    before = audited.tree()
     audited("run", "--", "sh", "-c", "mv .git git-backup; echo more >> a.txt")
     number = audited.numbers()[-1]
     (record,) = audited.records("show", str(number))
-    assert record["coverage"] == "partial"
-    before = audited.tree()
+    assert record["coverage"] == "full"
+    assert {"source": ".git", "target": "git-backup"} in record["moves"]
+    after = audited.tree()
+    (audited.workspace / "git-backup" / "HEAD").write_text("changed\n")
     for words in (("undo",), ("revert", str(number)), ("rollback", "head~1")):
         refused = audited(*words, code=5)
-        assert (
-            f".git is not on record: vanished; what appeared then or later is not deleted (call \
-{number})"
-            in refused.text
-        )
-        assert "nothing was written: git-backup, git-backup/HEAD cannot be taken back safely" in (
-            refused.errors
-        )
-        assert "put that back yourself" in refused.errors
-        assert "--choose PATH=current" in refused.errors
-        assert audited.tree() == before
-    kept = [f"--choose={path}=current" for path in ("git-backup", "git-backup/HEAD")]
-    audited("undo", *kept)
-    assert audited.tree() == before | {"a.txt": ("file", 0o644, b"one\ntwo\nthree\n")}
+        assert ".git became git-backup, and git-backup/HEAD changed since" in refused.text
+        assert "--choose" in refused.errors and audited.tree() != before
+    (audited.workspace / "git-backup" / "HEAD").write_text("ref: refs/heads/main\n")
+    audited("undo", "--yes")
+    assert audited.tree() == before
+    audited("redo", "--yes")
+    assert audited.tree() == after
 
 
 def test_a_choice_about_a_path_that_is_not_in_the_plan_is_refused(audited: Shell) -> None:

@@ -19,7 +19,16 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import TEMPORARY, Scope
-from loom_audit.ports import Displaced, Replacement, Stamp, Stamps, Workspace
+from loom_audit.ports import (
+    OPAQUE,
+    Displaced,
+    LeftOutFiles,
+    Replacement,
+    Stamp,
+    Stamps,
+    Workspace,
+    opaque_stamp,
+)
 from tests.doubles import MemoryWorkspace
 
 ODD = b"caf\xe9".decode("utf-8", "surrogateescape")
@@ -406,10 +415,12 @@ def test_differences_name_what_is_not_as_it_was_and_nothing_else(
 
     known = look(workspace)
     out = dict(workspace.differences(Scope(ignore="kept/\na\n"), known))
-    assert out == dict.fromkeys(path for path in known if path.startswith("kept"))
+    kept = out.pop("kept")
+    assert isinstance(kept, Stamp) and stat.S_IFMT(kept.mode) == OPAQUE
+    assert out == dict.fromkeys(path for path in known if path.startswith("kept/"))
 
 
-def test_differences_list_what_is_left_out_with_its_inode(
+def test_differences_list_what_is_left_out_with_its_identity(
     both: tuple[Workspace, Somebody],
 ) -> None:
     workspace, somebody = both
@@ -422,24 +433,69 @@ def test_differences_list_what_is_left_out_with_its_inode(
     somebody.link("linked/.git", b"../.git")
     scope = Scope(ignore="out/\n*.out\n")
     listed = {"pkg/node_modules", "out", ".git", f"{ODD}/venv", "tree/.git", "linked/.git"}
+    known = Stamps()
 
-    def listing() -> dict[str, int]:
-        left_out: dict[str, int] = {}
-        assert [*workspace.differences(scope, Stamps(), left_out)]
-        return left_out
+    def listing() -> dict[str, Stamp]:
+        files: LeftOutFiles = {}
+        found = dict(workspace.differences(scope, Stamps(), files))
+        assert files == {("", "ignored"): (1, 1)}
+        opaque = {
+            path: stamp
+            for path, stamp in found.items()
+            if isinstance(stamp, Stamp) and stat.S_IFMT(stamp.mode) == OPAQUE
+        }
+        assert not {path for path in found if path.startswith(tuple(f"{o}/" for o in listed))}
+        return opaque
 
     first = listing()
     assert first.keys() == listed
     assert len({*first.values()}) == len(listed)
+    for path, stamp in first.items():
+        assert stamp[:4] == opaque_stamp(workspace.identity(path), 0)[:4]
+        known[path] = stamp
     somebody.write("out/y", b"y")
     somebody.folder("pkg/node_modules/new")
     assert listing() == first
+    assert not dict(workspace.differences(scope, known)).keys() & listed
     somebody.remove(".git")
+    somebody.folder(".git")
     somebody.remove("pkg")
     somebody.folder("fine/venv")
     now = listing()
-    assert now.keys() == listed - {".git", "pkg/node_modules"} | {"fine/venv"}
-    assert all(now[path] == first[path] for path in now.keys() & first.keys())
+    assert now.keys() == listed - {"pkg/node_modules"} | {"fine/venv"}
+    same = {path for path in now.keys() & first.keys() if now[path] == first[path]}
+    assert same == listed - {"pkg/node_modules", ".git"}
+    changed = dict(workspace.differences(scope, known))
+    assert changed["pkg/node_modules"] is None and changed[".git"] == now[".git"]
+
+
+def test_a_folder_is_renamed_when_it_is_the_one_and_only_to_an_absent_name(
+    both: tuple[Workspace, Somebody],
+) -> None:
+    workspace, somebody = both
+    for path in ("lib", "lib/deep", "taken", "sub"):
+        somebody.folder(path)
+    somebody.write("lib/deep/x", b"x")
+    identity = workspace.identity("lib")
+    for target, known in ((".git", "0" * 32), ("sub/.git", ""), ("taken", identity)):
+        with pytest.raises(Conflict):
+            workspace.rename("lib", target, known)
+    assert workspace.read("lib/deep/x") == b"x"
+    if workspace_is_portable(workspace):
+        with pytest.raises(Conflict):
+            workspace.rename("lib", "sub/.git", identity)
+        return
+    with pytest.raises(FileNotFound):
+        workspace.rename("lib", "absent/lib", identity)
+    workspace.rename("lib", "sub/.git", identity)
+    assert workspace.identity("sub/.git") == identity and workspace.stamp("lib") is None
+    workspace.rename("sub/.git", "node_modules", identity)
+    assert workspace.read("node_modules/deep/x") == b"x"
+
+
+def workspace_is_portable(workspace: Workspace) -> bool:
+    """Whether it has none of the calls that only some kernels have."""
+    return isinstance(workspace, DiskWorkspace) and not workspace._beneath.calls.renameat2
 
 
 def test_stamps_know_each_path_as_one_kind() -> None:

@@ -13,7 +13,16 @@ from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, Inval
 from loom_audit.model.events import Temporary
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
-from loom_audit.ports import Attributes, Displaced, Replacement, Reservation, Stamp, Stamps
+from loom_audit.ports import (
+    Attributes,
+    Displaced,
+    LeftOutFiles,
+    Replacement,
+    Reservation,
+    Stamp,
+    Stamps,
+    opaque_stamp,
+)
 
 _TYPES: Mapping[Kind, int] = {
     "file": stat.S_IFREG,
@@ -216,31 +225,39 @@ class MemoryWorkspace:
         return [p for p in self._nodes if p.rpartition("/")[0] == folder]
 
     def walk(self, scope: Scope, known: Container[str], path: str = "") -> _Walk:
-        return self._walk(scope, known, path, {})
+        return self._walk(scope, known, path, opaque=False)
 
-    def _walk(
-        self, scope: Scope, known: Container[str], path: str, left_out: dict[str, int]
-    ) -> _Walk:
+    def _walk(self, scope: Scope, known: Container[str], path: str, *, opaque: bool) -> _Walk:
         for child in self._children(path):
             node = self._nodes[child]
             folder = node.kind == "directory"
             why = scope.excludes(child, directory=folder)
-            if why and (folder or child not in known):
-                if why == "git" or (folder and why != "temporary"):
-                    left_out[child] = node.inode
+            if why and (folder or why == "git" or child not in known):
+                if opaque and (why == "git" or (folder and why != "temporary")):
+                    yield child, opaque_stamp(self.identity(child), node.inode)
                 continue
             if child in self._excluded:
                 yield child, "store"
                 continue
             yield child, node.stamp
             if folder:
-                yield from self._walk(scope, known, child, left_out)
+                yield from self._walk(scope, known, child, opaque=opaque)
 
     def differences(
-        self, scope: Scope, known: Stamps, left_out: dict[str, int] | None = None
+        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
     ) -> Iterator[tuple[str, Stamp | str | None]]:
+        if left_out is not None:
+            for path, node in self._nodes.items():
+                why = scope.excludes(path, directory=False)
+                above = path.rpartition("/")[0]
+                if above and not scope.includes(above, directory=True):
+                    continue
+                if why == "ignored" and node.kind != "directory" and path not in known:
+                    key = above, why
+                    files, size = left_out.get(key, (0, 0))
+                    left_out[key] = files + 1, size + len(node.content)
         gone = set(known)
-        for path, stamp in self._walk(scope, known, "", {} if left_out is None else left_out):
+        for path, stamp in self._walk(scope, known, "", opaque=True):
             gone.discard(path)
             if known.get(path) != stamp:
                 yield path, stamp
@@ -342,6 +359,17 @@ class MemoryWorkspace:
             if "/".join(parts[: n + 1]) in going:
                 return "/".join(parts[:n])
         return "/".join(parts)
+
+    def rename(self, source: str, target: str, identity: str) -> None:
+        if self.identity(source) != identity:
+            raise Conflict(f"{source} is not the one that was moved")
+        if target in self._nodes:
+            raise Conflict(f"something is at {target}")
+        above = target.rpartition("/")[0]
+        if above and above not in self._nodes:
+            raise FileNotFound(f"file not found: {above}")
+        for path in [p for p in self._nodes if p == source or p.startswith(source + "/")]:
+            self._nodes[target + path.removeprefix(source)] = self._nodes.pop(path)
 
     def leftovers(self) -> Sequence[str]:
         return sorted(p for p in self._nodes if p.rpartition("/")[2].startswith(TEMPORARY))

@@ -140,7 +140,7 @@ def below(changes: Sequence[FileChange], paths: Sequence[str]) -> list[FileChang
 
 
 def _recorded(workspace: "AuditedWorkspace", state: FileState | None) -> bytes | None:
-    if state is None or state.kind == "directory":
+    if state is None or state.blob is None:
         return None
     return workspace.timeline.content(state)
 
@@ -148,7 +148,7 @@ def _recorded(workspace: "AuditedWorkspace", state: FileState | None) -> bytes |
 def _on_disk(root: str, change: FileChange) -> bytes | None:
     """The content a status saw, read again for showing only and checked by its hash."""
     state = change.after
-    if state is None or state.kind == "directory":
+    if state is None or state.blob is None:
         return None
     path = os.path.join(os.fsencode(root), change.path.encode("utf-8", "surrogateescape"))
     try:

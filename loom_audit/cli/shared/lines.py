@@ -80,6 +80,9 @@ def change_lines(
 
 def _about(change: FileChange) -> str:
     before, after = change.before, change.after
+    state = after or before
+    if state and state.kind == "opaque":
+        return "  (what is in it is not recorded)"
     if before and after and before.kind == after.kind:
         if before.blob == after.blob:
             return f"  (mode {before.mode:04o} -> {after.mode:04o})"
@@ -88,7 +91,6 @@ def _about(change: FileChange) -> str:
         return f"  ({_delta(before, after)})"
     if before and after:
         return f"  ({before.kind} -> {after.kind})"
-    state = after or before
     if state is None or state.kind == "directory":
         return "/" if state else ""
     return f"  ({size_text(state.size)})" if state.kind == "file" else "  (symlink)"

@@ -14,6 +14,7 @@ KINDS: Mapping[int, Kind] = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "symlink",
     stat.S_IFDIR: "directory",
+    0o170000: "opaque",
 }
 _TYPE_BITS = {kind: bits for bits, kind in KINDS.items()}
 _ACL_BIT, _GROUP_BITS = 16, 17

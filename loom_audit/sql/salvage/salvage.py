@@ -332,7 +332,8 @@ def write_tree(
     Path(folder).mkdir(0o700)
     done = 0
     modes: list[tuple[Path, int]] = []
-    for path, state in sorted(tree.items(), key=lambda item: (_ORDER[item[1].kind], item[0])):
+    kept = ((path, state) for path, state in tree.items() if state.kind != "opaque")
+    for path, state in sorted(kept, key=lambda item: (_ORDER[item[1].kind], item[0])):
         raw = path.encode("utf-8", "surrogateescape")
         if not _is_inside(raw):
             failed(f"the path {path!a} leads elsewhere")
