@@ -45,11 +45,6 @@ def writer_of(attachment: Attachment, call: Call) -> Writer:
     return Writer(attachment, call.session, call.actor, SOURCE)
 
 
-def intended_changes(attachment: Attachment, call: Call) -> tuple[FileChange, ...]:
-    """The changes that a call intended, the last one per path."""
-    return intended(attachment, call)[0]
-
-
 def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
     """The changes that a call intended, the last one per path, and the moves among them."""
     changes: dict[str, FileChange] = {}
