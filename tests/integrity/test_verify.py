@@ -137,7 +137,8 @@ class Broken:
 
 
 @pytest.mark.parametrize(
-    "name", ["events", "payloads", "nodes", "references", "differences", "damage"]
+    "name",
+    ["events", "payloads", "nodes", "references", "differences", "damage", "empty_logs"],
 )
 @pytest.mark.parametrize("after", [0, 1])
 def test_what_cannot_be_read_is_reported_and_the_rest_is_checked(
