@@ -15,14 +15,19 @@ SECONDS = 60.0
 
 def started(shell: Shell, script: str) -> "subprocess.Popen[bytes]":
     """`loom-audit run` of a script, once the script has made the file `ready`."""
+    return _ready(shell, "run", "--", "sh", "-c", script)
+
+
+def _ready(shell: Shell, *arguments: str, **more: Any) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", "run", "--", "sh", "-c", script],
+        [sys.executable, "-m", "loom_audit", *arguments],
         cwd=shell.workspace,
         env=shell.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        **more,
     )
     wait_for(shell.workspace / "ready")
     return process
@@ -43,16 +48,6 @@ def calling(shell: Shell, **more: Any) -> "subprocess.Popen[bytes]":
     """`loom-audit call` of a command that has made the file `ready`, scratch in the home."""
     shell.extra["TMPDIR"] = str(shell.home)
     arguments = json.dumps({"command": "touch ready; exec sleep 1000"})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", "call", "shell_execute", arguments],
-        cwd=shell.workspace,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        **more,
-    )
-    wait_for(shell.workspace / "ready")
+    process = _ready(shell, "call", "shell_execute", arguments, **more)
     assert len(scratches(shell)) == 1
     return process

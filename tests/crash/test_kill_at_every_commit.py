@@ -10,6 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported, FilesChanged
+from tests.changes import check_each_change_once
 from tests.crash.faults import (
     Stem,
     check_finishes,
@@ -67,22 +68,14 @@ def place(tmp_path: Path, stem: Stem, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path, stem)
 
 
-@pytest.fixture
-def client() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process
-        process.kill()
-
-
 def check_whole(workspace: AuditedWorkspace, *, since: int = 0) -> None:
     """One finish per request, each change once and a call's, nothing unrecorded, all verified."""
     check_finishes(workspace)
-    state: dict[str, Any] = {}
-    for event in workspace.log.read():
-        for change in event.fact.changes if isinstance(event.fact, FilesChanged) else ():
-            assert change.before == state.get(change.path), "a change is on record twice"
-            state[change.path] = change.after
-            assert event.seq <= since or event.fact.call_id, f"{change.path} is nobody's"
+    events = [*workspace.log.read()]
+    check_each_change_once(events)
+    for event in events:
+        if isinstance(event.fact, FilesChanged) and event.fact.changes:
+            assert event.seq <= since or event.fact.call_id, f"{event.fact.changes} are nobody's"
     assert workspace.status().drift == ()
     check_fold(workspace, tree_of(workspace.root))
     check_log(workspace, [])

@@ -24,11 +24,11 @@ from loom_audit.model.events import (
     CallFinished,
     CallReported,
     CallRequested,
-    FilesChanged,
     SessionStarted,
 )
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
+from tests.changes import check_each_change_once
 from tests.trees import tree_of
 
 SHARED = "shared with other commands"
@@ -38,24 +38,13 @@ SHARED = "shared with other commands"
 def whole(workspace: AuditedWorkspace) -> Iterator[None]:
     """After each test: at most one finish per request, each change once, all of it true."""
     yield
-    facts = [event.fact for event in workspace.log.read()]
+    events = [*workspace.log.read()]
+    facts = [event.fact for event in events]
     requested = Counter(fact.call_id for fact in facts if isinstance(fact, CallRequested))
     finished = Counter(fact.call_id for fact in facts if isinstance(fact, CallFinished))
     assert set(requested.values()) <= {1} and finished <= requested
-    state: dict[str, Any] = {}
-    for fact in facts:
-        for change in fact.changes if isinstance(fact, FilesChanged) else ():
-            assert change.before == state.get(change.path), "a change is on record twice"
-            state[change.path] = change.after
+    check_each_change_once(events)
     assert workspace.verify().findings == ()
-
-
-@pytest.fixture
-def client() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing until it is killed."""
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process
-        process.kill()
 
 
 @pytest.fixture

@@ -3,20 +3,11 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from loom_audit import AuditedWorkspace, ForeignSession, NoWorkspace, open_store
-
-
-@pytest.fixture
-def client() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing until it is killed."""
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process
-        process.kill()
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ from loom_audit import (
     tool,
 )
 from loom_audit.history.call import OpenCall
-from loom_audit.model.events import CallFinished, CallRequested, FilesChanged
+from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
+from tests.changes import check_each_change_once
 from tests.trees import tree_of
 
 PYTHON = sys.executable
@@ -39,15 +40,12 @@ PYTHON = sys.executable
 def whole(workspace: AuditedWorkspace) -> Iterator[None]:
     """After each test: one finish per request, each change once, nothing unseen."""
     yield
-    facts = [event.fact for event in workspace.log.read()]
+    events = [*workspace.log.read()]
+    facts = [event.fact for event in events]
     requested = Counter(fact.call_id for fact in facts if isinstance(fact, CallRequested))
     finished = Counter(fact.call_id for fact in facts if isinstance(fact, CallFinished))
     assert requested == finished and set(finished.values()) <= {1}
-    state: dict[str, Any] = {}
-    for fact in facts:
-        for change in fact.changes if isinstance(fact, FilesChanged) else ():
-            assert change.before == state.get(change.path), "a change is on record twice"
-            state[change.path] = change.after
+    check_each_change_once(events)
     assert workspace.status().drift == ()
     assert workspace.verify().findings == ()
 
