@@ -507,8 +507,8 @@ def test_an_undo_names_the_call_in_its_way_and_how_to_end_it(
     foreign.begin_call("c1", "Write", {}, "write")
     (root / "made").touch()
     foreign.end_call("c1")
-    foreign.begin_call("c2", "Bash", {})
-    with pytest.raises(Conflict, match="c2") as refused:
+    begun = foreign.begin_call("c2", "Bash", {})
+    with pytest.raises(Conflict, match=rf"Bash of session s .*\(call {begun.seq},") as refused:
         workspace.carry_out(workspace.plan_undo())
     assert "`loom-audit session end s`" in refused.value.hint
     (root / "more").touch()
