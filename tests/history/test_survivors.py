@@ -1,6 +1,7 @@
 """What a call leaves running may have made what is found later, when it ran meanwhile."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,14 +18,15 @@ from loom_audit.api.registry import ToolRegistry
 
 
 class Server:
-    """A process that appends to a file when it is told to, and sleeps until then."""
+    """A process that appends to the file it is told, and sleeps until then."""
 
-    def __init__(self, root: Path, path: str) -> None:
+    def __init__(self, root: Path, path: str = "log") -> None:
+        self.path = path
         code = (
             "import sys\n"
             "print('begun', flush=True)\n"
             "for line in sys.stdin:\n"
-            f"    open({path!r}, 'a').write('served')\n"
+            "    open(line.rstrip(), 'a').write('served')\n"
             "    print('done', flush=True)\n"
         )
         self.process = subprocess.Popen(
@@ -37,9 +39,9 @@ class Server:
         assert self.process.stdout and self.process.stdout.readline() == "begun\n"
         self._until_it_sleeps()
 
-    def write(self) -> None:
+    def write(self, path: str = "") -> None:
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write("go\n")
+        self.process.stdin.write(f"{path or self.path}\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "done\n"
         self._until_it_sleeps()
@@ -396,3 +398,47 @@ def test_what_a_block_starts_while_a_command_runs_is_left_running_by_the_block(
             one.write()
         one.close()
     assert owners(workspace, "log") == ("b", ("b", "a"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_wrote_is_always_among_the_candidates_and_who_slept_is_not(
+    workspace: AuditedWorkspace, root: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    servers: dict[str, Server] = {}
+    wrote: dict[str, tuple[str, set[str]]] = {}  # by path: the block, and who ran in that window
+    paths = (f"file {n}" for n in range(1000))
+
+    def work(window: str, own: str | None) -> None:
+        ran, made = {own} if own else set(), []
+        for name in draw.sample([*servers], draw.randint(0, len(servers))):
+            made.append(next(paths))
+            servers[name].write(made[-1])
+            ran.add(name)
+        if own:
+            made.append(next(paths))
+            (root / made[-1]).touch()
+        for path in made:
+            wrote[path] = window, {name for name in ran if name}
+
+    with workspace.session("agent") as session:
+        for n in range(12):
+            work("between", None)
+            with session.recording("block", call_id=f"c{n}"):
+                work("during", f"c{n}")
+                if draw.random() < 0.4:
+                    servers[f"c{n}"] = Server(root)
+                elif servers and draw.random() < 0.3:
+                    ended = draw.choice([*servers])
+                    servers.pop(ended).close()
+                    window = [path for path, (_, who) in wrote.items() if f"c{n}" in who]
+                    for path in window:
+                        wrote[path][1].add(ended)
+        with session.recording("block", call_id="last"):
+            pass
+    for one in servers.values():
+        one.close()
+    for path, (window, ran) in wrote.items():
+        call_id, candidates = owners(workspace, path)
+        assert {*candidates, *([call_id] if call_id else [])} == ran, (path, window)
+        assert (call_id is None) == (window == "between")
