@@ -431,9 +431,9 @@ def test_who_wrote_is_always_among_the_candidates_and_who_slept_is_not(
                 elif servers and draw.random() < 0.3:
                     ended = draw.choice([*servers])
                     servers.pop(ended).close()
-                    window = [path for path, (_, who) in wrote.items() if f"c{n}" in who]
-                    for path in window:
-                        wrote[path][1].add(ended)
+                    for _, who in wrote.values():
+                        if f"c{n}" in who:
+                            who.add(ended)
         with session.recording("block", call_id="last"):
             pass
     for one in servers.values():
