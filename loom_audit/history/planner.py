@@ -1,6 +1,5 @@
 """Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -338,9 +337,17 @@ def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
 
 def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     """The events in which a file can have left one path and come to another."""
-    paths = Counter(step.seq for step in steps)
-    left = {step.seq for step in steps if step.change.before is not None}
-    return left & {s.seq for s in steps if s.change.after is not None and paths[s.seq] > 1}
+    gone = {step.seq for step in steps if step.change.after is None}
+    found = gone & {step.seq for step in steps if step.change.after is not None}
+    # files that changed places leave no path empty
+    edits = [
+        (step.seq, before.blob, after.blob)
+        for step in steps
+        if (before := step.change.before) and (after := step.change.after)
+        if before.blob != after.blob
+    ]
+    was = {(seq, before) for seq, before, _ in edits}
+    return found | {seq for seq, _, after in edits if (seq, after) in was}
 
 
 def _taken_back_notes(

@@ -294,10 +294,7 @@ def _linked_steps(
     moves: Iterable[Move],
     tracked: Callable[[PathStep], bool],
 ) -> list[tuple[PathStep, PathStep]]:
-    """The moves with both ends among the steps whose file has or gets a lineage.
-
-    Of a move from outside also those that replaced such a file.
-    """
+    """The moves with both ends among the steps, of which one has or gets a lineage."""
     by_path = {step.change.path: step for step in steps}
     links = []
     used: set[str] = set()
@@ -305,7 +302,7 @@ def _linked_steps(
         source, target = by_path.get(move.source), by_path.get(move.target)
         if source is None or target is None or source is target:
             continue
-        if not tracked(source) and (source.call is not None or not tracked(target)):
+        if not (tracked(source) or tracked(target)):
             continue
         old, new = source.change.before, target.change.after
         ends = {f"from {move.source}", f"to {move.target}"}

@@ -130,3 +130,21 @@ def test_a_call_that_moves_on_what_a_person_moved_is_taken_back_to_there(
     workspace.carry_out(plan)
     assert (root / "thesis.md").read_text() == "chapter one\n"
     assert not (root / "final.md").exists()
+
+
+def test_files_whose_names_a_person_exchanged_are_both_kept(
+    workspace: AuditedWorkspace, call: Call, root: Path, seen: Callable[[], None]
+) -> None:
+    point = workspace.log.head()
+    call("edit_file", path="a.txt", old_str="one", new_str="ONE")
+    call("write_file", path="b.txt", content="new\n")
+    (root / "a.txt").rename(root / "t")
+    (root / "b.txt").rename(root / "a.txt")
+    (root / "t").rename(root / "b.txt")
+    seen()
+    plan = workspace.plan_rollback(point)
+    assert plan.changes == () and not plan.blocked
+    assert {*kept(plan)} == {"a.txt", "b.txt"}
+    workspace.carry_out(workspace.plan_rollback(point, outside=True))
+    assert (root / "a.txt").read_bytes() == b"one\ntwo\nthree\n"
+    assert not (root / "b.txt").exists()

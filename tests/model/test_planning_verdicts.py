@@ -161,6 +161,24 @@ def test_what_replaced_a_deleted_file_goes_when_its_making_is_taken_back() -> No
     assert story.after(old) == story.start
 
 
+def test_a_file_that_a_later_call_moved_to_a_path_is_not_merged_with_the_one_before() -> None:
+    story = Story({"a": b"1\n2\n3\n", "b": b"1\n2\n3\n4\n"})
+    one = story.call(("put", "a", b"one\n2\n3\n"))
+    story.call(("rename", "b", "a"))
+    plan = story.plan(one)
+    assert plan.changes == () and settled(plan) and [note.path for note in plan.kept] == ["a"]
+    assert story.after(story.plan(one, choices={"a": "old"})) == story.start
+
+
+def test_a_file_that_a_later_call_moved_to_a_path_stays_when_its_first_file_is_taken_back() -> None:
+    story = Story({"b": b"B"})
+    one = story.call(("put", "a", b"A"))
+    story.call(("drop", "a"))
+    story.call(("rename", "b", "a"))
+    plan = story.plan(one)
+    assert plan.changes == () and settled(plan)
+
+
 def test_a_folder_that_is_to_stay_away_is_not_made_for_what_was_in_it() -> None:
     story = Story({"d/f": b"x"})
     one = story.call(("drop", "d"))
