@@ -80,6 +80,11 @@ class CallLookup:
         found = self._find(session, call_id)
         return None if found is None else found[0]
 
+    def finish(self, session: str, call_id: str) -> int | None:
+        """The event of a call's finish; None while it is open."""
+        found = self._find(session, call_id)
+        return None if found is None else found[1]
+
     def _find(self, session: str, call_id: str) -> tuple[int, int | None] | None:
         key = session, call_id
         if key not in self._known:

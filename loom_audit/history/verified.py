@@ -15,6 +15,7 @@ from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.model.calls import CALL_KINDS, CallFold
 from loom_audit.model.events import (
     CallFinished,
+    CallReported,
     CheckpointMarked,
     CoverageLowered,
     Event,
@@ -24,7 +25,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.model.scope import Scope
-from loom_audit.ports import CallFilter, Projections
+from loom_audit.ports import CallFilter, EventFilter, Projections
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class CallRecord:
     changes: tuple[RecordedChange, ...]
 
 
+NEAR = 1_000
+"""So many events behind a call's request are all looked at for what concerns it."""
+
 _KEPT = 20_000
 """What changed files in a stretch up to so long is kept until the log grows."""
 
@@ -43,7 +47,8 @@ _KEPT = 20_000
 class VerifiedProjections:
     """A `ports.Projections` for what must not be forged: plans, and what is shown as recorded."""
 
-    def __init__(self, proven: ProvenLog, suggested: Projections) -> None:
+    def __init__(self, proven: ProvenLog, suggested: Projections, *, near: int = NEAR) -> None:
+        self._near = near
         self._proven = proven
         self._suggested = suggested
         self._trees = VerifiedTree(proven, suggested)
@@ -123,8 +128,9 @@ class VerifiedProjections:
     def call_record(self, session: str, call_id: str) -> CallRecord:
         """One call, its events, also what was reported about it later, and its changes. NotFound.
 
-        The log is read from its request to the end: what took it back, lowered its coverage or
-        may be its work can be anywhere behind it.
+        The log is read from its request to its finish and past `near` events. What took it back,
+        lowered its coverage, was reported of it or may be its work can be anywhere behind that:
+        there only what the tables suggest is read, and checked as every event.
         """
         lookup = CallLookup(self._proven, self._suggested)
         start = lookup.request(session, call_id)
@@ -145,7 +151,10 @@ class VerifiedProjections:
             )
 
         fold, own, changes = CallFold(), list[Event](), list[RecordedChange]()
-        for event in self._proven.events(start - 1, self._proven.log.head(), matters):
+        head = self._proven.log.head()
+        near = min(head, max(start + self._near, lookup.finish(session, call_id) or head))
+
+        def add(event: Event) -> None:
             fold.add(event)
             if (event.session, getattr(event.fact, "call_id", None)) == (session, call_id):
                 own.append(event)
@@ -153,9 +162,29 @@ class VerifiedProjections:
             if isinstance(event.fact, FilesChanged) and event.fact.origin != "outside":
                 whose = lookup.of(event, event.fact)
                 if start in (whose.requested, *whose.causes):
-                    changes += map(whose.recorded, event.fact.changes)
+                    changes.extend(map(whose.recorded, event.fact.changes))
+
+        for event in self._proven.events(start - 1, near, matters):
+            add(event)
+        if near < head:
+            for seq in self._suggested_after(near, start, fold.call(session, call_id), fold):
+                add(self._proven.event(seq))
         [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
         return CallRecord(call, tuple(own), tuple(changes))
+
+    def _suggested_after(
+        self, near: int, start: int, call: Call | None, fold: CallFold
+    ) -> Sequence[int]:
+        """The events after `near` that may say something of the call requested at `start`."""
+        kinds = CallReported.kind, CoverageLowered.kind
+        seqs = {event.seq for event in self._proven.log.read(EventFilter(near, kinds=kinds))}
+        seqs |= {one.seq for one in self._suggested.changes(after=near, calls=(start,))}
+        number = call.seq if call else None
+        if number is not None:
+            listed = self._suggested.reverted()
+            takers = {listed.get(number), listed.get(fold.reverted().get(number, 0))}
+            seqs |= {seq for seq in takers if seq is not None and seq > near}
+        return sorted(seqs)
 
     def check_calls(self, after: int) -> None:
         """Corrupt unless the tables have the calls since this event as the log has them."""

@@ -4,6 +4,7 @@ The right answer or CORRUPT; lists may be wrong, and verification then says so.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.model.events import TreeHead
+from loom_audit.history.verified import VerifiedProjections
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import CoverageLowered, Draft, TreeHead
 from loom_audit.sql.driver import driver
 from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded
 
@@ -186,3 +189,29 @@ def test_a_content_that_is_gone_is_not_said_to_have_been_too_large(
     with pytest.raises(AuditError) as raised:
         again(workspace).timeline.content(state)
     assert raised.value.code == "CORRUPT"
+
+
+def test_a_call_is_the_same_however_far_behind_it_is_looked(workspace: AuditedWorkspace) -> None:
+    root = Path(workspace.root)
+    for plan in (workspace.plan_undo, workspace.plan_redo, workspace.plan_undo):
+        workspace.carry_out(plan())
+    client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    for id in ("one", "two"):
+        client.begin_call(id, "Bash", effect="execute")
+    (root / "shared.txt").write_text("by one of them")
+    client.end_call("one", "running")
+    client.end_call("two")
+    client.end_call("one", "error")
+    lowered = Coverage("partial", ("found later",))
+    numbers = tuple(call.seq for call in workspace.timeline.calls() if call.seq)
+    workspace.log.append([Draft(CoverageLowered(numbers, lowered), "", "outside")])
+
+    timeline = workspace.timeline
+    calls = timeline.calls()
+    assert {call.status for call in calls} == {"ok", "running"}
+    assert {call.undone_by is None for call in calls} == {True, False}
+    for near in range(0, workspace.log.head(), 3):
+        seen = VerifiedProjections(timeline.proven, timeline.projections, near=near)
+        for call in calls:
+            whole = timeline.verified.call_record(call.session, call.call_id)
+            assert seen.call_record(call.session, call.call_id) == whole
