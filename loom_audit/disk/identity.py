@@ -8,12 +8,14 @@ mount in which it holds, 20 for the file. It is "" where neither can be had, whi
 
 import ctypes
 import functools
+import stat
 import struct
 import sys
 import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _EPOCH_DIGITS, _FILE_DIGITS = 12, 20
@@ -32,11 +34,11 @@ _NO_HANDLE = _HANDLE.pack(_MOST_HANDLE_BYTES, 0) + bytes(_MOST_HANDLE_BYTES + _M
 
 _AT = ctypes.c_char * len(_NO_HANDLE)
 
-_STATX = struct.Struct("=I28xQ40xqI52xQ")
-"""What is asked of struct statx: its mask, inode, birth time and mount id."""
+_STATX = struct.Struct("=I12xI8xH2xQ40xqI52xQ")
+"""What is asked of struct statx: its mask, links, mode, inode, birth time and mount id."""
 
 _STATX_BYTES = 256
-_STATX_WANTED = 0x100 | 0x800 | 0x1000  # inode, birth time, mount id
+_STATX_WANTED = 0x3 | 0x4 | 0x100 | 0x800 | 0x1000  # mode, links, inode, birth, mount
 
 TICK = 20_000_000
 """Nanoseconds; a kernel's tick is at most 10 ms."""
@@ -91,18 +93,42 @@ def _by_handle(folder: int, name: bytes) -> tuple[int, bytes] | None:
 
 def _by_birth(folder: int, name: bytes) -> tuple[int, bytes] | None:
     """The mount's number, and the inode with the time of its birth."""
+    seen = _statx(folder, name)
+    if seen is None or not 0 < seen.born <= time.time_ns() - TICK:
+        return None  # another may be given this inode and be born at the same tick
+    return seen.mount, f"{seen.inode} {seen.born}".encode("ascii")
+
+
+def born_at(folder: int, name: bytes) -> int | None:
+    """When a file was made, in ns since 1970; None when it has other names, or it is not known.
+
+    A rename does not change it.
+    """
+    seen = _statx(folder, name)
+    if seen is None or (seen.links > 1 and not stat.S_ISDIR(seen.mode)):
+        return None
+    return seen.born or None
+
+
+class _Statx(NamedTuple):
+    links: int
+    mode: int
+    inode: int
+    born: int
+    mount: int
+
+
+def _statx(folder: int, name: bytes) -> _Statx | None:
     if not _HAS_STATX:
         return None
-    seen = ctypes.create_string_buffer(_STATX_BYTES)
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_SYMLINK_NOFOLLOW | (0 if name else _AT_EMPTY_PATH)
-    if _libc.statx(folder, name, flags, _STATX_WANTED, seen):
+    if _libc.statx(folder, name, flags, _STATX_WANTED, buffer):
         return None
-    mask, inode, seconds, nanoseconds, mount = _STATX.unpack_from(seen)
+    mask, links, mode, inode, seconds, nanoseconds, mount = _STATX.unpack_from(buffer)
     if mask & _STATX_WANTED != _STATX_WANTED:
         return None
-    if seconds * 1_000_000_000 + nanoseconds > time.time_ns() - TICK:
-        return None  # another may be given this inode and be born at the same tick
-    return mount, f"{inode} {seconds} {nanoseconds}".encode("ascii")
+    return _Statx(links, mode, inode, seconds * 1_000_000_000 + nanoseconds, mount)
 
 
 @functools.cache

@@ -241,10 +241,7 @@ def _scan_folder(
             if fields != expected.get(entry.name):
                 differing.append((child, Stamp._make(fields)))
             continue
-        if child not in scan.known and (why := scan.scope.excludes(child, directory=False)):
-            if why != "temporary":
-                files, size = scan.left_out.get((folder, why), (0, 0))
-                scan.left_out[folder, why] = files + 1, size + (fields[1] if fields else 0)
+        if _is_left_out(scan, folder, child, fields, expected.get(entry.name)):
             continue
         if fields and fields[0] & _KIND == _DIRECTORY:  # since it was listed
             folders.append(entry.name)
@@ -253,6 +250,24 @@ def _scan_folder(
         if seen != expected.get(entry.name):
             differing.append((child, seen))
     return differing, folders
+
+
+def _is_left_out(
+    scan: Scan, folder: str, child: str, fields: tuple[int, ...], was: Stamp | None
+) -> bool:
+    """Whether a file is out of scope; it is counted then. One that was in scope stays so."""
+    opaque = was is not None and was.mode & _KIND == OPAQUE
+    if child in scan.known and not opaque:
+        return False
+    why = scan.scope.excludes(child, directory=False)
+    if why is None:
+        return False
+    if opaque:
+        scan.missing.append(child)
+    if why != "temporary":
+        files, size = scan.left_out.get((folder, why), (0, 0))
+        scan.left_out[folder, why] = files + 1, size + (fields[1] if fields else 0)
+    return True
 
 
 def _opaque(folder: int, entry: os.DirEntry[str]) -> tuple[int, ...]:

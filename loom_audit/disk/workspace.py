@@ -4,15 +4,15 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, TypeVar, cast
 
 from loom_audit.disk import attributes, bulk, rename, replace, system
 from loom_audit.disk import walk as walking
 from loom_audit.disk.attributes import inherited_acl, own_mode
 from loom_audit.disk.exchange import location_of
-from loom_audit.disk.identity import identity_at
+from loom_audit.disk.identity import born_at, identity_at
 from loom_audit.disk.letter_case import folds_case
 from loom_audit.disk.paths import (
     audit_errors,
@@ -43,6 +43,8 @@ from loom_audit.ports import (
     Stamps,
     Workspace,
 )
+
+T = TypeVar("T")
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK = 1 << 20
@@ -206,15 +208,22 @@ class DiskWorkspace:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def identity(self, path: str) -> str:
+        return self._ask(path, identity_at) or ""
+
+    def born(self, path: str) -> int | None:
+        return self._ask(path, born_at)
+
+    def _ask(self, path: str, question: Callable[[int, bytes], T]) -> T | None:
+        """What a question about a name in an open folder gives; None without the folder."""
         parent, name = split(normalize(path))
         try:
             folder = self._beneath.open_folder(parent, readable=False)
         except OSError as error:
             if error.errno in walking.GONE:
-                return ""
+                return None
             raise to_audit_error(error, path) from error
         try:
-            return identity_at(folder, os.fsencode(name))
+            return question(folder, os.fsencode(name))
         finally:
             os.close(folder)
 

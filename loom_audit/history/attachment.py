@@ -17,6 +17,7 @@ from loom_audit.ports import (
     CodeIndex,
     EventFilter,
     EventLog,
+    LeftOutFiles,
     Lock,
     Looks,
     Processes,
@@ -46,13 +47,17 @@ class LastSeen:
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
-    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record.
+    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
+    `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
+    `left_out` are the files that were out of scope then.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
     head: int = -1
     scope: Scope | None = None
     listed: bool = False
+    looked: int | None = None
+    left_out: LeftOutFiles = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

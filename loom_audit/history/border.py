@@ -84,14 +84,14 @@ def plan_folders(
     attachment: Attachment,
     request: Request,
     steps: Sequence[PathStep],
-    drift: Sequence[FileChange],
+    drift: FilesChanged,
 ) -> FolderPlan:
     """Plan to rename back the folders that taken steps moved across the border of the scope.
 
-    `drift` are the changes from the log's tree to the disk that are known.
+    `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
-    tree = apply(attachment.projections.tree(), drift)
-    folders = _moved_folders(attachment, steps)
+    tree = apply(attachment.projections.tree(), drift.changes)
+    folders = _moved_folders(attachment, steps, drift)
     if not folders:
         return FolderPlan(steps, tree)
     left = [step for step in steps if not any(one.takes(step) for one in folders)]
@@ -130,11 +130,14 @@ def plan_folders(
     return plan
 
 
-def _moved_folders(attachment: Attachment, steps: Sequence[PathStep]) -> list[MovedFolder]:
+def _moved_folders(
+    attachment: Attachment, steps: Sequence[PathStep], drift: FilesChanged
+) -> list[MovedFolder]:
     """The folders that taken steps moved, each once however often."""
     ends_of = {(step.seq, step.change.path): step for step in steps}
     found: dict[str, MovedFolder] = {}
-    for seq, fact in _opaque_facts(attachment, steps):
+    last = max((step.seq for step in steps), default=0)
+    for seq, fact in (*_opaque_facts(attachment, steps), (last, drift)):
         by_path = {change.path: change for change in fact.changes}
         for move in border_moves(fact.changes, fact.moves):
             step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from loom_audit.history.opaque import (
     arrivals,
     is_listed,
     list_opaque,
+    lost_files,
     observe_opaque,
     opaque_change,
     unrecorded,
@@ -28,7 +30,7 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
-    is_within,
+    parents,
     proven_moves,
 )
 from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp
@@ -37,6 +39,9 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
 
 CHUNK_PATHS = 10_000
+A_TICK = 20_000_000
+"""Nanoseconds by which a file's time of birth may be behind the clock."""
+
 MAX_READ_AT_ONCE = 1024 * 1024
 """A file up to so many bytes is read at once, a larger one as a stream."""
 
@@ -56,7 +61,8 @@ class ScanResult:
     when and by whom they were changed. `moves` are those with proof in this part, `arrived` the
     created paths whose content came from a place that is not recorded. Of the whole scan, in every
     part: `left_out` counts the files, `unrecorded` are opaque entries that came or went,
-    `moved_in` those that are in scope by now, `gone` the vanished caches by identity.
+    `moved_in` those that are in scope by now, `gone` the vanished caches by identity,
+    `known` the identities that were on record, `lost` says which left-out files are gone.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -68,8 +74,10 @@ class ScanResult:
     arrived: tuple[str, ...] = ()
     left_out: LeftOutFiles = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
-    moved_in: list[str] = field(default_factory=list)
+    moved_in: set[str] = field(default_factory=set)
     gone: dict[str, str] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    lost: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -78,6 +86,7 @@ class ScanResult:
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
         texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
+        texts += [f"not on record: {one}" for one in self.lost]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
@@ -216,6 +225,7 @@ def scan(
     """
     if keep:
         list_opaque(attachment)
+    began = time.time_ns()
     known = catch_up(attachment)
     doubtful: list[tuple[str, Stamp]] = []
     untracked: list[Untracked] = []
@@ -245,7 +255,7 @@ def scan(
         elif before is None and (entry := attachment.index.get(path)) and entry.identity:
             found.gone[entry.identity] = path
         found.entries[path] = None
-    return _scan_paths(
+    found = _scan_paths(
         attachment,
         doubtful,
         found,
@@ -256,6 +266,10 @@ def scan(
         report=report,
         stage=stage,
     )
+    if keep:
+        found.lost = lost_files(attachment.last_seen.left_out, left_out)
+        attachment.last_seen.looked, attachment.last_seen.left_out = began, left_out
+    return found
 
 
 def _scan_paths(
@@ -308,17 +322,36 @@ def _is_content(one: tuple[str, Stamp]) -> bool:
 
 
 def _complete(attachment: Attachment, found: ScanResult) -> None:
-    """Find the moves of a part, what arrived by them, and what came or went unrecorded."""
+    """Find the moves of a part, what arrived, and what came or went unrecorded."""
     now = {path: entry.identity for path, entry in found.entries.items() if entry is not None}
     if any(change.before for change in found.changes):
         before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
         was = {path: entry.identity for path, entry in before if entry is not None}
         found.moves = proven_moves(found.changes, was, now)
-    found.moved_in += arrivals(found.changes, now, found.gone)
-    if found.moved_in:
-        created = (change.path for change in found.changes if change.before is None)
-        found.arrived = tuple(path for path in created if is_within(path, found.moved_in))
+        found.known |= set(was.values())
+    found.moved_in |= arrivals(found.changes, now, found.gone)
+    arrived = []
+    for change in found.changes:
+        path = change.path
+        if change.before is not None or change.after is None:
+            continue
+        if found.moved_in.isdisjoint((path, *parents(path))):
+            if now.get(path, "") in found.known or not _is_older(attachment, path):
+                continue
+            if change.after.kind == "directory":
+                found.moved_in.add(path)
+        arrived.append(path)
+    found.arrived = tuple(arrived)
     found.unrecorded += unrecorded(found.changes, found.moves, found.moved_in)
+
+
+def _is_older(attachment: Attachment, path: str) -> bool:
+    """Whether what is new at a path was made before the last look: then it was elsewhere."""
+    looked = attachment.last_seen.looked
+    if looked is None:
+        return False
+    born = attachment.workspace.born(path)
+    return born is not None and born < looked - A_TICK
 
 
 def _add_change(

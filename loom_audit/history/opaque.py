@@ -1,14 +1,15 @@
 """Opaque entries: left-out folders and `.git`, of which only presence and identity are recorded."""
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.change_index import catch_up, update_index
+from loom_audit.model.display import count_text, visible_path
 from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged, LeftOut
-from loom_audit.model.files import FileChange, FileState, Move, is_other_file, is_within
+from loom_audit.model.files import FileChange, FileState, Move, is_other_file, parents
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.scope import NEVER
 from loom_audit.ports import (
@@ -105,9 +106,21 @@ def left_out_rows(files: LeftOutFiles) -> tuple[LeftOut, ...]:
     return tuple(LeftOut(*key, *counted) for key, counted in sorted(rows.items()))
 
 
+def lost_files(before: LeftOutFiles, after: LeftOutFiles) -> tuple[str, ...]:
+    """By folder how many left-out files are gone, when there are fewer in all than before."""
+    if sum(files for files, _ in before.values()) <= sum(files for files, _ in after.values()):
+        return ()
+    fewer = {key: files - after.get(key, (0, 0))[0] for key, (files, _) in before.items()}
+    return tuple(
+        f"{count_text(files, 'file')} in {visible_path(folder) or 'the root'}"
+        for (folder, _), files in sorted(fewer.items())
+        if files > 0
+    )
+
+
 def arrivals(
     changes: list[FileChange], identities: Mapping[str, str], gone: Mapping[str, str]
-) -> list[str]:
+) -> set[str]:
     """The created folders that were opaque until now, by the identities of those that are gone."""
     left = {
         change.before.identity: change.path
@@ -115,18 +128,18 @@ def arrivals(
         if change.before and change.before.kind == "opaque" and change.before.identity
     }
     left.update(gone)
-    return [
+    return {
         change.path
         for change in changes
         if change.before is None
         and change.after
         and change.after.kind == "directory"
         and left.get(identities.get(change.path, ""))
-    ]
+    }
 
 
 def unrecorded(
-    changes: Sequence[FileChange], moves: Sequence[Move], moved_in: Sequence[str]
+    changes: Sequence[FileChange], moves: Sequence[Move], moved_in: Set[str]
 ) -> list[str]:
     """The opaque entries that came, went or were replaced, so that what was in them is not known.
 
@@ -134,7 +147,7 @@ def unrecorded(
     """
     sources, targets = {move.source for move in moves}, {move.target for move in moves}
     folders = {change.path for change in changes if change.before and change.after is None}
-    known = (*(folders & sources), *moved_in)
+    known = (folders & sources) | moved_in
     return [
         change.path
         for change in changes
@@ -143,7 +156,7 @@ def unrecorded(
             or (_is_opaque(change.after) and change.path not in targets)
         )
         and not is_remade(change.path)
-        and not is_within(change.path, known)
+        and known.isdisjoint((change.path, *parents(change.path)))
     ]
 
 

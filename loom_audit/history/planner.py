@@ -71,18 +71,14 @@ class Planner:
         candidates = self._selected_changes(selection)
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
-        drift, moved = self._find_drift(request, touched, whole=selection.rollback)
+        drift = self._find_drift(request, touched, whole=selection.rollback)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         steps, moves, shared = self._steps(request, selection, recorded, is_taken)
-        steps += [
-            PathStep(
-                head + 1,
-                change,
-                taken=selection.rollback and takes_back_outside(request, change.path),
-            )
-            for change in drift
-            if not selection.rollback or is_in_paths(request, change.path)
-        ]
+        for change in drift.changes:
+            if not selection.rollback or is_in_paths(request, change.path):
+                taken = selection.rollback and takes_back_outside(request, change.path)
+                came = change.path in drift.arrived
+                steps.append(PathStep(head + 1, change, taken, came_in=came))
         folders = plan_folders(self.attachment, request, steps, drift)
         make = partial(
             plan_taking_back,
@@ -93,7 +89,7 @@ class Planner:
             steps=folders.steps,
             tree=folders.tree,
             blobs=self.attachment.blobs,
-            moves={**moves, head + 1: moved},
+            moves={**moves, head + 1: drift.moves},
             choices=request.choices,
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
@@ -118,7 +114,7 @@ class Planner:
                 *_uncaptured_notes(selection.calls),
                 *_taken_back_notes(selection.taken_back_by, selected),
             ),
-            drifted=bool(drift),
+            drifted=bool(drift.changes),
         )
         plan = without_lost_lists(plan)
         if request.verb == "revert" and not plan.changes:
@@ -240,24 +236,23 @@ class Planner:
 
     # --- what disk says -------------------------------------------------------------------
 
-    def _find_drift(
-        self, request: Request, touched: set[str], *, whole: bool
-    ) -> tuple[list[FileChange], tuple[Move, ...]]:
-        """All drift and the moves in it, when there is some at the touched paths; else nothing.
+    def _find_drift(self, request: Request, touched: set[str], *, whole: bool) -> FilesChanged:
+        """All drift, when there is some at the touched paths; else nothing.
 
         A touched file may have been renamed from outside, so the whole workspace is scanned.
         The content of what may be replaced is stored; the rest is hashed.
         """
         if not whole and not self._differing_paths(touched):
-            return [], ()
+            return FilesChanged((), "outside")
         found = scan(self.attachment, lambda _: None, keep=False)
         drifted = {change.path for change in found.changes}
         touched = {p for p in drifted if p in touched or takes_back_outside(request, p)}
         preconditions = Preconditions(self.attachment)
         for path in sorted(touched):
             preconditions.look(path)
-        drift = [*preconditions.drift, *(c for c in found.changes if c.path not in touched)]
-        return drift, moves_among(drift, found.moves)
+        drift = (*preconditions.drift, *(c for c in found.changes if c.path not in touched))
+        moves = moves_among(drift, found.moves)
+        return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
 
     def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths whose state on disk is not the log's."""

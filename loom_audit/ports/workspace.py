@@ -216,6 +216,13 @@ class Workspace(Protocol):
         """
         ...
 
+    def born(self, path: str) -> int | None:
+        """When what is at the path was made, in ns since 1970, whatever its names were since.
+
+        None when it is absent, has other names, or this system cannot tell.
+        """
+        ...
+
     def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
         """At most `size` first bytes of a file, its stamp and attributes after they were read.
 

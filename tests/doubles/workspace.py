@@ -190,6 +190,9 @@ class MemoryWorkspace:
         node = self._nodes.get(path)
         return "" if node is None else f"{node.inode:032x}"
 
+    def born(self, path: str) -> int | None:
+        return None  # its ticks are no times
+
     def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
         node = self._found(path)
         return (
