@@ -258,6 +258,20 @@ def test_what_has_left_the_scope_is_left_alone(
     assert not (root / "b").exists()
 
 
+def test_a_moved_file_stays_when_the_place_it_came_from_is_out_of_scope_now(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a.log", content="1\n")
+    call("move_file", **{"from": "a.log", "to": "x"})
+    (root / ".loomignore").write_text("*.log\n")
+    workspace.accept_scope()
+    plan = workspace.plan_undo()
+    assert plan.changes == () and not plan.blocked
+    assert [note.path for note in plan.kept if "out of scope now" in note.reason] == ["x"]
+    workspace.carry_out(plan)
+    assert (root / "x").read_text() == "1\n"
+
+
 def test_a_restore_deletes_nothing_it_never_captured(
     workspace: AuditedWorkspace, root: Path, call: Call
 ) -> None:
