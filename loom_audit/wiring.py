@@ -14,7 +14,8 @@ from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
 from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.disk.roots import check_root, check_target
-from loom_audit.disk.workspace import DiskWorkspace, vanished_workspace
+from loom_audit.disk.vanished import vanished_workspace
+from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment

@@ -52,8 +52,11 @@ def replace_all(
     return [done[number] for number in range(len(steps))]
 
 
-def _rank(change: FileChange) -> tuple[int, int]:
-    """Deletions of files, folders deepest first, then folders outermost first, then the rest."""
+def _rank(step: Replacement) -> tuple[int, int]:
+    """Deletions of files, folders deepest first, folders outermost first, the rest, then links."""
+    change = step.change
+    if step.link is not None:
+        return (4, 0)
     depth = change.path.count("/")
     if change.after is None:
         folder = change.before is not None and change.before.kind == "directory"
@@ -96,6 +99,8 @@ class _Batch:
             after = step.change.after
             if after is None or after.kind == "directory" or is_same_content(step.change):
                 continue
+            if step.link is not None:
+                continue
             self.path = step.change.path
             slot = self._slot(self.path)
             self._make_usable(slot.folder)
@@ -128,7 +133,7 @@ class _Batch:
             self.original_modes[folder] = mode
 
     def carry_out(self) -> None:
-        for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n].change)):
+        for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n])):
             step = self.steps[number]
             self.path = step.change.path
             self._make_usable(self.staging.above(self.path))
@@ -146,8 +151,8 @@ class _Batch:
         slot = self._slot(change.path)
         if change.after is None or change.after.kind == "directory":
             return self._replace_folder(change, slot)
-        if step.content is None:
-            return replace(self.folders, change, None, durable=False, slot=slot)
+        if step.content is None or step.link is not None:
+            return replace(self.folders, change, None, durable=False, slot=slot, link=step.link)
         with step.content() as content:
             return replace(self.folders, change, content, durable=False, slot=slot)
 

@@ -102,7 +102,7 @@ def exchange(one: Location, other: Location) -> None:
         _rename(other, aside)
     else:
         try:
-            _link(other, aside)
+            link_to(other, aside)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -127,7 +127,7 @@ def move(source: Location, target: Location) -> None:
     found = source.lstat()
     if found is not None and not stat.S_ISDIR(found.st_mode):
         try:
-            _link(source, target)
+            link_to(source, target)
             source.unlink()
             return
         except OSError as error:
@@ -152,7 +152,8 @@ def _rename(source: Location, target: Location) -> None:
     os.rename(source.name, target.name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
 
 
-def _link(source: Location, target: Location) -> None:
+def link_to(source: Location, target: Location) -> None:
+    """Give what is at the source another name; FileExistsError when something has it."""
     os.link(
         source.name,
         target.name,

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from loom_audit.disk import attributes, system
 from loom_audit.disk.attributes import ACL, acl_at, carried, inherited_acl
-from loom_audit.disk.exchange import Location, exchange, location_of, move
+from loom_audit.disk.exchange import Location, exchange, link_to, location_of, move
 from loom_audit.disk.paths import kind_of, not_a_file_error, printable, split
 from loom_audit.disk.reservation import Slot
 from loom_audit.disk.reversal import (
@@ -69,6 +69,25 @@ def stage(
         made = temporary.lstat()
         if made is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), temporary.name)
+        return identity_of(made)
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def _stage_link(temporary: Location, source: Location, after: FileState) -> Identity:
+    """Give the file at the source another name; Conflict when it has not this content."""
+    link_to(source, temporary)
+    try:
+        made = temporary.lstat()
+        if made is None or not stat.S_ISREG(made.st_mode):
+            raise Conflict(f"{printable(source.path)} is no file any more")
+        if read_state(temporary, made).blob != after.blob:
+            raise Conflict(
+                f"{printable(source.path)} is being changed right now",
+                hint="Try again.",
+                details={"path": printable(source.path)},
+            )
         return identity_of(made)
     except BaseException:
         remove(temporary)
@@ -217,6 +236,7 @@ def replace(
     *,
     durable: bool = True,
     slot: Slot | None = None,
+    link: str | None = None,
 ) -> Displaced:
     """Put `change.after` at its path. OSError as the system gives it, or our own errors.
 
@@ -232,7 +252,7 @@ def replace(
         stat.S_IFDIR,
     ):
         raise not_a_file_error(change.path, found.st_mode)
-    if found is not None:
+    if found is not None and link is None:
         changed = _change_mode(target, found, change, durable=durable)
         if changed is not None:
             return changed
@@ -240,10 +260,13 @@ def replace(
     if change.after is None:
         displaced = _displace(target, found, temporary)
     else:
-        source = None if found is None else target
-        identity = stage(
-            folders, slot, target.parent, change.after, content, source=source, durable=True
-        )
+        if link is None:
+            source = None if found is None else target
+            identity = stage(
+                folders, slot, target.parent, change.after, content, source=source, durable=True
+            )
+        else:
+            identity = _stage_link(temporary, location_of(folders, link), change.after)
         displaced = put_staged(temporary, target, identity, occupied=found is not None)
     if durable:
         try:

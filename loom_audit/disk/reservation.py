@@ -16,6 +16,7 @@ from loom_audit.disk.paths import split
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.model.events import Temporary
 from loom_audit.model.files import FileChange
+from loom_audit.ports import Replacement
 
 _OPEN_FOLDERS = 256
 
@@ -78,34 +79,38 @@ class Slot:
 class DiskReservation:
     """A `ports.Reservation`: a slot for each path that is replaced or deleted."""
 
-    def __init__(self, beneath: RootDirectory, changes: Sequence[FileChange]) -> None:
+    def __init__(self, beneath: RootDirectory, steps: Sequence[Replacement]) -> None:
         self._beneath = beneath
         self._slots: dict[str, Slot] = {}
-        self.temporaries: tuple[Temporary, ...] = ()
+        self._named: list[Temporary] = []
+        self._made: dict[str, str] = {}
         folders = OpenFolders(beneath, _OPEN_FOLDERS)
-        staging = StagingFolders(folders, changes)
+        staging = StagingFolders(folders, [step.change for step in steps])
         try:
-            for change in changes:
-                self._reserve(
-                    change, Slot(staging.above(change.path), folders.fresh_name()), folders
-                )
+            for step in steps:
+                slot = Slot(staging.above(step.change.path), folders.fresh_name())
+                self._reserve(step, slot, folders)
         except BaseException:
             self.release()
             raise
         finally:
             folders.close()
 
-    def _reserve(self, change: FileChange, slot: Slot, folders: OpenFolders) -> None:
-        before, after = change.before, change.after
-        self._slots[change.path] = slot
-        identities = []
-        if after is None or after.kind != "directory":
-            identities.append("" if after is None else self._make(change, slot, folders))
+    @property
+    def temporaries(self) -> tuple[Temporary, ...]:
+        return tuple(self._named)
+
+    def _reserve(self, step: Replacement, slot: Slot, folders: OpenFolders) -> None:
+        path, before = step.change.path, step.change.before
+        self._slots[path] = slot
+        if step.link is None:
+            new = self._made[path] = self._make(step.change, slot, folders)
+        else:
+            new = self._made.get(step.link, "") or _identity_of(location_of(folders, step.link))
+        old = ""
         if before is not None and before.kind != "directory":
-            identities.append(_identity_of(location_of(folders, change.path)))
-        self.temporaries += tuple(
-            Temporary(change.path, slot.name, identity) for identity in identities if identity
-        )
+            old = _identity_of(location_of(folders, path))
+        self._named += (Temporary(path, slot.name, which) for which in (new, old) if which)
 
     def _make(self, change: FileChange, slot: Slot, folders: OpenFolders) -> str:
         """Make the empty file and return its identity; "" where it is made later, or fails then."""

@@ -6,7 +6,7 @@ import stat
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+from typing import BinaryIO, TypeVar, cast
 
 from loom_audit.disk import attributes, bulk, rename, replace, system
 from loom_audit.disk import walk as walking
@@ -29,7 +29,7 @@ from loom_audit.disk.reversal import remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.system import System, mapped_below, mounts_below
 from loom_audit.disk.walk import stamp_of
-from loom_audit.errors import Conflict, InvalidPath, NoWorkspace, StorageFailed
+from loom_audit.errors import Conflict, InvalidPath, StorageFailed
 from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
@@ -41,7 +41,6 @@ from loom_audit.ports import (
     Reservation,
     Stamp,
     Stamps,
-    Workspace,
 )
 
 T = TypeVar("T")
@@ -241,6 +240,14 @@ class DiskWorkspace:
         finally:
             os.close(descriptor)
 
+    def links(self, path: str) -> int:
+        with audit_errors(path):
+            try:
+                found = self._lstat(normalize(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return 0
+        return 0 if found is None else found.st_nlink
+
     def attributes(self, path: str) -> Attributes:
         with audit_errors(path):
             return attributes.attributes_at(location_of(OpenFolders(self._beneath), path))
@@ -312,8 +319,9 @@ class DiskWorkspace:
 
     # --- writing --------------------------------------------------------------------------
 
-    def reserve(self, changes: Sequence[FileChange]) -> DiskReservation:
-        return DiskReservation(self._beneath, [c for c in changes if self._is_writable(c.path)])
+    def reserve(self, steps: Sequence[Replacement]) -> DiskReservation:
+        writable = [step for step in steps if self._is_writable(step.change.path)]
+        return DiskReservation(self._beneath, writable)
 
     def _is_writable(self, path: str) -> bool:
         try:
@@ -323,13 +331,18 @@ class DiskWorkspace:
         return True
 
     def replace(
-        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+        self,
+        change: FileChange,
+        content: BinaryIO | None,
+        reserved: Reservation | None = None,
+        link: str | None = None,
     ) -> Displaced:
         self._check_writable(change.path)
         self._beneath.check()
         slot = reserved.take(change.path) if isinstance(reserved, DiskReservation) else None
         with audit_errors(change.path):
-            return replace.replace(OpenFolders(self._beneath), change, content, slot=slot)
+            folders = OpenFolders(self._beneath)
+            return replace.replace(folders, change, content, slot=slot, link=link)
 
     def replace_all(
         self,
@@ -369,26 +382,3 @@ class DiskWorkspace:
             with audit_errors(""):
                 self._folds = folds_case(self._beneath)
         return self._folds
-
-
-def vanished_workspace(root: str) -> Workspace:
-    """A workspace of which only the root's path is known; all else raises NoWorkspace.
-
-    So that calls in it can be refused, and put on record, like any other.
-    """
-    return cast("Workspace", _VanishedWorkspace(root))
-
-
-class _VanishedWorkspace:
-    def __init__(self, root: str) -> None:
-        self.root = root
-
-    def __getattr__(self, _: str) -> Any:
-        return self._refuse
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise NoWorkspace(
-            f"the workspace {self.root} is gone",
-            hint="Move it back, or rebuild it from the record: `loom-audit replay POINT --to DIR`.",
-            details={"root": self.root},
-        )

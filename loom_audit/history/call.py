@@ -157,7 +157,7 @@ class OpenCall:
         with self._step(final) as preconditions:
             changes = plan_delete(preconditions, path, recursive=recursive)
             make_changes(self.record, preconditions, changes)
-            return tuple(sorted(change.path for change in changes))
+            return tuple(sorted(change.path for change in changes if change.after is None))
 
     def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False

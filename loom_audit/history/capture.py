@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, cast
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
+from loom_audit.history.contents import blob_of, blob_of_stream
+from loom_audit.history.links import ScannedLinks
 from loom_audit.history.opaque import (
     arrivals,
     is_listed,
@@ -33,7 +34,7 @@ from loom_audit.model.files import (
     parents,
     proven_moves,
 )
-from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp
+from loom_audit.ports import OPAQUE, Attributes, IndexEntry, LeftOutFiles, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
@@ -48,6 +49,9 @@ MAX_READ_AT_ONCE = 1024 * 1024
 MAX_READ = 32 * 1024 * 1024 * 1024
 """A file over so many bytes is not read: hashing it would take most of a minute, and a sparse
 file of petabytes is made in an instant."""
+
+_GROUP_DIGITS = 10
+"""Hex digits of a group: few enough for a number in JSON, too many for two files to have one."""
 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
@@ -156,14 +160,14 @@ def _read_state(
         return state, workspace.stamp(path), has.identity
     if stat.S_ISLNK(stamp.mode):
         target = workspace.read_link(path)
-        state = FileState("symlink", _blob_of(attachment, target, None, keep), 0o777, len(target))
+        state = FileState("symlink", blob_of(attachment, target, None, keep), 0o777, len(target))
         return state, workspace.stamp(path), workspace.identity(path)
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
     if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
         content, after, has = workspace.read_and_stamp(path, stamp.size)
-        blob = _blob_of(attachment, content, similar, keep)
-        return FileState("file", blob, has.mode, len(content), acl=has.acl), after, has.identity
+        blob = blob_of(attachment, content, similar, keep)
+        return _file_state(blob, len(content), has), after, has.identity
     if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
         raise TooLarge(
             f"too large to be read ({size_text(stamp.size)})",
@@ -171,41 +175,16 @@ def _read_state(
         )
     has = workspace.attributes(path)
     with workspace.open(path) as stream:
-        blob, size = _blob_of_stream(attachment, _FirstBytes(stream, stamp.size), similar, kept)
-    state = FileState("file", blob, has.mode, size, acl=has.acl)
-    return state, workspace.stamp(path), has.identity
+        blob, size = blob_of_stream(attachment, stream, stamp.size, similar, kept)
+    return _file_state(blob, size, has), workspace.stamp(path), has.identity
 
 
-def _blob_of_stream(
-    attachment: Attachment, stream: "_FirstBytes", similar: BlobId | None, keep: bool
-) -> tuple[BlobId, int]:
-    if keep:
-        blob = attachment.blobs.put(cast("BinaryIO", stream), similar_to=similar)
-        return blob, attachment.blobs.size(blob)
-    digest, size = hashlib.sha256(), 0
-    while part := stream.read(1024 * 1024):
-        digest.update(part)
-        size += len(part)
-    return BlobId(digest.hexdigest()), size
-
-
-class _FirstBytes:
-    """The first bytes of a stream, so that reading a file that grows comes to an end."""
-
-    def __init__(self, stream: BinaryIO, size: int) -> None:
-        self._stream = stream
-        self._rest = size
-
-    def read(self, size: int = -1) -> bytes:
-        part = self._stream.read(self._rest if size < 0 else min(size, self._rest))
-        self._rest -= len(part)
-        return part
-
-
-def _blob_of(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
-    if keep:
-        return attachment.blobs.put(content, similar_to=similar)
-    return BlobId(hashlib.sha256(content).hexdigest())
+def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
+    """A file's state; one with several names has the group that says which file it is."""
+    group = None
+    if has.links > 1:
+        group = int(hashlib.sha256(has.identity.encode("ascii")).hexdigest()[:_GROUP_DIGITS], 16)
+    return FileState("file", blob, has.mode, size, group, has.acl)
 
 
 def scan(
@@ -258,6 +237,7 @@ def scan(
     found = _scan_paths(
         attachment,
         doubtful,
+        ScannedLinks(doubtful, gone, known, state_of),
         found,
         state_of,
         flush,
@@ -275,6 +255,7 @@ def scan(
 def _scan_paths(
     attachment: Attachment,
     doubtful: list[tuple[str, Stamp]],
+    links: ScannedLinks,
     found: ScanResult,
     state_of: Callable[[str], FileState | None],
     flush: Callable[[ScanResult], None],
@@ -288,6 +269,7 @@ def _scan_paths(
         before = state_of(path)
         try:
             after, entry = observe(attachment, path, before, keep=keep, seen=stamp)
+            after = links.settled(path, after, stamp)
         except AuditError as error:
             if isinstance(error, AuditUnavailable) and not after_the_fact:
                 raise

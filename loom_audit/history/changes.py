@@ -46,7 +46,9 @@ def make_changes(
     if origin == "undo" and record.has_facts:
         record.commit()  # so that temporaries without an intention are looked for
     steps = preconditions.replacements(in_safe_order(copied), moves)
-    reserved = record.attachment.workspace.reserve([step.change for step in steps])
+    reserved = record.attachment.workspace.reserve(
+        [step for step in steps if step.link != step.change.path]
+    )
     try:
         intended = ChangeIntended(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries
@@ -57,7 +59,7 @@ def make_changes(
         reserved.release()
     record.entries.update(preconditions.entries)
     record.add_foreign(outcome.foreign)
-    if made := tuple(outcome.changes):
+    if made := _in_order_of(intended.changes, outcome.changes):
         if made == intended.changes and not outcome.arrived:
             fact = FilesChanged(
                 made, origin, record.call_id, intended.moves, reverts, intention=intention
@@ -80,6 +82,14 @@ def make_changes(
         record.commit_and_index()
         outcome.discard_displaced()
         raise outcome.error
+
+
+def _in_order_of(
+    intended: tuple[FileChange, ...], made: Sequence[FileChange]
+) -> tuple[FileChange, ...]:
+    """What was made, in the order of the intention when it is the same."""
+    same = len(made) == len(intended) and {c.path: c for c in made} == {c.path: c for c in intended}
+    return intended if same else tuple(made)
 
 
 def renamed_folders(

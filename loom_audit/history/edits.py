@@ -21,7 +21,7 @@ def plan_edit(
     mode: int | None,
     create: bool,
 ) -> list[FileChange]:
-    """The directories to make and, last, the change of the file itself."""
+    """The directories to make, the file's other names, and, last, the change of the file itself."""
     attachment = preconditions.attachment
     target = attachment.workspace.resolve(attachment.workspace.relative(path))
     before = preconditions.look(target)
@@ -35,10 +35,12 @@ def plan_edit(
     else:
         bits, acl = before.mode if mode is None else mode, before.acl
     blob = preconditions.put(new, similar_to=before.blob if before else None)
-    change = FileChange(target, before, FileState("file", blob, bits, len(new), acl=acl))
+    group = None if before is None else before.group
+    change = FileChange(target, before, FileState("file", blob, bits, len(new), group, acl))
+    others = [other for other in preconditions.whole([change]) if other.path != target]
     if before is not None and not preconditions.drift:
-        return [change]  # the folders above a recorded path are on record
-    return [*missing_parents(preconditions, target, create=create), change]
+        return [*others, change]  # the folders above a recorded path are on record
+    return [*missing_parents(preconditions, target, create=create), *others, change]
 
 
 def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> list[FileChange]:
@@ -57,7 +59,7 @@ def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> 
                 hint="Pass recursive=true to delete it with all it holds.",
             )
         changes += [FileChange(below, there, None) for below, there in inside.items()]
-    return changes
+    return [*preconditions.whole(changes)]
 
 
 def plan_move(
@@ -90,7 +92,7 @@ def plan_move(
     moves = tuple(
         Move(path, new + path[len(old) :]) for path, was in going.items() if was.kind != "directory"
     )
-    return changes, moves
+    return [*preconditions.whole(changes)], moves
 
 
 def resolve_name(preconditions: Preconditions, path: str) -> str:

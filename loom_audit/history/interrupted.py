@@ -8,11 +8,12 @@ from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import acting_calls, innermost, outside_draft
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.looks import collect_changes
-from loom_audit.history.steps import observe_all
+from loom_audit.history.outcome import observe_all
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
-from loom_audit.model.files import FileChange, Move, moves_among
+from loom_audit.model.files import FileChange, FileState, Move, moves_among
+from loom_audit.model.links import without_group
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
 
@@ -25,7 +26,7 @@ class Comparison:
     """A call's intended changes against disk: what came of each path.
 
     `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are
-    the intended ones of which both ends were made.
+    the intended ones of which both ends were made. `left` lead from the disk to what was intended.
     """
 
     made: tuple[FileChange, ...]
@@ -33,6 +34,7 @@ class Comparison:
     outcomes: Mapping[str, PathOutcome]
     entries: Mapping[str, IndexEntry | None]
     moves: tuple[Move, ...] = ()
+    left: tuple[FileChange, ...] = ()
 
     @property
     def unknown(self) -> list[str]:
@@ -69,23 +71,36 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
     """Compare a call's intended changes with disk; the lock is held."""
     made: list[FileChange] = []
     foreign: list[FileChange] = []
+    left: list[FileChange] = []
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
     changes, moves = intended(attachment, call)
+    seen = observe_all(attachment, changes)
     for change in changes:
-        now, entries[change.path] = observe_all(attachment, [change])[change.path]
+        now, entries[change.path] = seen[change.path]
         recorded = attachment.projections.state(change.path)
-        if now == change.after:
-            outcomes[change.path] = "happened"
-        elif now == change.before:
-            outcomes[change.path] = "did not happen"
-        else:
-            outcomes[change.path] = "unknown"
+        outcome = outcomes[change.path] = _outcome(change, now)
         if now != recorded:
             found = FileChange(change.path, recorded, now)
-            (made if outcomes[change.path] == "happened" else foreign).append(found)
+            (made if outcome == "happened" else foreign).append(found)
+        if now != change.after:
+            left.append(FileChange(change.path, now, change.after))
     listed = moves_among(made, moves)
-    return Comparison(tuple(made), tuple(foreign), outcomes, entries, listed)
+    return Comparison(tuple(made), tuple(foreign), outcomes, entries, listed, tuple(left))
+
+
+def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
+    """What came of a change; of names of one file some may be changed, so that they are apart."""
+    for before, after in (
+        (change.before, change.after),
+        (without_group(change.before), without_group(change.after)),
+    ):
+        if now == after:
+            return "happened"
+        if now == before:
+            return "did not happen"
+        now = without_group(now)
+    return "unknown"
 
 
 def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.border import arrivals_among, plan_folders
+from loom_audit.history.border import FolderPlan, arrivals_among, plan_folders
 from loom_audit.history.capture import scan, without_gc
 from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
 from loom_audit.history.steps import Preconditions
@@ -19,8 +19,9 @@ from loom_audit.model.files import (
     moves_among,
     parents,
 )
-from loom_audit.model.inexact import without_lost_lists
+from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
+from loom_audit.model.link_plans import choices_for_groups, group_holds, with_whole_groups
 from loom_audit.model.placement import EntryStatus
 from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.model.records import Call, RecordedChange
@@ -67,8 +68,10 @@ class Planner:
     ) -> Plan:
         """The plan, with the drift at the paths taken back and at `more_paths`."""
         head = self.attachment.log.head()
-        is_taken = selection.predicate(request)
+        asked = request
         candidates = self._selected_changes(selection)
+        request = self._with_whole_choices(request, candidates)
+        is_taken = selection.predicate(request)
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
         drift = self._find_drift(request, touched, whole=selection.rollback)
@@ -94,20 +97,17 @@ class Planner:
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        plan = folders.added_to(make())
+        plan = folders.added_to(with_whole_groups(make(), folders.tree))
         if not selection.rollback:
             concerned = {c.path for c in plan.changes} | self._held_paths(plan)
             unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
             if not unseen <= touched:
-                return self._make_plan(request, selection, more_paths | unseen)
-        holds: dict[str, Hold] = {}
-        while found := self._holds(plan) | self._left_out_holds(selection, plan, folders.steps):
-            holds |= found
-            plan = folders.added_to(make(holds=holds))
+                return self._make_plan(asked, selection, more_paths | unseen)
+        plan = self._make_with_holds(make, selection, folders)
         plan = replace(
             plan,
             # the point as a number: `head` moves when events are added
-            request=replace(request, targets=(selection.since,)) if selection.rollback else request,
+            request=replace(asked, targets=(selection.since,)) if selection.rollback else asked,
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
             irreversible=(
                 *plan.irreversible,
@@ -116,11 +116,41 @@ class Planner:
             ),
             drifted=bool(drift.changes),
         )
-        plan = without_lost_lists(plan)
         if request.verb == "revert" and not plan.changes:
             # later calls changed all of it; when they are taken back, this revert can still be made
             return replace(plan, reverts=())
         return plan
+
+    def _with_whole_choices(
+        self, request: Request, candidates: Sequence[RecordedChange]
+    ) -> Request:
+        """The request, what it chooses for one name of a file chosen for all."""
+        if not request.choices:
+            return request
+        changes = (one.change for one in candidates)
+        tree = self.attachment.projections.tree()
+        return replace(request, choices=choices_for_groups(request.choices, changes, tree))
+
+    def _make_with_holds(
+        self, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
+    ) -> Plan:
+        """The plan in which what cannot be changed stays, and says what it does not bring back."""
+        holds: dict[str, Hold] = {}
+        while True:
+            own = with_whole_groups(make(holds=holds), folders.tree)
+            plan = folders.added_to(own)
+            found = {
+                **self._holds(plan),
+                **self._left_out_holds(selection, plan, folders.steps),
+                **group_holds(own, folders.tree, holds),
+            }
+            if not found:
+                break
+            holds |= found
+        own = with_broken_links(
+            without_lost_lists(own), folders.tree, self.attachment.workspace.links
+        )
+        return folders.added_to(own)
 
     def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
         if selection.rollback:

@@ -1,15 +1,15 @@
 """The steps of changes on disk: read the states, replace, check what was displaced, read again."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
 
-from loom_audit.errors import AuditError, Conflict, TooLarge
-from loom_audit.history.attachment import STALE, Attachment
+from loom_audit.errors import AuditError, TooLarge
+from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import rename_folder
 from loom_audit.history.capture import observe, recorded_state_lookup
+from loom_audit.history.links import Names, divided_error, settled
+from loom_audit.history.outcome import Outcome, check_displaced, look_for_results
 from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import (
     BlobId,
@@ -19,6 +19,7 @@ from loom_audit.model.files import (
     parents,
 )
 from loom_audit.model.left_out import is_remade
+from loom_audit.model.links import groups_in, names_by_group, sources, whole_groups
 from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation
 
 MAX_ONE_BY_ONE = 8
@@ -41,6 +42,7 @@ class Preconditions:
         self._states: dict[str, FileState | None] = {"": ROOT}
         self.contents: dict[BlobId, bytes] = {}
         self._mounted: dict[str, bool] = {"": False}
+        self._names: Names = {}
         self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
 
     def expect_paths(self, paths: int) -> None:
@@ -67,11 +69,33 @@ class Preconditions:
         ):
             return recorded
         state, seen = observe(self.attachment, path, recorded, keep=self._keep)
+        state = settled(self.attachment, {path: state}, names=self._names)[path]
         if self.is_recorded(path, state or recorded):
             self.entries[path] = seen
             if state != recorded:
                 self.drift.append(FileChange(path, recorded, state))
         return state
+
+    def whole(self, changes: Sequence[FileChange]) -> Sequence[FileChange]:
+        """The changes with all names of every file that they change. Conflict when they differ."""
+        groups = groups_in(changes)
+        if not groups:
+            return changes
+        tree = self.attachment.projections.tree()
+        paths = {path for names in names_by_group(tree, groups).values() for path in names}
+        paths.update(path for group in groups for path in self._names.get(group, ()))
+        paths.update(change.path for change in changes)
+        seen = {path: self.look(path) for path in sorted(paths)}
+        tree = {path: state for path, state in {**tree, **seen}.items() if state is not None}
+        found, divided = whole_groups(changes, tree)
+        if divided:
+            raise divided_error(divided)
+        return found
+
+    def count_names(self, groups: Collection[int]) -> dict[int, int]:
+        """How many names each of these groups has in the workspace now."""
+        tree = self.attachment.projections.tree() if groups else {}
+        return {group: len(names) for group, names in names_by_group(tree, groups).items()}
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
         """Store a content that is about to be written; without `keep` only hash it."""
@@ -92,11 +116,19 @@ class Preconditions:
         prefetch = Prefetch(
             self.attachment.blobs, (change.after for change in changes), self.contents
         )
-        sources = {move.target: move.source for move in moves}
-        return [
-            Replacement(change, prefetch.opener(change.after), sources.get(change.path))
+        origins = {move.target: move.source for move in moves}
+        tree = self.attachment.projections.tree() if groups_in(changes) else {}
+        links = sources(changes, tree)
+        steps = [
+            Replacement(
+                change,
+                prefetch.opener(change.after),
+                origins.get(change.path),
+                links.get(change.path),
+            )
             for change in changes
         ]
+        return sorted(steps, key=lambda step: step.link is not None)
 
     def is_recorded(self, path: str, state: FileState | None) -> bool:
         """Whether the path is in scope and not on another mount, so that it is recorded."""
@@ -107,36 +139,6 @@ class Preconditions:
         if above not in self._mounted:
             self._mounted[above] = self.attachment.workspace.is_mounted(above)
         return not self._mounted[above]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the steps changed, and the reasons and the error if that is not what was intended.
-
-    `arrived` are paths whose content existed before where it is not recorded,
-    `foreign` is what somebody else wrote before a change, `later` what they wrote after it.
-    """
-
-    changes: list[FileChange] = field(default_factory=list)
-    foreign: list[FileChange] = field(default_factory=list)
-    later: list[FileChange] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    error: AuditError | None = None
-    arrived: list[str] = field(default_factory=list)
-    not_put_back: list[Displaced] = field(default_factory=list)
-
-    def discard_displaced(self) -> None:
-        """Delete what could not be put back and is on record now.
-
-        A file that cannot be deleted keeps its temporary name and is listed as a leftover.
-        """
-        for displaced in self.not_put_back:
-            with suppress(AuditError):
-                displaced.discard()
-
-    def add_error(self, error: AuditError) -> None:
-        """Keep the first error, which is raised to the caller."""
-        self.error = self.error or error
 
 
 def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
@@ -165,13 +167,18 @@ def carry_out(
     back. Every change in the outcome has been read back and has the intended hash. `folders` are
     renamed as a whole, before what is in their old places is deleted; each has the changes of that.
     """
-    outcome = Outcome()
+    outcome = Outcome(names=preconditions.count_names(groups_in(step.change for step in steps)))
+    staying = [step.change for step in steps if step.link == step.change.path]
+    steps = [step for step in steps if step.link != step.change.path]
     if folders:
         steps = _rename_folders(preconditions, steps, reserved, folders, outcome)
     if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
         _replace_one_by_one(preconditions, steps, reserved, outcome)
     else:
         _replace_together(preconditions, steps, reserved, outcome)
+    outcome.looked_for += staying
+    look_for_results(preconditions.attachment, outcome)
+    preconditions.entries.update(outcome.entries)
     unseen = {
         change.path
         for change in outcome.changes
@@ -242,13 +249,13 @@ def _replace_one_by_one(
         try:
             content = step.content() if step.content else None
             workspace = preconditions.attachment.workspace
-            displaced = workspace.replace(step.change, content, reserved)
+            displaced = workspace.replace(step.change, content, reserved, step.link)
         except AuditError as error:
             # it may have failed after the path was changed
             outcome.add_error(error)
-            _observe_result(preconditions, step.change, outcome)
+            outcome.looked_for.append(step.change)
             return
-        _check_displaced(preconditions, step.change, displaced, outcome)
+        check_displaced(preconditions.attachment, step.change, displaced, outcome)
         if outcome.error:
             return
 
@@ -266,81 +273,6 @@ def _replace_together(
         outcome.add_error(error)
     for number, step in enumerate(steps):
         if number in displaced:
-            _check_displaced(preconditions, step.change, displaced[number], outcome)
+            check_displaced(preconditions.attachment, step.change, displaced[number], outcome)
         else:
-            _observe_result(preconditions, step.change, outcome)
-
-
-def _check_displaced(
-    preconditions: Preconditions, change: FileChange, displaced: Displaced, outcome: Outcome
-) -> None:
-    """Accept a replacement, or put back what somebody else had written in between."""
-    try:
-        found = displaced.state
-        if found != change.before:
-            outcome.foreign.append(FileChange(change.path, change.before, found))
-            change = FileChange(change.path, found, change.after)
-            _put_back(preconditions, change, displaced, outcome)
-        else:
-            if displaced.links > 1:
-                outcome.reasons.append(f"hard link broken: {change.path}")
-            displaced.discard()
-    except AuditError as error:
-        outcome.add_error(error)
-    _observe_result(preconditions, change, outcome)
-
-
-def _put_back(
-    preconditions: Preconditions, change: FileChange, displaced: Displaced, outcome: Outcome
-) -> None:
-    """Keep somebody else's version in the store and at its path."""
-    outcome.add_error(
-        Conflict(
-            f"{change.path} was changed by somebody else, unseen until now; it is as they left it",
-            hint="Read it again and repeat the change.",
-            details={"path": change.path},
-        )
-    )
-    preconditions.entries[change.path] = IndexEntry(STALE, None)
-    try:
-        if change.before and change.before.blob:
-            with displaced.open() as stream:
-                preconditions.attachment.blobs.put(stream)
-    except AuditError:
-        displaced.put_back()
-        raise
-    try:
-        displaced.put_back()
-    except Conflict:
-        # written once more since: that version stays, and this one is in the store
-        outcome.not_put_back.append(displaced)
-
-
-def _observe_result(preconditions: Preconditions, change: FileChange, outcome: Outcome) -> None:
-    """Add what is on disk now to the outcome, which need not be what was intended."""
-    try:
-        now, entry = observe(preconditions.attachment, change.path, change.before, keep=False)
-        if now == change.before:
-            return
-        if now != change.after:
-            now, entry = observe(preconditions.attachment, change.path, change.after)
-    except AuditError as error:
-        outcome.add_error(error)
-        outcome.reasons.append(f"not seen: {change.path}")
-        preconditions.entries[change.path] = IndexEntry(STALE, None)
-        return
-    preconditions.entries[change.path] = entry
-    if now == change.after:
-        outcome.changes.append(change)
-    elif outcome.error is None:
-        outcome.changes.append(change)
-        outcome.later.append(FileChange(change.path, change.after, now))
-    else:
-        outcome.later.append(FileChange(change.path, change.before, now))
-
-
-def observe_all(
-    attachment: Attachment, changes: Sequence[FileChange]
-) -> Mapping[str, tuple[FileState | None, IndexEntry | None]]:
-    """The states at the changes' paths now, with their contents stored; for recovery."""
-    return {change.path: observe(attachment, change.path, change.after) for change in changes}
+            outcome.looked_for.append(step.change)

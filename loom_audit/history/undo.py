@@ -150,9 +150,9 @@ class Undo:
             record = CallRecord(writer_of(self.attachment, call), call.call_id)
             add_outcome(record, call, found)
             record.commit_and_index()
-        changes, moves = intended(self.attachment, call)
-        left = [change for change in changes if found.outcomes[change.path] == "did not happen"]
+        left = found.left
         with OpenCall.resumed(record.writer, call) as resumed:
+            moves = intended(self.attachment, call)[1]
             listed, reverts = moves_among(left, moves), self._reverts(call)
             resumed.apply(left, moves=listed, reverts=reverts, final=True)
             resumed.result["output"] = f"continued by {actor} after an interruption"

@@ -1,9 +1,32 @@
 """What a plan cannot make exactly as it was at a path that it changes, each with its reason."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from loom_audit.model.files import FileChange
+from loom_audit.model.display import count_text
+from loom_audit.model.files import FileChange, Tree
+from loom_audit.model.links import names_by_group, sources
 from loom_audit.model.planning import Note, Plan
+
+
+def with_broken_links(plan: Plan, tree: Tree, links: Callable[[str], int]) -> Plan:
+    """The plan with a note on each file that has names outside, which keep what is there now.
+
+    `tree` is that of the disk; `links` says how many names the file at a path has.
+    """
+    stays = sources(plan.changes, tree)
+    old = {change.path: change.before for change in plan.changes}
+    groups = {state.group for state in old.values() if state and state.group is not None}
+    inside = names_by_group(tree, groups)
+    notes = []
+    for path, before in old.items():
+        if before is None or before.kind != "file" or stays.get(path) == path:
+            continue
+        known = 1 if before.group is None else len(inside[before.group])
+        if (more := links(path) - known) > 0:
+            text = f"{count_text(more, 'name')} outside the workspace"
+            notes.append(Note(path, f"a hard link: {text} will keep what is there now"))
+    return replace(plan, inexact=(*plan.inexact, *notes)) if notes else plan
 
 
 def without_lost_lists(plan: Plan) -> Plan:

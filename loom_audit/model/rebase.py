@@ -125,7 +125,8 @@ class StateMerger:
             return content
         blob, size = content
         mode = theirs.mode if mode is None else mode
-        return FileState(ours.kind, blob, mode, size, acl=_has_acl(base, ours, theirs))
+        group = ours.group if base is not None and theirs.group == base.group else theirs.group
+        return FileState(ours.kind, blob, mode, size, group, _has_acl(base, ours, theirs))
 
     def _content(
         self, base: FileState | None, ours: FileState, theirs: FileState, who: str, markers: bool

@@ -137,12 +137,14 @@ class Replacement:
     """One step of `replace_all`: the change of a path and how to open the new content.
 
     `content` opens the bytes (a symlink's target); None for directories and deletions. The
-    attributes of a file are those of what it replaces, or of the path `attributes_of`.
+    attributes of a file are those of what it replaces, or of the path `attributes_of`. With `link`
+    the path becomes another name of the file that is at that one then, which has the content.
     """
 
     change: FileChange
     content: Callable[[], BinaryIO] | None = None
     attributes_of: str | None = None
+    link: str | None = None
 
 
 class Reservation(Protocol):
@@ -230,6 +232,10 @@ class Workspace(Protocol):
         """
         ...
 
+    def links(self, path: str) -> int:
+        """How many names the file at the path has, itself when it is a symlink; 0 when absent."""
+        ...
+
     def attributes(self, path: str) -> Attributes:
         """The attributes of a file or folder; a symlink is not followed. FileNotFound."""
         ...
@@ -270,15 +276,19 @@ class Workspace(Protocol):
         """
         ...
 
-    def reserve(self, changes: Sequence[FileChange]) -> Reservation:
-        """Make the temporaries for these changes, before they are announced; never fails.
+    def reserve(self, steps: Sequence[Replacement]) -> Reservation:
+        """Make the temporaries for these steps, before they are announced; never fails.
 
         One that cannot be made now is made, or fails, when the change is carried out.
         """
         ...
 
     def replace(
-        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+        self,
+        change: FileChange,
+        content: BinaryIO | None,
+        reserved: Reservation | None = None,
+        link: str | None = None,
     ) -> Displaced:
         """Put `change.after` at the path, durably and atomically, and hand back what was there.
 
@@ -286,7 +296,8 @@ class Workspace(Protocol):
         `before` and `after` are of one content and the file has it, or both are directories,
         only the mode is changed, in place. Otherwise `change.before` is not looked at: the
         caller compares it with `Displaced.state`. A file gets the attributes of the one it
-        replaces, its access control list where `after` has one; zeros are written as holes.
+        replaces, its access control list where `after` has one; zeros are written as holes. With
+        `link` it becomes another name of the file at that path, if that has the content (Conflict).
         Nothing on the path may be a symlink: see `resolve`. InvalidPath for `.git` and what is in
         it, our temporaries, the store; Corrupt when the hash of the content is not that of `after`.
         For an absent `after` the path is moved away; a directory is removed only when empty
@@ -303,8 +314,8 @@ class Workspace(Protocol):
         """Many in two phases: all temporaries, one sync, all exchanges, one sync.
 
         Order: deletions of files, directories deepest first, then directories made outermost
-        first, then files. What is displaced is handed back in the order of `steps`. When a
-        step fails, those already exchanged stay, and the error's details name it as `path`,
+        first, then files, then links. What is displaced is handed back in the order of `steps`.
+        When a step fails, those already exchanged stay, and the error's details name it as `path`,
         and how many were done as `done`; the dict `done` then holds what each of them
         displaced, by the step's number.
         """

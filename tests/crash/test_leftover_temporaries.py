@@ -1,10 +1,12 @@
 """What a kill leaves under temporary names is gone after recovery, and nothing in it is lost."""
 
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -105,7 +107,7 @@ def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
         workspace = store.workspace(root)
         assert [one.waiting for one in workspace.recover()] == [True]
         assert temporaries_in(root) == []
-        assert len(left) >= (nth if where != "discarding" else FILES - nth) - 3
+        assert len(left) >= (nth if where != "discarding" else FILES - nth) - 6
         (closed,) = workspace.recover("continue" if nth == 1 else "abandon")
         if where == "making the temporaries":
             assert (closed.call.status, tree_of(root)) == ("interrupted", later)
@@ -179,3 +181,71 @@ def test_what_nobody_named_is_on_record_before_it_goes(root: Path) -> None:
             f"d/{TEMPORARY}mine": b"a name that a person chose\n",
         }
         assert workspace.verify().findings == ()
+
+
+def names_together(root: Path) -> set[frozenset[str]]:
+    names: dict[int, set[str]] = {}
+    for folder, _, files in os.walk(root):
+        for name in files:
+            path = Path(folder, name)
+            names.setdefault(path.stat().st_ino, set()).add(str(path.relative_to(root)))
+    return {frozenset(paths) for paths in names.values() if len(paths) > 1}
+
+
+@pytest.fixture
+def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace in which a command wrote through some hard links, broke some and made some."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "root"
+    (root / "d").mkdir(parents=True)
+    for n in range(4):
+        (root / f"{n}.txt").write_text(f"before {n}\n")
+        os.link(root / f"{n}.txt", root / "d" / f"{n}.txt")
+    with open_store() as store:
+        workspace = store.attach(root)
+        workspace.checkpoint("start")
+        with workspace.session("earlier") as session, session.recording("work"):
+            (root / "0.txt").write_text("through one name\n")
+            (root / "1.txt").unlink()
+            (root / "d" / "2.txt").unlink()
+            (root / "d" / "2.txt").write_text("apart\n")
+            os.link(root / "3.txt", root / "d" / "more.txt")
+    return root
+
+
+@pytest.mark.parametrize("name", ["_reserve", "_stage_link", "take_path", "discard"])
+@pytest.mark.parametrize("decision", ["continue", "abandon"])
+def test_hard_links_are_whole_again_after_a_kill_in_their_rollback(
+    linked: Path, name: str, decision: Literal["continue", "abandon"]
+) -> None:
+    start = {f"{folder}{n}.txt": f"before {n}\n" for n in range(4) for folder in ("", "d/")}
+    owners = {"_reserve": reservation.DiskReservation, "discard": reversal.PathReversal}
+    owner: Any = owners.get(name, replace)
+    kept = linked.with_name("kept")
+    kept.mkdir()
+    for part in ("root", "home"):
+        subprocess.run(["cp", "-a", str(linked.with_name(part)), str(kept / part)], check=True)
+    for nth in range(1, 12):
+        for part in ("root", "home"):
+            shutil.rmtree(linked.with_name(part))
+            subprocess.run(["cp", "-a", str(kept / part), str(linked.with_name(part))], check=True)
+        if not killed(lambda: roll_back(linked), (owner, name), nth):
+            assert nth > 2
+            break
+        with open_store() as store:
+            workspace = store.workspace(linked)
+            workspace.recover()
+            assert temporaries_in(linked) == []
+            workspace.recover(decision)
+            check_finishes(workspace)
+            assert workspace.status().drift == ()
+            workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+            assert {
+                str(p.relative_to(linked)): p.read_text() for p in linked.rglob("*.txt")
+            } == start
+            pairs = {frozenset({f"{n}.txt", f"d/{n}.txt"}) for n in range(4)}
+            assert names_together(linked) == pairs, nth
+            assert workspace.status().drift == () and temporaries_in(linked) == []
+            check_log(workspace, [])
+    else:
+        raise AssertionError("it does not end")

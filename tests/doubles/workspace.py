@@ -201,6 +201,9 @@ class MemoryWorkspace:
             Attributes(node.mode, False, 1, f"{node.inode:032x}"),
         )
 
+    def links(self, path: str) -> int:
+        return int(path in self._nodes)
+
     def attributes(self, path: str) -> Attributes:
         node = self._nodes.get(path)
         if node is None:
@@ -268,11 +271,15 @@ class MemoryWorkspace:
 
     # --- changing -------------------------------------------------------------------------
 
-    def reserve(self, changes: Sequence[FileChange]) -> Reservation:
+    def reserve(self, steps: Sequence[Replacement]) -> Reservation:
         return _NothingReserved()
 
     def replace(
-        self, change: FileChange, content: BinaryIO | None, reserved: Reservation | None = None
+        self,
+        change: FileChange,
+        content: BinaryIO | None,
+        reserved: Reservation | None = None,
+        link: str | None = None,
     ) -> Displaced:
         self._check_writable(change.path)
         return self._replace(change, content, change.path.rpartition("/")[0])

@@ -1,0 +1,164 @@
+"""What came of changes on disk: what they displaced, and what is there now."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from loom_audit.errors import AuditError, Conflict
+from loom_audit.history.attachment import STALE, Attachment
+from loom_audit.history.capture import observe
+from loom_audit.history.links import settled
+from loom_audit.model.display import count_text
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.links import without_group
+from loom_audit.ports import Displaced, IndexEntry
+
+Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the steps changed, and the reasons and the error if that is not what was intended.
+
+    `arrived` are paths whose content existed before where it is not recorded,
+    `foreign` is what somebody else wrote before a change, `later` what they wrote after it. The
+    changes `looked_for` were tried, and what is on disk now is still to be seen. `names` are how
+    many names each group of hard links has in the workspace that are not replaced yet.
+    """
+
+    changes: list[FileChange] = field(default_factory=list)
+    foreign: list[FileChange] = field(default_factory=list)
+    later: list[FileChange] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    error: AuditError | None = None
+    arrived: list[str] = field(default_factory=list)
+    not_put_back: list[Displaced] = field(default_factory=list)
+    looked_for: list[FileChange] = field(default_factory=list)
+    entries: dict[str, IndexEntry | None] = field(default_factory=dict)
+    names: dict[int, int] = field(default_factory=dict)
+
+    def discard_displaced(self) -> None:
+        """Delete what could not be put back and is on record now.
+
+        A file that cannot be deleted keeps its temporary name and is listed as a leftover.
+        """
+        for displaced in self.not_put_back:
+            with suppress(AuditError):
+                displaced.discard()
+
+    def add_broken_links(self, change: FileChange, links: int) -> None:
+        """Say that what was displaced, which had so many names, has more outside the workspace."""
+        group = change.before.group if change.before else None
+        inside = self.names.get(group, 1) if group is not None else 1
+        if links > inside:
+            more = count_text(links - inside, "name")
+            self.reasons.append(f"hard link broken: {change.path} ({more} outside the workspace)")
+
+    def add_error(self, error: AuditError) -> None:
+        """Keep the first error, which is raised to the caller."""
+        self.error = self.error or error
+
+
+def check_displaced(
+    attachment: Attachment, change: FileChange, displaced: Displaced, outcome: Outcome
+) -> None:
+    """Accept a replacement, or put back what somebody else had written in between."""
+    try:
+        found = displaced.state
+        if found != without_group(change.before):
+            outcome.foreign.append(FileChange(change.path, change.before, found))
+            change = FileChange(change.path, found, change.after)
+            _put_back(attachment, change, displaced, outcome)
+        else:
+            outcome.add_broken_links(change, displaced.links)
+            displaced.discard()
+    except AuditError as error:
+        outcome.add_error(error)
+    outcome.looked_for.append(change)
+
+
+def _put_back(
+    attachment: Attachment, change: FileChange, displaced: Displaced, outcome: Outcome
+) -> None:
+    """Keep somebody else's version in the store and at its path."""
+    outcome.add_error(
+        Conflict(
+            f"{change.path} was changed by somebody else, unseen until now; it is as they left it",
+            hint="Read it again and repeat the change.",
+            details={"path": change.path},
+        )
+    )
+    outcome.entries[change.path] = IndexEntry(STALE, None)
+    try:
+        if change.before and change.before.blob:
+            with displaced.open() as stream:
+                attachment.blobs.put(stream)
+    except AuditError:
+        displaced.put_back()
+        raise
+    try:
+        displaced.put_back()
+    except Conflict:
+        # written once more since: that version stays, and this one is in the store
+        outcome.not_put_back.append(displaced)
+
+
+def look_for_results(attachment: Attachment, outcome: Outcome) -> None:
+    """Add what is on disk now to the outcome, which need not be what was intended."""
+    wanted = {change.path: change.after for change in outcome.looked_for}
+    first: dict[str, tuple[FileState | None, IndexEntry | None]] = {}
+    for change in outcome.looked_for:
+        try:
+            first[change.path] = observe(attachment, change.path, change.before, keep=False)
+        except AuditError as error:
+            _not_seen(outcome, change, error)
+    seen = _settled(attachment, first, wanted)
+    for change in outcome.looked_for:
+        if change.path in seen:
+            try:
+                _add_result(attachment, outcome, change, *seen[change.path])
+            except AuditError as error:
+                _not_seen(outcome, change, error)
+
+
+def _not_seen(outcome: Outcome, change: FileChange, error: AuditError) -> None:
+    outcome.add_error(error)
+    outcome.reasons.append(f"not seen: {change.path}")
+    outcome.entries[change.path] = IndexEntry(STALE, None)
+
+
+def _add_result(
+    attachment: Attachment,
+    outcome: Outcome,
+    change: FileChange,
+    now: FileState | None,
+    entry: IndexEntry | None,
+) -> None:
+    if now == change.before:
+        return
+    if now != change.after:
+        found = {change.path: observe(attachment, change.path, change.after)}
+        now, entry = _settled(attachment, found, {change.path: change.after})[change.path]
+    outcome.entries[change.path] = entry
+    if now == change.after:
+        outcome.changes.append(change)
+    elif outcome.error is None:
+        outcome.changes.append(change)
+        outcome.later.append(FileChange(change.path, change.after, now))
+    else:
+        outcome.later.append(FileChange(change.path, change.before, now))
+
+
+def observe_all(attachment: Attachment, changes: Sequence[FileChange]) -> Seen:
+    """The states at the changes' paths now, with their contents stored; for recovery."""
+    found = {change.path: observe(attachment, change.path, change.after) for change in changes}
+    return _settled(attachment, found, {change.path: change.after for change in changes})
+
+
+def _settled(attachment: Attachment, found: Seen, wanted: Mapping[str, FileState | None]) -> Seen:
+    states = settled(
+        attachment,
+        {path: state for path, (state, _) in found.items()},
+        wanted=lambda path: wanted.get(path) or attachment.projections.state(path),
+    )
+    return {path: (states[path], entry) for path, (_, entry) in found.items()}

@@ -1,0 +1,200 @@
+"""Random writes, links, modes, lists, undos and rollbacks, against a plain list of past trees."""
+
+import os
+import random
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace, Session, open_store
+from loom_audit.errors import NotFound
+from tests.attributes import ACL, acl_bytes, acl_entries, needs_acl
+from tests.on_disk import tmp_path_factory as tmp_path_factory
+
+Entry = tuple[bytes, int, bool, frozenset[str]]
+"""Content; owner's, own group's and others' bits; whether there is a list; all names."""
+
+Tree = dict[str, Entry]
+NAMES = [f"{folder}{name}" for folder in ("", "d/", "d/e/") for name in ("a", "b", "c")]
+LISTS = [(6, 4, 0, 4, 0), (7, 7, 5, 7, 5), (6, 6, 4, 6, 4), (6, 2, 6, 2, 0)]
+STEPS = 25
+
+
+def look(root: Path) -> Tree:
+    """The files, by `os` alone."""
+    paths = [Path(folder, name) for folder, _, files in os.walk(root) for name in files]
+    names: dict[int, set[str]] = {}
+    for path in paths:
+        names.setdefault(path.stat().st_ino, set()).add(str(path.relative_to(root)))
+    return {
+        str(path.relative_to(root)): (
+            path.read_bytes(),
+            rights(path),
+            acl_entries(path) is not None,
+            frozenset(names[path.stat().st_ino]),
+        )
+        for path in paths
+    }
+
+
+def rights(path: Path) -> int:
+    """What the owner, the file's own group and others may, whatever a list's mask shows."""
+    entries = acl_entries(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if entries is None:
+        return mode
+    return mode & ~0o070 | (entries["group"] & entries["mask"]) << 3
+
+
+def without_lists(tree: Tree) -> Tree:
+    return {path: (text, mode, False, names) for path, (text, mode, _, names) in tree.items()}
+
+
+class Player:
+    """Does one random thing after the other, and knows every tree that there was."""
+
+    def __init__(self, workspace: AuditedWorkspace, session: Session, seed: int) -> None:
+        self.workspace, self.session = workspace, session
+        self.root = Path(workspace.root)
+        self.chance = random.Random(seed)
+        self.points = [(workspace.log.head(), look(self.root))]
+        self.log: list[str] = []
+
+    def name(self) -> str:
+        return self.chance.choice(NAMES)
+
+    def tool(self, tool: str, **arguments: object) -> None:
+        result = anyio.run(self.session.call, tool, arguments)
+        codes = ("CONFLICT", "FILE_NOT_FOUND", "INVALID_PATH")
+        assert result.error is None or result.error.code in codes, result.error
+
+    def write(self) -> None:
+        self.tool("write_file", path=self.name(), content=f"{self.chance.random()}\n")
+
+    def delete(self) -> None:
+        self.tool("delete_file", path=self.name())
+
+    def move(self) -> None:
+        self.tool("move_file", **{"from": self.name(), "to": self.name(), "overwrite": True})
+
+    def command(self) -> None:
+        with self.session.recording("command"):
+            for _ in range(self.chance.randrange(1, 4)):
+                self.spoil()
+
+    def spoil(self) -> None:
+        one, other = self.root / self.name(), self.root / self.name()
+        what = self.chance.choice(["link", "append", "chmod", "list", "unlist", "delete", "copy"])
+        other.parent.mkdir(parents=True, exist_ok=True)
+        if not one.exists():
+            one.parent.mkdir(parents=True, exist_ok=True)
+            one.write_text(f"made {self.chance.random()}\n")
+        elif what == "link" and one != other:
+            other.unlink(missing_ok=True)
+            os.link(one, other)
+        elif what == "append":
+            with one.open("a") as file:
+                file.write("appended\n")
+        elif what == "chmod" and acl_entries(one) is None:
+            one.chmod(self.chance.choice([0o600, 0o644, 0o755]))
+        elif what == "list":
+            os.setxattr(one, ACL, acl_bytes(*self.chance.choice(LISTS)))
+        elif what == "unlist" and acl_entries(one) is not None:
+            mode = rights(one)
+            os.removexattr(one, ACL)
+            one.chmod(mode)
+        elif what == "delete":
+            one.unlink()
+        elif what == "copy" and one != other:
+            other.unlink(missing_ok=True)
+            other.write_bytes(one.read_bytes())
+
+    def undo(self) -> None:
+        with_plan = self.chance.choice([self.workspace.plan_undo, self.workspace.plan_redo])
+        try:
+            plan = with_plan()
+        except NotFound:
+            return
+        if not plan.blocked:
+            self.workspace.carry_out(plan)
+
+    def rollback(self) -> None:
+        point, wanted = self.chance.choice(self.points)
+        plan = self.workspace.plan_rollback(point, outside=True)
+        assert plan.blocked == ()
+        lists = {path for path, entry in look(self.root).items() if entry[2]}
+        self.workspace.carry_out(plan)
+        found = look(self.root)
+        assert without_lists(found) == without_lists(wanted)
+        gone = {path for path, entry in wanted.items() if entry[2] and not found[path][2]}
+        assert gone == {note.path for note in plan.inexact}, "what does not come back is named"
+        assert all(entry[2] <= (wanted[path][2]) for path, entry in found.items()), lists
+
+    def step(self) -> None:
+        tools: list[Callable[[], None]] = [self.write, self.delete, self.move, self.undo]
+        act = self.chance.choice([*tools, self.command, self.command, self.rollback])
+        self.log.append(act.__name__)
+        act()
+        self.check()
+        self.points.append((self.workspace.log.head(), look(self.root)))
+
+    def check(self) -> None:
+        """The log says of every file what the system says."""
+        names: dict[int, set[str]] = {}
+        tree = self.workspace.attachment.projections.tree()
+        for path, state in tree.items():
+            if state.group is not None:
+                names.setdefault(state.group, set()).add(path)
+        said = {
+            path: (
+                self.workspace.blobs.get(state.blob),
+                state.mode,
+                state.acl,
+                frozenset({path} if state.group is None else names[state.group]),
+            )
+            for path, state in tree.items()
+            if state.blob
+        }
+        assert said == look(self.root)
+        assert self.workspace.leftovers() == []
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_every_tree_is_brought_back_with_its_modes_lists_and_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str, n: int
+) -> None:
+    play(tmp_path, monkeypatch, f"{seed}-{n}", STEPS)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_every_tree_of_long_histories_is_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
+) -> None:
+    for n in range(60):
+        play(tmp_path / str(n), monkeypatch, f"{seed}-long-{n}", 60)
+
+
+def play(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: str, steps: int) -> None:
+    root = folder / "root"
+    (root / "d" / "e").mkdir(parents=True)
+    needs_acl(root)
+    (root / "a").write_text("first\n")
+    os.link(root / "a", root / "d" / "b")
+    (root / "d" / "c").write_text("second\n")
+    os.setxattr(root / "d" / "c", ACL, acl_bytes(*LISTS[0]))
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+    with open_store() as store:
+        workspace = store.attach(root)
+        with workspace.session("player") as session:
+            player = Player(workspace, session, random.Random(seed).randrange(2**32))
+            try:
+                for _ in range(steps):
+                    player.step()
+            except BaseException as error:
+                error.add_note(f"seed {seed}: {player.log}")
+                raise
+        assert workspace.verify().findings == ()
