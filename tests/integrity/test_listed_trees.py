@@ -1,0 +1,111 @@
+"""The hash of the tree goes on record now and then, so that reads need not begin at the start."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from loom_audit import wiring
+from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.errors import Corrupt
+from loom_audit.history import anchored_log
+from loom_audit.history.proven_log import ProvenLog
+from loom_audit.model.events import TreeListed
+from loom_audit.model.listing import listing_hash
+from loom_audit.ports import EventFilter
+from loom_audit.sql.projections import keyframes
+from tests.integrity.test_verified_reads import again, forge
+
+EVERY = 20
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuditedWorkspace]:
+    """A log of some 70 events, of which every 20th has a keyframe."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", EVERY)
+    monkeypatch.setattr(wiring, "KEYFRAME_EVENTS", EVERY)
+    monkeypatch.setattr(anchored_log, "HEAD_EVENTS", 16)
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "folder").mkdir()
+    (root / "link").symlink_to("folder")
+    with closing(open_store()) as store:
+        found = store.attach(root)
+        with found.session("test") as session:
+            for n in range(16):
+                arguments = {"path": f"folder/{n % 3}.txt", "content": f"{n}\n"}
+                assert asyncio.run(session.call("write_file", arguments)).success
+        yield found
+
+
+def listed(workspace: AuditedWorkspace) -> list[tuple[int, TreeListed]]:
+    events = workspace.log.read(EventFilter(kinds=(TreeListed.kind,)))
+    return [(event.seq, event.fact) for event in events if isinstance(event.fact, TreeListed)]
+
+
+def test_the_tree_is_listed_after_each_keyframe(workspace: AuditedWorkspace) -> None:
+    found = listed(workspace)
+    assert [fact.point for _, fact in found] == [20, 40, 60]
+    for seq, fact in found:
+        assert fact.point < seq <= fact.point + 5
+        assert fact.listing == listing_hash(workspace.timeline.tree(fact.point))
+    assert workspace.verify().exit_code == 0
+
+
+def test_a_read_begins_at_the_last_listing(
+    workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stretches = []
+    whole = ProvenLog.changes
+
+    def noted(self: ProvenLog, after: int, until: int) -> object:
+        stretches.append((after, until))
+        return whole(self, after, until)
+
+    monkeypatch.setattr(ProvenLog, "changes", noted)
+    again(workspace).timeline.state("folder/1.txt", 55)
+    assert stretches == [(40, 55)]
+
+
+def test_a_keyframe_that_is_not_the_one_on_record_is_corrupt(workspace: AuditedWorkspace) -> None:
+    tree = workspace.timeline.tree(55)
+    forge(
+        workspace,
+        "UPDATE keyframe SET listing = (SELECT listing FROM keyframe WHERE seq = 20) "
+        "WHERE seq = 40",
+    )
+    with pytest.raises(Corrupt, match="listing of the tree after event 40"):
+        again(workspace).timeline.tree(55)
+    workspace.rebuild()
+    assert again(workspace).timeline.tree(55) == tree
+
+
+def test_without_a_keyframe_or_a_listing_the_tree_is_folded_from_further_back(
+    workspace: AuditedWorkspace,
+) -> None:
+    tree = workspace.timeline.tree(55)
+    forge(workspace, "DELETE FROM keyframe WHERE seq = 40")
+    assert again(workspace).timeline.tree(55) == tree
+    forge(workspace, "UPDATE event SET kind = 'other' WHERE kind = 'tree.listed'")
+    assert again(workspace).timeline.tree(55) == tree
+
+
+def test_a_listing_on_record_that_the_log_does_not_make_is_found(
+    workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anchored_log, "listing_hash", lambda _: "0" * 64)
+    with workspace.session("test") as session:
+        for n in range(6):
+            asyncio.run(session.call("write_file", {"path": "new", "content": str(n)}))
+    seq, _ = listed(workspace)[-1]
+    assert [(one.code, one.seq) for one in workspace.verify().findings] == [("tree.listed", seq)]
+
+
+def test_heads_are_kept_as_the_log_grows(workspace: AuditedWorkspace) -> None:
+    sizes = [head.size for head in workspace.adapters.kept_heads(workspace.id)]
+    assert sizes == sorted(set(sizes)) and sizes[-1] == workspace.log.head()
+    for n in range(16, workspace.log.head(), 16):
+        assert any(n <= size < n + 8 for size in sizes), (n, sizes)
