@@ -11,6 +11,7 @@ import pytest
 from loom_audit.model.files import FileState, Move
 from loom_audit.model.planning import Choice, Hold, Note, PathStep, Plan, Verb, plan_taking_back
 from tests.model.test_planning import CONTENTS, PATHS, Act, Story, possible, settled, started
+from tests.model.test_planning_round_trips import carried_out
 
 SCRIPTS = 1_500
 DEEP_SCRIPTS = 100_000
@@ -122,6 +123,8 @@ def check(seed: str) -> str:
                 assert after.get(move.target) == now, f"{move.target} came from outside"
     lost = {s.blob for s in story.tree.values() if s.blob} - {s.blob for s in after.values()}
     assert lost <= story.blobs.keys() or "old" in choices.values()
+    if plan.changes and settled(plan) and not erased:
+        is_redone(story, plan)
     if choices or holds or erased:
         return "with choices, holds or contents that are not kept"
     all_taken = outside or all(step.call is not None for step in story.steps)
@@ -130,6 +133,14 @@ def check(seed: str) -> str:
     assert settled(plan) and not plan.kept and not plan.merged
     assert after == trees[since], "not the tree that was there"
     return "exactly back"
+
+
+def is_redone(story: Story, plan: Plan) -> None:
+    """Once the plan is carried out, taking that back gives the tree before it again."""
+    before = dict(story.tree)
+    redo = story.plan(carried_out(story, plan), verb="redo")
+    assert settled(redo) and not redo.kept and not redo.merged
+    assert story.after(redo) == before, "not brought back"
 
 
 def one_verdict_per_path(plan: Plan, tree: dict[str, FileState]) -> None:
