@@ -23,6 +23,7 @@ BENCHMARKS = (
     "storage",
     "rollback",
     "reading",
+    "reads",
     "verify",
     "memory",
     "confinement",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Unit = Literal["ms", "B", "MiB"]
+Unit = Literal["µs", "ms", "B", "MiB"]
 
 
 @dataclass(frozen=True, slots=True)

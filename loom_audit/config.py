@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from platformdirs import user_config_path, user_data_path, user_state_path
@@ -14,7 +15,11 @@ from loom_audit.tools.approvals.policy import Policy, read_policy
 from loom_audit.tools.calls.settings import ToolSettings, tool_settings
 
 APPROVALS = "approvals.toml"
+TOOLS = "tools.toml"
 _SQLITE = "sqlite:///"
+
+VERSION: str = import_module("loom_audit").__version__
+"""This release's, which stands at the top of the package, above all that uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
 
 def read_tool_settings(settings: Settings) -> ToolSettings:
     """`tools.toml` of the configuration folder; InvalidArguments when it is malformed."""
-    return tool_settings(read_table(settings.configuration / "tools.toml"))
+    return tool_settings(read_table(settings.configuration / TOOLS))
 
 
 def read_approvals(settings: Settings) -> Policy | None:

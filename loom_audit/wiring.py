@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import DiskHeads, damaged_lines, logs_with_heads
+from loom_audit.disk.heads import (
+    DiskHeads,
+    LastVerified,
+    damaged_lines,
+    keep_verified,
+    logs_with_heads,
+    read_verified,
+)
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
@@ -168,6 +175,14 @@ class Adapters:
     def damaged_heads(self, id: str) -> Sequence[str]:
         """The lines among the kept heads of a log that cannot be read."""
         return damaged_lines(self.settings.heads, id)
+
+    def keep_verified(self, id: str, size: int, code: int) -> None:
+        """Keep beside the heads that all of a log was verified now."""
+        keep_verified(self.settings.heads, id, LastVerified(SystemClock().now(), size, code))
+
+    def last_verified(self, id: str) -> LastVerified | None:
+        """When all of a log was verified last; None when it never was."""
+        return read_verified(self.settings.heads, id)
 
     def rebuild(self, id: str) -> int:
         """Make the projections of a log anew; how many events it has."""

@@ -3,7 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
 from loom_audit.api.session_record import SessionRecord
-from loom_audit.errors import AuditUnavailable, Conflict, ExecutionFailed, InvalidArguments
+from loom_audit.errors import (
+    AuditUnavailable,
+    Conflict,
+    ExecutionFailed,
+    InvalidArguments,
+    NoWorkspace,
+)
 from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
+from loom_audit.history.disk_check import doubt_index
 from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
@@ -73,6 +80,7 @@ class Session:
         self._record = record
         self._state: Literal["new", "open", "ended"] = "new"
         self._call_ids: dict[str, int] = {}
+        self._calls = 0
 
     @property
     def writer(self) -> Writer:
@@ -108,6 +116,18 @@ class Session:
         if self._state == "ended":
             raise self._not_open("has ended")
 
+    def _begin_call(self) -> None:
+        """Before each call, or batch of them: the session is open, and what holds is on record.
+
+        Before the second, what the change index says is tried on some files.
+        """
+        self._check_open()
+        self._record.note_rules()
+        self._calls += 1
+        if self._calls == 2:
+            with suppress(NoWorkspace):  # which the call itself puts on record
+                doubt_index(self.workspace.attachment)
+
     def _not_open(self, why: str) -> Conflict:
         return Conflict(
             f"session {self.id} {why}",
@@ -122,8 +142,8 @@ class Session:
         from loom_audit.tools.calls.call import call_tool
 
         try:
-            self._check_open()
-        except Conflict as error:
+            self._begin_call()
+        except (AuditUnavailable, Conflict) as error:
             return ToolResult.failure(error)
         if isinstance(call_id, str):
             self._call_ids.setdefault(call_id, 1)
@@ -152,7 +172,7 @@ class Session:
         from loom_audit.tools.calls.batch import ToolBatch
         from loom_audit.tools.calls.messages import tool_calls_of, with_unique_ids
 
-        self._check_open()
+        self._begin_call()
         if self.settings.auto_commit and not any(isinstance(h, AutoCommit) for h in hooks):
             hooks = [AutoCommit(self.workspace.head, self.workspace.root), *hooks]
 
@@ -179,7 +199,7 @@ class Session:
         `exit_code` for it, when it cannot be run; AuditUnavailable where no command can.
         Conflict when the session is not open.
         """
-        self._check_open()
+        self._begin_call()
         if keep and confinement != "off":
             raise InvalidArguments(
                 "what a confined command starts ends with it, and cannot be kept",
@@ -222,7 +242,7 @@ class Session:
         when the session is not open, or has a call of this `call_id`; InvalidArguments for what
         is not an effect: then the block is not entered.
         """
-        self._check_open()
+        self._begin_call()
         with self._open_call(name, nearest_json(arguments or {}), effect, call_id) as call:
             if effect in ("read", "network"):
                 call.announce()

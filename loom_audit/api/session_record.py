@@ -4,12 +4,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
 
+from loom_audit.api.rules import RuleFiles
+from loom_audit.config import VERSION
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.call import close_unfinished
 from loom_audit.history.recovery import decision_needed, recover
 from loom_audit.history.writer import Writer, new_id
-from loom_audit.model.events import SessionEnded, SessionStarted
+from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
 from loom_audit.wiring import Adapters
 
 
@@ -29,6 +31,7 @@ class SessionRecord:
         self._adapters = adapters
         self._attachment = attachment
         self._closing = ExitStack()
+        self._rule_files = RuleFiles(adapters.settings.configuration)
 
     def __enter__(self) -> Writer:
         # What a crash left in a workspace that is gone waits until it is back.
@@ -40,16 +43,24 @@ class SessionRecord:
         try:
             scratch = self._closing.enter_context(self._adapters.scratch())
             self.writer = replace(self.writer, scratch=scratch)
-            self.writer.record(SessionStarted(self.agent, self.title))
+            self._rule_files.look()
+            rules = self._rule_files.rules
+            self.writer.record(SessionStarted(self.agent, self.title, version=VERSION, rules=rules))
         except BaseException:
             self._closing.close()
             raise
         return self.writer
+
+    def note_rules(self) -> None:
+        """Put on record that `approvals.toml` or `tools.toml` is another one, if it is."""
+        if self._rule_files.look():
+            self.writer.record(RulesChanged(self._rule_files.rules))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._closing:
             close_unfinished(self._attachment)
+            self.note_rules()
             self.writer.record(SessionEnded("failed" if error else "completed"))
             self._adapters.keep_head(self._attachment.log.tree_head())

@@ -11,10 +11,12 @@ from loom_audit.api.foreign import SECONDS, ForeignSession, lease_of, start_sess
 from loom_audit.api.gates import default_gate
 from loom_audit.api.session import Session
 from loom_audit.api.session_record import SessionRecord
-from loom_audit.errors import InvalidArguments, TooLarge
+from loom_audit.disk.heads import LastVerified
+from loom_audit.errors import AuditError, InvalidArguments, NoWorkspace, StorageFailed, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.baseline import accept_scope
 from loom_audit.history.capture import scan
+from loom_audit.history.disk_check import find_hidden
 from loom_audit.history.log_check import Finding
 from loom_audit.history.planner import Planner
 from loom_audit.history.proven_log import ProvenLog
@@ -87,13 +89,17 @@ class AuditedWorkspace:
         return self.adapters.attachment(self.id)
 
     @functools.cached_property
-    def _undo(self) -> Undo:
-        checked = replace(
+    def _checked(self) -> Attachment:
+        """The same, of which trees and changes are read from the log itself."""
+        return replace(
             self.attachment,
             projections=self.timeline.verified,
             suggested=self.timeline.projections,
         )
-        return Undo(self.attachment, Planner(checked, self.timeline))
+
+    @functools.cached_property
+    def _undo(self) -> Undo:
+        return Undo(self.attachment, Planner(self._checked, self.timeline))
 
     # --- recording ------------------------------------------------------------------------
 
@@ -206,10 +212,13 @@ class AuditedWorkspace:
         """Whether the process that opened this call still lives."""
         return self.attachment.is_alive(call)
 
-    def status(self) -> Status:
-        """How disk differs from the log, leaving no trace."""
+    def status(self, *, rehash: bool = False) -> Status:
+        """How disk differs from the log, leaving no trace.
+
+        With `rehash` every file is read, and the change index is not asked.
+        """
         with self.attachment.exclusive_if_possible():
-            found = scan(self.attachment, lambda _: None, keep=False)
+            found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
         return Status(
             self.log.head(),
             tuple(found.changes),
@@ -236,6 +245,8 @@ class AuditedWorkspace:
     ) -> Verification:
         """Check the log against itself and against heads kept elsewhere; every finding.
 
+        All of it also reads every file anew, past the change index, and when it was is kept.
+
         The heads are those kept outside the store at each session's end, and those given.
         """
         given = [against] if isinstance(against, TreeHead) else against
@@ -252,7 +263,26 @@ class AuditedWorkspace:
             Finding(None, "head.damaged", f"{line} {unread}", "incomplete")
             for line in self.adapters.damaged_heads(self.id)
         ]
-        return replace(found, findings=(*found.findings, *missing, *damaged))
+        hidden, checked = list[Finding](), dict(found.checked)
+        if not quick and sample is None:
+            try:
+                hidden, checked["paths_on_disk"] = find_hidden(self._checked)
+            except NoWorkspace:
+                pass  # then there is no disk to be compared
+            except AuditError as error:
+                if not found.findings:  # otherwise it is told already what is damaged
+                    said = f"the log cannot be compared with the disk: {error}"
+                    hidden = [Finding(None, "disk.unreadable", said, "unreadable")]
+        findings = (*found.findings, *missing, *damaged, *hidden)
+        done = replace(found, findings=findings, checked=checked)
+        if not quick and sample is None:
+            with suppress(StorageFailed):  # lists then name an earlier one
+                self.adapters.keep_verified(self.id, done.size, done.exit_code)
+        return done
+
+    def last_verified(self) -> LastVerified | None:
+        """When all was verified last, how many events there were, and with which exit code."""
+        return self.adapters.last_verified(self.id)
 
     def rebuild(self) -> int:
         """Make everything that is derived from the log anew; how many events it has."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line, _about, local_time, mark
+from loom_audit.cli.shared.lookup import note_verified
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import history_record
@@ -42,6 +43,7 @@ def history(
             else:
                 others = _others(workspace, recorded, call)
                 output.line(*history_line(recorded, call, others, path=inside))
+        note_verified(invocation, workspace)
 
 
 def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:
@@ -55,7 +57,7 @@ def _others(
     workspace: "AuditedWorkspace", recorded: "RecordedChange", call: int | None
 ) -> list[int]:
     """The numbers of the other calls that may have made a change."""
-    found = (workspace.timeline.call(cause).call for cause in recorded.causes if cause)
+    found = (workspace.timeline.listed_call(cause) for cause in recorded.causes if cause)
     return [one.seq for one in found if one.seq is not None and one.seq != call]
 
 

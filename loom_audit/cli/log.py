@@ -10,6 +10,7 @@ from loom_audit.cli.shared.lookup import (
     calls_of,
     event_id,
     note_baseline,
+    note_verified,
     question_about,
     questions,
 )
@@ -127,6 +128,7 @@ def log(
             _print_events(invocation, _facts(workspace, query, tuple(kind or ())))
         else:
             _print_calls(invocation, workspace, calls_of(workspace, query))
+        note_verified(invocation, workspace)
 
 
 def _print_calls(

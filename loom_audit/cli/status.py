@@ -25,6 +25,9 @@ def status(
     exit_code: Annotated[
         bool, option("--exit-code", help="Exit with 1 when there is anything to see.")
     ] = False,
+    rehash: Annotated[
+        bool, option("--rehash", help="Read every file, and believe no cache.")
+    ] = False,
 ) -> int:
     """Compare the disk with the log, naming every drift.
 
@@ -32,7 +35,7 @@ def status(
     """
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
-        found = workspace.status()
+        found = workspace.status(rehash=rehash)
         anything = bool(found.drift or found.untracked or found.interrupted)
         if invocation.output.json:
             invocation.output.record(

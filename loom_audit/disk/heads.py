@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import TreeHead
@@ -112,6 +114,35 @@ def _text_of(file: Path) -> str:
             f"the tree heads in {file} cannot be read: {error.strerror}",
             hint="Give this user the right to read them.",
         ) from error
+
+
+class LastVerified(NamedTuple):
+    """When a log was verified, of how many events, and with which exit code."""
+
+    at: datetime
+    size: int
+    code: int
+
+
+def keep_verified(folder: Path, log: str, done: LastVerified) -> None:
+    """Keep when the log was verified last, in `LOG.verified`. IO when that fails."""
+    file = folder / f"{log}.verified"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(f"{done.at.isoformat()} {done.size} {done.code}\n", "ascii")
+        new.replace(file)
+    except OSError as error:
+        raise StorageFailed(f"{file} cannot be written: {error.strerror}") from error
+
+
+def read_verified(folder: Path, log: str) -> LastVerified | None:
+    """What was kept; None where that is nothing that can be read."""
+    try:
+        at, size, code = (folder / f"{log}.verified").read_text("ascii").split()
+        return LastVerified(datetime.fromisoformat(at), int(size), int(code))
+    except (OSError, ValueError):
+        return None
 
 
 def logs_with_heads(folder: Path) -> Sequence[str]:

@@ -11,7 +11,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock as Mutex
@@ -32,6 +32,9 @@ _NO_STAMP, _NO_HASH, _NO_IDENTITY = bytes(_STAMP.size), bytes(32), bytes(_IDENTI
 _UNKNOWN = _NO_IDENTITY.hex()
 _SMALL = 1 << 20
 """Bytes of a file that is never written anew, however many of its rows are outdated."""
+
+_AHEAD = ".ahead"
+"""Ends the name of one that had followed more events than there are."""
 
 _BITS = (1 << 64) - 1
 _MOST = (1 << 63) - 1
@@ -92,6 +95,17 @@ class DiskChangeIndex:
         with self._mutex, audit_errors(self._path), self._open_for_writing():
             self._reset()
             self._rewrite()
+
+    def set_aside(self) -> None:
+        with self._mutex, audit_errors(self._path), self._open_for_writing():
+            with suppress(FileNotFoundError):
+                os.replace(self._path, self._path + _AHEAD)
+            self._reset()
+            self._rewrite()
+
+    def most_seen(self) -> int:
+        aside = self._path + _AHEAD
+        return max(self.head(), DiskChangeIndex(aside).head() if os.path.exists(aside) else 0)
 
     # --- the file -------------------------------------------------------------------------
 

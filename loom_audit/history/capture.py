@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
-from loom_audit.history.change_index import catch_up, is_newly_untracked, update_index
+from loom_audit.history.change_index import (
+    catch_up,
+    every_path_stale,
+    is_newly_untracked,
+    update_index,
+)
 from loom_audit.history.contents import blob_of, blob_of_stream
 from loom_audit.history.links import ScannedLinks
 from loom_audit.history.opaque import (
@@ -193,10 +198,13 @@ def scan(
     *,
     keep: bool = True,
     after_the_fact: bool = False,
+    anew: bool = False,
     report: Report | None = None,
     stage: str = "scan",
 ) -> ScanResult:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
+
+    `anew` reads every file, also where the index says that it is as it was.
 
     Full parts are handed to `flush` so that memory stays bounded; the last part is returned.
     Without `keep` nothing is stored. When a content cannot be stored: AuditUnavailable, or,
@@ -206,6 +214,8 @@ def scan(
         list_opaque(attachment)
     began = time.time_ns()
     known = catch_up(attachment)
+    if anew:
+        known = every_path_stale(attachment)
     doubtful: list[tuple[str, Stamp]] = []
     untracked: list[Untracked] = []
     gone: set[str] = set()

@@ -22,7 +22,10 @@ def catch_up(attachment: Attachment) -> Stamps:
     if head != seen.head and (
         head > attachment.log.head() or (seen.head < 0 and head and not _is_of_this_log(attachment))
     ):
-        attachment.index.clear()
+        if head > attachment.log.head():
+            attachment.index.set_aside()  # verification tells of it
+        else:
+            attachment.index.clear()
         head = 0
         seen.head = -1
     if seen.head < 0:
@@ -44,6 +47,15 @@ def catch_up(attachment: Attachment) -> Stamps:
         else:
             seen.stamps[path] = STALE
     return seen.stamps
+
+
+def every_path_stale(attachment: Attachment) -> Stamps:
+    """Stamps by which every path of the log's tree that is in scope is read anew."""
+    stamps = Stamps()
+    for path, state in attachment.projections.tree().items():
+        if attachment.scope.holds(path, state.kind):
+            stamps[path] = STALE
+    return stamps
 
 
 def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:
@@ -68,9 +80,7 @@ def _mark_entry(event: Event) -> IndexEntry:
 
 
 def _mark_all_stale(attachment: Attachment) -> None:
-    for path, state in attachment.tables.tree().items():
-        if attachment.scope.holds(path, state.kind):
-            attachment.last_seen.stamps[path] = STALE
+    attachment.last_seen.stamps = every_path_stale(attachment)
 
 
 def update_index(

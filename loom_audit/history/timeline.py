@@ -173,6 +173,10 @@ class Timeline:
         recorded = self.verified.call_record(call.session, call.call_id).changes
         return net_changes(one.change for one in recorded)
 
+    def listed_call(self, seq: int) -> Call:
+        """As lists show it: the call that the event `seq` belongs to. NotFound."""
+        return self.projections.call_at(seq)
+
     def call_of(self, recorded: RecordedChange) -> Call:
         """The call that a change is listed with. NotFound for a change without a call."""
         return self.projections.call(recorded.session, recorded.call_id or "")

@@ -374,6 +374,14 @@ class ChangeIndex(Protocol):
 
     def clear(self) -> None: ...
 
+    def set_aside(self) -> None:
+        """As `clear`, for one that is ahead of the log: how far it had followed stays known."""
+        ...
+
+    def most_seen(self) -> int:
+        """The largest head that it has, or had when it was set aside."""
+        ...
+
 
 class Looks(Protocol):
     """What was seen when a call began that may be ended by another process, until it ends.

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lines import local_time
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import BaselineFinished, Event
@@ -22,6 +23,18 @@ def note_baseline(invocation: Invocation, workspace: "AuditedWorkspace") -> None
     done = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
     if not any(True for _ in workspace.timeline.events(done)):
         invocation.output.note("the baseline is not finished; `loom-audit init` goes on with it")
+
+
+def note_verified(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
+    """Say when what is listed was verified last: lists are not read from the log itself."""
+    last = workspace.last_verified()
+    if last is None:
+        said = "never verified: `loom-audit verify`"
+    else:
+        later = workspace.log.head() - last.size
+        said = f"last verified {local_time(last.at)}" + (" with findings" if last.code == 1 else "")
+        said += f", {later} events ago" if later > 0 else ""
+    invocation.output.note((said, "dim"))
 
 
 def calls_of(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
