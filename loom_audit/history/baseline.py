@@ -6,9 +6,10 @@ from dataclasses import replace
 from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, outside_draft
-from loom_audit.history.capture import ScanResult, record_drift, scan, without_gc
+from loom_audit.history.capture import ScanResult, record_drift, scan
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.opaque import left_out_rows
+from loom_audit.history.without_gc import without_gc
 from loom_audit.model.display import size_text
 from loom_audit.model.events import (
     BaselineFinished,

@@ -1,11 +1,9 @@
 """Finds what changed on disk: stamps are compared, and files whose stamp differs are hashed."""
 
-import gc
 import hashlib
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
@@ -98,23 +96,6 @@ class ScanResult:
         texts += [f"not on record: {one}" for one in self.lost]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
-
-
-@contextmanager
-def without_gc() -> Iterator[None]:
-    """Switch Python's search for cycles off in the block, and on again when it was on.
-
-    It runs as often as objects are made, over all of them: a baseline or a rollback of 10,000
-    files spends a fifth of its time on that and finds nothing (Mercurial's `util.nogc` is there
-    for the same reason).
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def observe(

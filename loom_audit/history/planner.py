@@ -6,10 +6,11 @@ from functools import partial
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, arrivals_among, plan_folders
-from loom_audit.history.capture import scan, without_gc
+from loom_audit.history.capture import scan
 from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
+from loom_audit.history.without_gc import without_gc
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import (
     FileChange,

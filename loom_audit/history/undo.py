@@ -9,7 +9,7 @@ from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import contains_calls
 from loom_audit.history.call import OpenCall
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.capture import record_drift, without_gc
+from loom_audit.history.capture import record_drift
 from loom_audit.history.interrupted import (
     add_outcome,
     compare_with_disk,
@@ -26,6 +26,7 @@ from loom_audit.history.recovery import (
     recover,
 )
 from loom_audit.history.temporaries import remove_temporaries
+from loom_audit.history.without_gc import without_gc
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import moves_among
