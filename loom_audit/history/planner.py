@@ -12,14 +12,7 @@ from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
-from loom_audit.model.files import (
-    FileChange,
-    Move,
-    border_moves,
-    is_within,
-    moves_among,
-    parents,
-)
+from loom_audit.model.files import FileChange, Move, border_moves, is_within, moves_among, parents
 from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import left_out_blocks
 from loom_audit.model.link_plans import choices_for_groups, group_holds, with_whole_groups
