@@ -225,10 +225,10 @@ def _obstacle(
 
 
 def _comes_back(folder: str, steps: Iterable[PathStep]) -> bool:
-    """Whether a taken step deleted the folder."""
-    return any(
-        step.taken and step.change.path == folder and step.change.after is None for step in steps
-    )
+    """Whether the folder was there before the first taken step at its path."""
+    taken = (step.change for step in steps if step.taken and step.change.path == folder)
+    first = next(taken, None)
+    return first is not None and first.before is not None
 
 
 def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:

@@ -305,3 +305,17 @@ def test_an_opaque_entry_is_listed_and_its_inside_is_not(
     assert not any(path.startswith((".git/", "venv/", "pkg/node_modules/")) for path in tree)
     workspace.replay("head", tmp_path / "again")
     assert not (tmp_path / "again" / "venv").exists()
+
+
+def test_a_folder_is_not_renamed_back_into_one_that_was_made_and_is_gone_by_what_is_taken_back(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    point = workspace.log.head()
+    run("mkdir made")
+    run("mkdir made/venv; echo x > made/venv/x")
+    run("mv made/venv .tox; rmdir made")
+    gone = "made/venv became .tox, and the folder of made/venv is gone; it is not renamed back"
+    plan = workspace.plan_rollback(point)
+    assert blocked(workspace, root, plan) == [(".tox", gone)]
+    workspace.carry_out(workspace.plan_rollback(point, choices={".tox": "current"}))
+    assert (root / ".tox" / "x").read_text() == "x\n"
