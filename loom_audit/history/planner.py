@@ -93,7 +93,8 @@ class Planner:
         )
         plan = folders.added_to(with_whole_groups(make(), folders.tree))
         if not selection.rollback:
-            concerned = {c.path for c in plan.changes} | self._held_paths(plan)
+            concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
+            concerned |= self._held_paths(plan)
             unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
             if not unseen <= touched:
                 return self._make_plan(asked, selection, more_paths | unseen)

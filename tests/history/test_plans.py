@@ -323,3 +323,17 @@ def test_a_folder_goes_whose_other_files_a_person_moved_away_unseen(
     assert [change.path for change in plan.changes] == ["made", "made/one.txt"]
     workspace.carry_out(plan)
     assert (root / "two.txt").read_bytes() == b"two\n" and not (root / "made").exists()
+
+
+def test_a_file_comes_back_whose_folder_a_person_moved_away_unseen(
+    workspace: AuditedWorkspace, call: Call, root: Path
+) -> None:
+    call("delete_file", path="src/main.py")
+    deleted = workspace.timeline.calls()[0].seq or 0
+    call("write_file", path="src/other.py", content="other\n")
+    (root / "src").rename(root / "elsewhere")
+    plan = workspace.plan_revert([deleted])
+    assert [change.path for change in plan.changes] == ["src", "src/main.py"]
+    workspace.carry_out(plan)
+    assert (root / "src" / "main.py").read_bytes() == b"print('hello')\n"
+    assert (root / "elsewhere" / "other.py").read_bytes() == b"other\n"
