@@ -59,7 +59,8 @@ def check_points(tape: Tape, folder: Path, *, every: int) -> None:
         if n % every == 0:
             tape.workspace.replay(point.seq, folder)
             written = look(folder).tree
-            assert written == point.tree, (point.seq, apart(written, point.tree))
+            wanted = {p: state for p, state in point.tree.items() if state[0] != "opaque"}
+            assert written == wanted, (point.seq, apart(written, wanted))
             shutil.rmtree(folder)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from loom_audit.model.scope import TEMPORARY
 
-LEFT_OUT = ("node_modules", "venv", "__pycache__")
-"""Names of folders that are not recorded, by default."""
+CACHE = "__pycache__"
+LEFT_OUT = (".git", "node_modules", "venv", CACHE)
+"""Names of folders that are not recorded, by default; of the cache not even that it is there."""
 
 NAMES = ("note", "with space", "ümlaut", os.fsdecode(b"byte-\xff"), "-dash", "new\nline", "'quote'")
 FILE_MODES = (0o600, 0o640, 0o644, 0o755)
@@ -182,7 +183,19 @@ def remove_left_out(person: Person) -> Path | None:
     return path
 
 
+def move_left_out(person: Person) -> Path | None:
+    """Also into the scope, under another name."""
+    folders = [person.root, *person.paths(stat.S_ISDIR)]
+    path = person._one([f / n for f in folders for n in LEFT_OUT if (f / n).is_dir()])
+    target = person.folder() / person.chosen.choice((*LEFT_OUT, "in-scope"))
+    if path is None or os.path.lexists(target):
+        return None
+    path.rename(target)
+    return path
+
+
 WAYS: tuple[Callable[[Person], Path | None], ...] = (
     append, append, insert, insert, replace, truncate, delete, create, create, rename, change_mode,
-    link, link_hard, make_folder, move_folder, delete_folder, make_left_out, remove_left_out,
+    link, link_hard, make_folder, move_folder, delete_folder, make_left_out, make_left_out,
+    remove_left_out, move_left_out,
 )  # fmt: skip

@@ -122,6 +122,7 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
             assert now == was, (plan.verb, path, "not named", was, now)
         if was and was[2] and (now is None or now[2] != was[2]):
             assert BlobId(was[2]) in workspace.blobs, (plan.verb, path, "lost")
+    assert before.hidden <= after.hidden, (plan.verb, "what is not on record is gone")
     request = plan.request
     if not request.outside and not request.choices:
         assert marks <= after.marks, (plan.verb, marks - after.marks, "of the person is gone")
@@ -129,7 +130,9 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
     wrong = {
         path: (state, after.tree.get(path))
         for path, state in sure.items()
-        if after.tree.get(path) != state and not _is_excused(path, state, noted, after)
+        if after.tree.get(path) != state
+        and "opaque" not in (state or after.tree[path])
+        and not _is_excused(path, state, noted, after)
     }
     assert not wrong, (plan.verb, plan.target, plan.calls, request.choices, wrong)
     return True

@@ -20,7 +20,7 @@ from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tapes.agents import Agents
-from tests.tapes.person import LEFT_OUT, Person
+from tests.tapes.person import CACHE, LEFT_OUT, Person
 from tests.trees import tree_of
 
 State = tuple[str, int, str]
@@ -38,11 +38,14 @@ class Look:
     marks: frozenset[bytes]
     linked: frozenset[bytes]
     """Paths whose inode has more names than one."""
+    hidden: frozenset[bytes]
+    """Contents in folders that are left out; a look's tree has those folders without them."""
 
 
 def look(root: Path) -> Look:
     tree: dict[bytes, State] = {}
     marks: set[bytes] = set()
+    hidden: set[bytes] = set()
     for path, (kind, mode, content) in tree_of(root, skip=LEFT_OUT).items():
         if path.rpartition(b"/")[2].startswith(TEMPORARY.encode()):
             continue  # a kill left it
@@ -52,7 +55,20 @@ def look(root: Path) -> Look:
             marks.update(MARK.findall(content))
     files = [path for path, state in tree.items() if state[0] == "file"]
     linked = {path for path in files if os.stat(os.fsencode(root) + b"/" + path).st_nlink > 1}
-    return Look(tree, frozenset(marks), frozenset(linked))
+    for folder in left_out(root):
+        if folder.name != CACHE:
+            tree[os.fsencode(folder.relative_to(root))] = ("opaque", 0, "")
+        hidden.update(content for _, _, content in tree_of(folder, skip=()).values())
+    return Look(tree, frozenset(marks), frozenset(linked), frozenset(hidden))
+
+
+def left_out(root: Path) -> list[Path]:
+    """The folders that are not recorded, but for those in others."""
+    found = []
+    for above, folders, _ in os.walk(root):
+        found += [Path(above, name) for name in folders if name in LEFT_OUT]
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+    return found
 
 
 @dataclass(frozen=True)
@@ -176,7 +192,6 @@ def recorded(workspace: AuditedWorkspace, point: int) -> dict[bytes, State]:
             state.blob or "",
         )
         for path, state in workspace.timeline.tree(point).items()
-        if state.kind != "opaque"
     }
 
 
