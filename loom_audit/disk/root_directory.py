@@ -261,10 +261,11 @@ class OpenFolders:
         self._unlistable: set[str] = set()
         self._names = itertools.count()
         self._newest = ""
-        self._token = secrets.token_hex(8)
+        self._token = ""
 
     def fresh_name(self) -> str:
         """A name for a temporary that nobody else makes."""
+        self._token = self._token or secrets.token_hex(8)
         return f"{TEMPORARY}{self._token}-{next(self._names):x}"
 
     def fd(self, path: str) -> int:

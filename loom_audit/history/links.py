@@ -42,12 +42,12 @@ class ScannedLinks:
 
     def __init__(
         self,
-        doubtful: Iterable[tuple[str, Stamp]],
+        doubtful: Sequence[tuple[str, Stamp]],
         gone: set[str],
         known: Stamps,
         recorded: Callable[[str], FileState | None],
     ) -> None:
-        self._doubtful = {path: stamp.ino for path, stamp in doubtful if S_ISREG(stamp.mode)}
+        self._doubtful = doubtful
         self._gone = gone
         self._known = known
         self._names: dict[int, list[str]] | None = None
@@ -64,13 +64,14 @@ class ScannedLinks:
 
     def _all_names(self) -> dict[int, list[str]]:
         names: dict[int, list[str]] = {}
-        for path, inode in self._doubtful.items():
+        looked_at = {path: stamp.ino for path, stamp in self._doubtful if S_ISREG(stamp.mode)}
+        for path, inode in looked_at.items():
             names.setdefault(inode, []).append(path)
         for folder, files in self._known.files.items():
             for name, stamp in files.items():
                 if stamp.ino in names:
                     path = f"{folder}/{name}" if folder else name
-                    if path not in self._doubtful and path not in self._gone:
+                    if path not in looked_at and path not in self._gone:
                         names[stamp.ino].append(path)
         return names
 
