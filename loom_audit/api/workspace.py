@@ -17,6 +17,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.baseline import accept_scope
 from loom_audit.history.capture import scan
 from loom_audit.history.disk_check import find_hidden
+from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.log_check import Finding
 from loom_audit.history.planner import Planner
 from loom_audit.history.proven_log import ProvenLog
@@ -80,7 +81,7 @@ class AuditedWorkspace:
         self.blobs: BlobStore = adapters.blobs
         projections = adapters.projections(entry.id)
         proven = ProvenLog(self.log, adapters.heads(entry.id))
-        verified = VerifiedProjections(proven, projections)
+        verified = VerifiedProjections(proven, projections, KeptContents(self.log, self.blobs))
         self.timeline = Timeline(self.log, projections, self.blobs, proven, verified)
 
     @functools.cached_property

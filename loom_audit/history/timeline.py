@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound, TooLarge
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.events import (
@@ -16,11 +17,9 @@ from loom_audit.model.events import (
     CallRequested,
     Event,
     FilesChanged,
-    WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, Move, diff
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
-from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
@@ -205,31 +204,7 @@ class Timeline:
 
     def check_kept(self, states: Mapping[str, FileState]) -> None:
         """TooLarge when a content was recorded by hash only, Corrupt when it is gone."""
-        missing = self.blobs.missing({state.blob for state in states.values() if state.blob})
-        gone = {path: state for path, state in states.items() if state.blob in missing}
-        if not gone:
-            return
-        path, state = min(gone.items(), key=lambda one: one[1].size)
-        named = f"of {path} " if path else ""
-        details = {"sha256": state.blob, "size": state.size, "paths": [*gone][:100]}
-        if state.size <= self._limit():
-            raise Corrupt(
-                f"The content {state.blob} {named}is missing from the store",
-                hint="Run `loom-audit verify`: it names the event that recorded it.",
-                details=details,
-            )
-        raise TooLarge(
-            f"the content {named}was over the limit and recorded by hash only",
-            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
-            details=details,
-        )
-
-    def _limit(self) -> int:
-        """The smallest limit over which contents were recorded by hash only."""
-        attached = self.log.read(EventFilter(kinds=(WorkspaceAttached.kind,)))
-        facts = [event.fact for event in attached]
-        limits = [fact.max_file_bytes for fact in facts if isinstance(fact, WorkspaceAttached)]
-        return min(limits, default=MAX_FILE_BYTES)
+        KeptContents(self.log, self.blobs).check(states.items())
 
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100

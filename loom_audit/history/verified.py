@@ -10,6 +10,7 @@ from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.call_lookup import CallLookup, Whose
+from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog, changes_files
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.model.calls import CALL_KINDS, CallFold
@@ -47,9 +48,17 @@ _KEPT = 20_000
 class VerifiedProjections:
     """A `ports.Projections` for what must not be forged: plans, and what is shown as recorded."""
 
-    def __init__(self, proven: ProvenLog, suggested: Projections, *, near: int = NEAR) -> None:
+    def __init__(
+        self,
+        proven: ProvenLog,
+        suggested: Projections,
+        contents: KeptContents,
+        *,
+        near: int = NEAR,
+    ) -> None:
         self._near = near
         self._proven = proven
+        self._contents = contents
         self._suggested = suggested
         self._trees = VerifiedTree(proven, suggested)
         self._read: tuple[int, int, Sequence[Whose]] = 0, 0, ()
@@ -103,6 +112,13 @@ class VerifiedProjections:
         self._compare(after, fold)
         lookup = CallLookup(self._proven, self._suggested, fold, after)
         found = [lookup.of(event, fact) for event, fact in events]
+        changes = [change for _, fact in events for change in fact.changes]
+        self._contents.check_gone(
+            (change.path, state)
+            for change in changes
+            for state in (change.before, change.after)
+            if state
+        )
         if head - after <= _KEPT:
             self._read = after, head, found
         return found

@@ -21,7 +21,7 @@ from loom_audit.sql.projections import keyframes
 from tests.integrity.readers import Made, Reader, make
 from tests.integrity.test_tamper import unguarded
 
-REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO"}
+REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO", "NO_WORKSPACE"}
 """Codes of an answer that says that the store is not as it should be."""
 
 DERIVED = ("search", "searched", "sqlite_", "alembic_version")

@@ -14,6 +14,7 @@ import pytest
 
 from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt
+from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
@@ -211,7 +212,8 @@ def test_a_call_is_the_same_however_far_behind_it_is_looked(workspace: AuditedWo
     assert {call.status for call in calls} == {"ok", "running"}
     assert {call.undone_by is None for call in calls} == {True, False}
     for near in range(0, workspace.log.head(), 3):
-        seen = VerifiedProjections(timeline.proven, timeline.projections, near=near)
+        contents = KeptContents(timeline.log, timeline.blobs)
+        seen = VerifiedProjections(timeline.proven, timeline.projections, contents, near=near)
         for call in calls:
             whole = timeline.verified.call_record(call.session, call.call_id)
             assert seen.call_record(call.session, call.call_id) == whole

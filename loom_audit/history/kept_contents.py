@@ -1,0 +1,60 @@
+"""Whether the contents that events name are in the store, or were recorded by hash only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from loom_audit.errors import Corrupt, TooLarge
+from loom_audit.model.events import WorkspaceAttached
+from loom_audit.model.files import FileState
+from loom_audit.model.scope import MAX_FILE_BYTES
+from loom_audit.ports import BlobStore, EventFilter, EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class KeptContents:
+    """The contents of one log's files."""
+
+    log: EventLog
+    blobs: BlobStore
+
+    def check(self, states: Iterable[tuple[str, FileState]]) -> None:
+        """TooLarge when a content was recorded by hash only, Corrupt when one is gone."""
+        gone = self._missing(states)
+        if gone:
+            path, state = self._check_limit(gone)
+            named = f"of {path} " if path else ""
+            raise TooLarge(
+                f"the content {named}was over the limit and recorded by hash only",
+                hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
+                details={"sha256": state.blob, "size": state.size},
+            )
+
+    def check_gone(self, states: Iterable[tuple[str, FileState]]) -> None:
+        """Corrupt when a content is gone that was not too large to be kept."""
+        gone = self._missing(states)
+        if gone:
+            self._check_limit(gone)
+
+    def _missing(self, states: Iterable[tuple[str, FileState]]) -> list[tuple[str, FileState]]:
+        named = [(path, state) for path, state in states if state.blob]
+        missing = self.blobs.missing({state.blob for _, state in named if state.blob})
+        return [(path, state) for path, state in named if state.blob in missing]
+
+    def _check_limit(self, gone: list[tuple[str, FileState]]) -> tuple[str, FileState]:
+        """The smallest of what is missing, when it was over every limit; else Corrupt."""
+        path, state = min(gone, key=lambda one: one[1].size)
+        if state.size > self._limit():
+            return path, state
+        named = f"of {path} " if path else ""
+        raise Corrupt(
+            f"The content {state.blob} {named}is missing from the store",
+            hint="Run `loom-audit verify`: it names the event that recorded it.",
+            details={"sha256": state.blob, "size": state.size},
+        )
+
+    def _limit(self) -> int:
+        """The smallest limit over which contents were recorded by hash only."""
+        attached = self.log.read(EventFilter(kinds=(WorkspaceAttached.kind,)))
+        facts = [event.fact for event in attached]
+        limits = [fact.max_file_bytes for fact in facts if isinstance(fact, WorkspaceAttached)]
+        return min(limits, default=MAX_FILE_BYTES)
