@@ -255,6 +255,8 @@ def undo_and_redo(tape: Tape, most: int) -> int:
     while len(seen) < most:
         now = look(tape.root)
         plan = tape.workspace.plan_undo()
+        if not plan.reverts:
+            break  # all that the call changed is shared with others and stays
         if not carry_out(tape, plan, reverted(tape.steps, {*plan.calls}, now)):
             break
         seen.append(now.tree)
