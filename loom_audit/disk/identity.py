@@ -96,7 +96,7 @@ def _by_birth(folder: int, name: bytes) -> tuple[int, bytes] | None:
     seen = _statx(folder, name)
     if seen is None or not 0 < seen.born <= time.time_ns() - TICK:
         return None  # another may be given this inode and be born at the same tick
-    return seen.mount, f"{seen.inode} {seen.born}".encode("ascii")
+    return seen.mount, f"{seen.inode} {seen.born}".encode()
 
 
 def born_at(folder: int, name: bytes) -> int | None:
@@ -135,11 +135,11 @@ def _statx(folder: int, name: bytes) -> _Statx | None:
 def _epoch(mount: int) -> str:
     """What all identities of one mount begin with until the next boot."""
     boot = _boot_id()
-    return boot and sha256(f"{boot} {mount}".encode("ascii")).hexdigest()[:_EPOCH_DIGITS]
+    return boot and sha256(f"{boot} {mount}".encode()).hexdigest()[:_EPOCH_DIGITS]
 
 
 @functools.cache
 def _boot_id() -> str:
     with suppress(OSError, UnicodeError):
-        return _BOOT_ID.read_text("ascii").strip()
+        return _BOOT_ID.read_text("utf-8").strip()
     return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import observe
+from loom_audit.history.observation import observe
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import (

@@ -1,13 +1,12 @@
 """Finds what changed on disk: stamps are compared, and files whose stamp differs are hashed."""
 
-import hashlib
 import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from loom_audit.errors import AuditError, AuditUnavailable, FileNotFound, PermissionDenied, TooLarge
-from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
+from loom_audit.history.attachment import UNTRACKED, Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import (
     catch_up,
@@ -15,46 +14,37 @@ from loom_audit.history.change_index import (
     is_newly_untracked,
     update_index,
 )
-from loom_audit.history.contents import blob_of, blob_of_stream
 from loom_audit.history.links import ScannedLinks
+from loom_audit.history.observation import observe
 from loom_audit.history.opaque import (
     arrivals,
     is_listed,
     list_opaque,
     lost_files,
-    observe_opaque,
     opaque_change,
     unrecorded,
 )
 from loom_audit.history.survivors import Window
-from loom_audit.model.display import size_text, visible_path
+from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
-    BlobId,
     FileChange,
     FileState,
     Move,
     parents,
     proven_moves,
 )
-from loom_audit.ports import OPAQUE, Attributes, IndexEntry, LeftOutFiles, Progress, Report, Stamp
+from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
 
 CHUNK_PATHS = 10_000
+NOT_A_FILE = "not a file"
+"""How the reason begins why another kind of inode is not recorded."""
+
 A_TICK = 20_000_000
 """Nanoseconds by which a file's time of birth may be behind the clock."""
-
-MAX_READ_AT_ONCE = 1024 * 1024
-"""A file up to so many bytes is read at once, a larger one as a stream."""
-
-MAX_READ = 32 * 1024 * 1024 * 1024
-"""A file over so many bytes is not read: hashing it would take most of a minute, and a sparse
-file of petabytes is made in an instant."""
-
-_GROUP_DIGITS = 10
-"""Hex digits of a group: few enough for a number in JSON, too many for two files to have one."""
 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
@@ -98,81 +88,6 @@ class ScanResult:
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
 
-def observe(
-    attachment: Attachment,
-    path: str,
-    before: FileState | None,
-    *,
-    keep: bool = True,
-    seen: Stamp | None = None,
-) -> tuple[FileState | None, IndexEntry | None]:
-    """The state at the path now; its content is put into the blob store, or hashed without `keep`.
-
-    `seen` is a stamp taken earlier, used instead of the first lstat. A file that changes while
-    it is read is read again, up to three times; then its entry is stale, so that the next scan
-    reads it once more. PermissionDenied, InvalidPath.
-    """
-    for attempt in range(3):
-        stamp = seen or attachment.workspace.stamp(path)
-        seen = None
-        if stamp is None:
-            return None, None
-        if (opaque := observe_opaque(attachment, path, stamp)) is not None:
-            return opaque
-        try:
-            state, after, identity = _read_state(attachment, path, stamp, before, keep=keep)
-        except FileNotFound:
-            continue
-        if _is_unchanged(stamp, after):
-            return state, IndexEntry(stamp, state.blob, identity)
-        if attempt == 2:
-            return state, IndexEntry(STALE, state.blob, identity)
-    return None, None
-
-
-def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
-    """Whether two stamps are of one unchanged file; ctime is not compared: it may be racy."""
-    return after is not None and before[:3] == after[:3] and before.ino == after.ino
-
-
-def _read_state(
-    attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
-) -> tuple[FileState, Stamp | None, str]:
-    """The state of a path with this stamp, its stamp after the content was read, its identity."""
-    workspace = attachment.workspace
-    if stat.S_ISDIR(stamp.mode):
-        has = workspace.attributes(path)
-        state = FileState("directory", None, has.mode, 0, acl=has.acl)
-        return state, workspace.stamp(path), has.identity
-    if stat.S_ISLNK(stamp.mode):
-        target = workspace.read_link(path)
-        state = FileState("symlink", blob_of(attachment, target, None, keep), 0o777, len(target))
-        return state, workspace.stamp(path), workspace.identity(path)
-    similar = before.blob if before and before.kind == "file" else None
-    kept = keep and stamp.size <= attachment.scope.max_file_bytes
-    if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
-        content, after, has = workspace.read_and_stamp(path, stamp.size)
-        blob = blob_of(attachment, content, similar, keep)
-        return _file_state(blob, len(content), has), after, has.identity
-    if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
-        raise TooLarge(
-            f"too large to be read ({size_text(stamp.size)})",
-            hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
-        )
-    has = workspace.attributes(path)
-    with workspace.open(path) as stream:
-        blob, size = blob_of_stream(attachment, stream, stamp.size, similar, kept)
-    return _file_state(blob, size, has), workspace.stamp(path), has.identity
-
-
-def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
-    """A file's state; one with several names has the group that says which file it is."""
-    group = None
-    if has.links > 1:
-        group = int(hashlib.sha256(has.identity.encode("ascii")).hexdigest()[:_GROUP_DIGITS], 16)
-    return FileState("file", blob, has.mode, size, group, has.acl)
-
-
 def scan(
     attachment: Attachment,
     flush: Callable[[ScanResult], None],
@@ -208,9 +123,12 @@ def scan(
             gone.add(path)
         else:
             doubtful.append((path, stamp))
-    if untracked:
-        prefixes = tuple(u.path + "/" for u in untracked)
-        exact = {u.path for u in untracked}
+    for one in untracked:
+        if one.reason.startswith(NOT_A_FILE) and known.get(one.path) not in (None, UNTRACKED):
+            gone.add(one.path)  # what was there is not there any more
+    if hidden := [u for u in untracked if not u.reason.startswith(NOT_A_FILE)]:
+        prefixes = tuple(u.path + "/" for u in hidden)
+        exact = {u.path for u in hidden}
         gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
     doubtful.sort(key=_is_content)
     found = ScanResult(

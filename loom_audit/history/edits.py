@@ -7,7 +7,7 @@ from loom_audit.errors import Conflict, FileNotFound, InvalidPath
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.steps import Preconditions
-from loom_audit.model.files import FileChange, FileState, Move, parents
+from loom_audit.model.files import FileChange, FileState, Move, mode_after_write, parents
 
 Transform = Callable[[bytes | None], bytes]
 """Returns the new content for the old one (None when absent)."""
@@ -33,7 +33,7 @@ def plan_edit(
         has = attachment.workspace.attributes_of_new(target, 0o644 if mode is None else mode)
         bits, acl = has.mode, has.acl
     else:
-        bits, acl = before.mode if mode is None else mode, before.acl
+        bits, acl = mode_after_write(before.mode) if mode is None else mode, before.acl
     blob = preconditions.put(new, similar_to=before.blob if before else None)
     group = None if before is None else before.group
     change = FileChange(target, before, FileState("file", blob, bits, len(new), group, acl))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import STALE, Attachment
-from loom_audit.history.capture import observe
 from loom_audit.history.links import settled
+from loom_audit.history.observation import observe
 from loom_audit.model.display import count_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.links import without_group

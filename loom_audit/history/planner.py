@@ -4,17 +4,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
+from loom_audit.errors import PermissionDenied
+from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, arrivals_among, plan_folders
 from loom_audit.history.capture import scan
-from loom_audit.history.selection import Selection, is_in_paths, select, takes_back_outside
+from loom_audit.history.selection import (
+    Selection,
+    is_in_paths,
+    select,
+    taken_back_notes,
+    takes_back_outside,
+    uncaptured_notes,
+)
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, border_moves, is_within, moves_among, parents
 from loom_audit.model.inexact import with_broken_links, without_lost_lists
-from loom_audit.model.left_out import left_out_blocks
+from loom_audit.model.left_out import creation_events, left_out_blocks
 from loom_audit.model.link_plans import choices_for_groups, group_holds, with_whole_groups
 from loom_audit.model.placement import EntryStatus
 from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
@@ -31,12 +40,14 @@ class Planner:
     def __init__(self, attachment: Attachment, timeline: Timeline) -> None:
         self.attachment = attachment
         self.timeline = timeline
+        self._unreadable: set[str] = set()
 
     @without_gc()
     def plan(self, request: Request) -> Plan:
         """The plan for a request against the head and what is on disk now."""
         selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
+            self._unreadable = set()
             return self._make_plan(request, selection)
 
     def renew(self, plan: Plan) -> Plan:
@@ -106,10 +117,11 @@ class Planner:
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
             irreversible=(
                 *plan.irreversible,
-                *_uncaptured_notes(selection.calls),
-                *_taken_back_notes(selection.taken_back_by, selected),
+                *uncaptured_notes(self._calls_of(selection)),
+                *taken_back_notes(selection.taken_back_by, selected),
             ),
             drifted=bool(drift.changes),
+            kept=(*plan.kept, *self._aside_notes(plan)),
         )
         if request.verb == "revert" and not plan.changes:
             # later calls changed all of it; when they are taken back, this revert can still be made
@@ -273,17 +285,26 @@ class Planner:
         drifted = {change.path for change in found.changes}
         touched = {p for p in drifted if p in touched or takes_back_outside(request, p)}
         preconditions = Preconditions(self.attachment)
-        for path in sorted(touched):
-            preconditions.look(path)
+        preconditions.overlooks_special = True
+        self._look(preconditions, touched)
+        self._unreadable |= {one.path for one in found.untracked}
         drift = (*preconditions.drift, *(c for c in found.changes if c.path not in touched))
         moves = moves_among(drift, found.moves)
         return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
 
+    def _look(self, preconditions: Preconditions, paths: Iterable[str]) -> None:
+        """Look at each path; those that cannot be read are noted."""
+        for path in sorted(paths):
+            try:
+                preconditions.look(path)
+            except PermissionDenied:
+                self._unreadable.add(path)
+
     def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
         """Those of the paths whose state on disk is not the log's."""
         preconditions = Preconditions(self.attachment, keep=False)
-        for path in sorted(paths):
-            preconditions.look(path)
+        preconditions.overlooks_special = True
+        self._look(preconditions, paths)
         return frozenset(change.path for change in preconditions.drift)
 
     def _held_paths(self, plan: Plan) -> set[str]:
@@ -306,6 +327,9 @@ class Planner:
                 continue
             if state and not self.attachment.scope.holds(change.path, state.kind):
                 holds[change.path] = Hold("kept", "out of scope now")
+            elif change.before and is_within(change.path, self._unreadable):
+                unknown = "it cannot be read, so what is there is not known"
+                holds[change.path] = Hold("blocked", unknown)
             elif change.before and change.before.kind == "directory" and not folder_stays(change):
                 names = (name for name, _ in self._names_in(change.path))
                 left = [name for name in names if f"{change.path}/{name}" not in going]
@@ -314,10 +338,16 @@ class Planner:
                     holds[change.path] = Hold(status, f"holds {left[0]}, which stays")
         return holds
 
+    def _aside_notes(self, plan: Plan) -> Iterator[Note]:
+        """Notes on what is not a file and makes room for what comes back."""
+        for path, name in moved_aside(self.attachment, plan.changes):
+            yield Note(name, f"what is at {path} is not a file; it is moved there")
+
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths that the plan would create and at which something unrecorded is."""
         new = (change.path for change in plan.changes if change.before is None)
-        return frozenset(path for path in new if self.attachment.workspace.stamp(path) is not None)
+        stamps = ((path, self.attachment.workspace.stamp(path)) for path in new)
+        return frozenset(path for path, seen in stamps if seen and not special_kind(seen))
 
     def _left_out_holds(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
@@ -327,14 +357,18 @@ class Planner:
         A redo is never blocked by this: it takes back an undo, which does not move folders
         that are left out.
         """
-        calls: Sequence[Call] = selection.calls
-        if selection.rollback:
-            across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
-            calls = self.attachment.projections.calls(across)
+        calls = self._calls_of(selection)
         paths = {step.change.path for step in steps}
         changes = [change for change in plan.changes if change.path in paths]
-        notes = left_out_blocks(calls, changes, _creation_events(steps))
+        notes = left_out_blocks(calls, changes, creation_events(steps))
         return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
+
+    def _calls_of(self, selection: Selection) -> Sequence[Call]:
+        """The calls that are taken back; of a rollback those whose coverage is not full."""
+        if not selection.rollback:
+            return selection.calls
+        across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
+        return self.attachment.projections.calls(across)
 
     def _names_in(self, path: str) -> Sequence[tuple[str, object]]:
         return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
@@ -343,16 +377,6 @@ class Planner:
 def folder_stays(change: FileChange) -> bool:
     """Whether a folder is one afterwards, too."""
     return change.after is not None and change.after.kind == "directory"
-
-
-def _creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
-    """By path, the event that last created it or made it another kind of file."""
-    changes = ((step.seq, step.change) for step in steps if step.change.after)
-    return {
-        change.path: seq
-        for seq, change in changes
-        if change.before is None or (change.after and change.before.kind != change.after.kind)
-    }
 
 
 def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
@@ -368,28 +392,3 @@ def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     ]
     was = {(seq, before) for seq, before, _ in edits}
     return found | {seq for seq, _, after in edits if (seq, after) in was}
-
-
-def _taken_back_notes(
-    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
-) -> Iterator[Note]:
-    """Notes on what is wholly taken back already: what is there now came later, and stays."""
-    left = {one.seq for one in selected} | {one.number for one in selected}
-    for number, by in sorted(taken_back_by.items()):
-        if number not in left:
-            yield Note("", f"{number} is taken back already, by call {by}", (number,))
-
-
-def _uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
-    """Notes on effects of these calls that were not captured and cannot be taken back."""
-    notes = []
-    for call in calls:
-        number = call.seq or call.requested
-        if call.coverage.level != "full":
-            why = "; ".join(call.coverage.reasons) or "no reason is on record"
-            notes.append(
-                Note("", f"what call {number} did that was not captured: {why}", (number,))
-            )
-        if call.effect == "network":
-            notes.append(Note("", f"call {number} reached the network", (number,)))
-    return tuple(notes)

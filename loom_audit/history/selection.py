@@ -1,7 +1,7 @@
 """Selects what a request takes back: calls, events, or everything after a point."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loom_audit.errors import InvalidArguments, NotFound
@@ -10,7 +10,7 @@ from loom_audit.history.baseline import baseline_end
 from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.planning import Request
+from loom_audit.model.planning import Note, Request
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -207,3 +207,28 @@ def _newest(
 
 def _is_undo_by(call: Call, *verbs: str) -> bool:
     return is_undo(call) and call.tool in verbs
+
+
+def taken_back_notes(
+    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
+) -> Iterator[Note]:
+    """Notes on what is wholly taken back already: what is there now came later, and stays."""
+    left = {one.seq for one in selected} | {one.number for one in selected}
+    for number, by in sorted(taken_back_by.items()):
+        if number not in left:
+            yield Note("", f"{number} is taken back already, by call {by}", (number,))
+
+
+def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
+    """Notes on effects of these calls that were not captured and cannot be taken back."""
+    notes = []
+    for call in calls:
+        number = call.seq or call.requested
+        if call.coverage.level != "full":
+            why = "; ".join(call.coverage.reasons) or "no reason is on record"
+            notes.append(
+                Note("", f"what call {number} did that was not captured: {why}", (number,))
+            )
+        if call.effect == "network":
+            notes.append(Note("", f"call {number} reached the network", (number,)))
+    return tuple(notes)

@@ -5,10 +5,12 @@ from hashlib import sha256
 from types import MappingProxyType
 
 from loom_audit.errors import AuditError, TooLarge
+from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import rename_folder
-from loom_audit.history.capture import observe, recorded_state_lookup
+from loom_audit.history.capture import recorded_state_lookup
 from loom_audit.history.links import Names, divided_error, settled
+from loom_audit.history.observation import observe
 from loom_audit.history.outcome import Outcome, check_displaced, look_for_results
 from loom_audit.history.prefetch import Prefetch
 from loom_audit.model.files import (
@@ -31,12 +33,14 @@ ROOT = FileState("directory", None, 0o755, 0)
 class Preconditions:
     """The states of paths before a change, read under the workspace lock.
 
-    A state that is not the log's is listed as drift, and with `keep` its content is stored.
+    A state that is not the log's is listed as drift, and with `keep` its content is stored. A path
+    at which something is that is not a file is an error, or with `overlooks_special` absent.
     """
 
     def __init__(self, attachment: Attachment, *, keep: bool = True) -> None:
         self.attachment = attachment
         self._keep = keep
+        self.overlooks_special = False
         self.entries: dict[str, IndexEntry | None] = {}
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
@@ -58,7 +62,12 @@ class Preconditions:
     def _observe(self, path: str) -> FileState | None:
         recorded = self._recorded_state(path)
         stamp = self.attachment.workspace.stamp(path)
+        if self.overlooks_special and special_kind(stamp):
+            stamp = None
         if stamp is None and recorded is None:
+            return None
+        if stamp is None and special_kind(self.attachment.workspace.stamp(path)):
+            self.drift.append(FileChange(path, recorded, None))
             return None
         entry = self.attachment.index.get(path)
         if (
@@ -170,8 +179,11 @@ def carry_out(
     outcome = Outcome(names=preconditions.count_names(groups_in(step.change for step in steps)))
     staying = [step.change for step in steps if step.link == step.change.path]
     steps = [step for step in steps if step.link != step.change.path]
-    if folders:
+    _move_aside(preconditions, steps, outcome)
+    if folders and outcome.error is None:
         steps = _rename_folders(preconditions, steps, reserved, folders, outcome)
+    if outcome.error is not None:
+        steps = []
     if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
         _replace_one_by_one(preconditions, steps, reserved, outcome)
     else:
@@ -187,6 +199,20 @@ def carry_out(
     outcome.changes = [change for change in outcome.changes if change.path not in unseen]
     outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
     return outcome
+
+
+def _move_aside(
+    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
+) -> None:
+    """Rename what is not a file and is where something is to be made."""
+    workspace = preconditions.attachment.workspace
+    changes = [step.change for step in steps]
+    for path, name in moved_aside(preconditions.attachment, changes):
+        try:
+            workspace.rename(path, name, workspace.identity(path))
+        except AuditError as error:
+            outcome.add_error(error)
+            return
 
 
 def _rename_folders(

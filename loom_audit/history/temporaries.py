@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from loom_audit.errors import AuditError, NoWorkspace
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import observe
 from loom_audit.history.interrupted import SOURCE, intentions
+from loom_audit.history.observation import observe
 from loom_audit.model.events import ContentFound, Draft, Temporary
 from loom_audit.model.files import FileState, parents
 from loom_audit.model.records import Call

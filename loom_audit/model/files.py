@@ -5,6 +5,7 @@ not UTF-8 carry surrogates (PEP 383), so `path.encode("utf-8", "surrogateescape"
 bytes on disk. Every directory has an entry, except the root.
 """
 
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NewType
@@ -82,6 +83,15 @@ def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     ]
     changes += [FileChange(path, None, state) for path, state in new.items() if path not in old]
     return tuple(sorted(changes, key=lambda change: change.path))
+
+
+def mode_after_write(mode: int) -> int:
+    """The mode of a file whose content changes: as in the kernel, it runs as nobody else then.
+
+    Set-user-ID falls, set-group-ID where the group may execute the file.
+    """
+    falls = stat.S_ISUID | (stat.S_ISGID if mode & stat.S_IXGRP else 0)
+    return mode & ~falls
 
 
 def is_other_file(one: str, other: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, parents
-from loom_audit.model.planning import Note
+from loom_audit.model.planning import Note, PathStep
 from loom_audit.model.records import Call
 
 REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
@@ -24,6 +24,16 @@ _REASON = re.compile("(.+) is not on record: (vanished|replaced|appeared)", re.D
 def is_remade(path: str) -> bool:
     """Whether a left-out folder is a cache by its name."""
     return path.rpartition("/")[2] in REMADE
+
+
+def creation_events(steps: Iterable[PathStep]) -> dict[str, int]:
+    """By path, the event that last created it or made it another kind of file."""
+    changes = ((step.seq, step.change) for step in steps if step.change.after)
+    return {
+        change.path: seq
+        for seq, change in changes
+        if change.before is None or (change.after and change.before.kind != change.after.kind)
+    }
 
 
 def left_out_blocks(

@@ -1,0 +1,155 @@
+"""A recorded file that cannot be read any more, or that became another kind of inode."""
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, Session, builtin_registry, open_store
+from loom_audit.errors import Conflict
+from tests.trees import everything
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def ordinary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session of an ordinary user, whoever started the tests."""
+    builtin_registry()  # its modules are imported while we may read them
+    folder = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+    root, groups = os.geteuid() == 0, os.getgroups()
+    if root:
+        os.chown(folder, NOBODY, NOBODY)
+        os.setgroups([])
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        (folder / "w").mkdir()
+        (folder / "w" / "data").write_text("data\n")
+        (folder / "w" / "b").write_text("b\n")
+        with open_store() as store, store.attach(folder / "w").session("tester") as session:
+            yield session
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(groups)
+        shutil.rmtree(folder)
+
+
+def test_a_file_that_may_not_be_read_any_more_and_is_the_same_has_another_mode(
+    ordinary: Session,
+) -> None:
+    workspace, root = ordinary.workspace, Path(ordinary.workspace.root)
+    with ordinary.recording("close"):
+        (root / "data").chmod(0)
+    [call] = workspace.timeline.calls()
+    assert (call.coverage.level, call.paths) == ("full", ("data",))
+    assert workspace.timeline.tree()["data"].mode == 0
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / "data").read_text() == "data\n"
+    assert stat.S_IMODE((root / "data").stat().st_mode) == 0o644
+
+
+def test_a_plan_is_blocked_where_what_is_there_cannot_be_read(ordinary: Session) -> None:
+    workspace, root = ordinary.workspace, Path(ordinary.workspace.root)
+    point = workspace.log.head()
+    with ordinary.recording("write"):
+        (root / "data").write_text("changed\n")
+        (root / "b").write_text("changed\n")
+    (root / "data").write_text("by somebody else, and closed\n")
+    (root / "data").chmod(0)
+    for make in (workspace.plan_undo, lambda **more: workspace.plan_rollback(point, **more)):
+        plan = make()
+        assert [note.path for note in plan.blocked] == ["data"]
+        with pytest.raises(Conflict, match="cannot be read"):
+            workspace.carry_out(plan)
+        assert not make(choices={"data": "current"}).blocked
+    (root / "data").chmod(0o644)
+    assert (root / "data").read_text() == "by somebody else, and closed\n"
+
+
+Run = Callable[[str], int]
+
+
+@pytest.fixture
+def run(session: Session, workspace: AuditedWorkspace, root: Path) -> Run:
+    """Record a shell command in the session; its call's number."""
+
+    def run(command: str) -> int:
+        with session.recording("command"):
+            subprocess.run(["sh", "-c", command], cwd=root, check=True)
+        return workspace.timeline.calls()[0].seq or 0
+
+    return run
+
+
+def kinds(root: Path) -> dict[str, int]:
+    return {path: stat.S_IFMT(mode) for path, (mode, _) in everything(root).items()}
+
+
+@pytest.mark.parametrize("path", ["src", "a.txt"])
+def test_a_file_or_folder_that_became_a_fifo_is_deleted_and_the_fifo_is_moved_aside(
+    workspace: AuditedWorkspace, root: Path, run: Run, path: str
+) -> None:
+    before = everything(root)
+    point = workspace.log.head()
+    run(f"rm -r {path}; mkfifo {path}")
+    [call] = workspace.timeline.calls()
+    assert path in call.paths
+    assert call.coverage.reasons == (f"not a file: fifo: {path}",)
+    assert path not in workspace.timeline.tree()
+    inode = (root / path).lstat().st_ino
+    for plan in (workspace.plan_undo(), workspace.plan_rollback(point)):
+        assert not plan.blocked
+        assert f"{path}.fifo" in {note.path for note in plan.kept}
+    workspace.carry_out(workspace.plan_undo())
+    now = everything(root)
+    assert stat.S_ISFIFO(now[f"{path}.fifo"][0])
+    assert (root / f"{path}.fifo").lstat().st_ino == inode
+    assert {name: entry for name, entry in now.items() if name != f"{path}.fifo"} == before
+    run("true")
+    assert workspace.status().drift == ()
+
+
+def test_a_socket_is_moved_aside_to_a_name_that_is_free(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    (root / "a.txt.socket").write_text("taken\n")
+    with session.recording("listen"):
+        (root / "a.txt").unlink()
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(root / "a.txt"))
+    workspace.carry_out(workspace.plan_undo())
+    assert stat.S_ISSOCK((root / "a.txt.socket-2").lstat().st_mode)
+    assert (root / "a.txt").read_text().startswith("one")
+    assert (root / "a.txt.socket").read_text() == "taken\n"
+
+
+def test_what_a_partial_call_without_changes_did_not_capture_is_in_the_plan(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    point = workspace.log.head()
+    run("rm -rf src/__pycache__; mkdir src/.git")
+    run("rmdir src/.git")
+    number = run("mkfifo pipe")
+    plan = workspace.plan_rollback(point)
+    assert any(note.calls == (number,) and "fifo" in note.reason for note in plan.irreversible)
+
+
+@pytest.mark.parametrize(
+    ("mode", "then"), [(0o4755, 0o755), (0o2755, 0o755), (0o2745, 0o2745), (0o6711, 0o711)]
+)
+def test_set_user_id_falls_when_the_content_changes(
+    root: Path, call: Callable[..., object], run: Run, mode: int, then: int
+) -> None:
+    run(f"chmod {mode:o} a.txt")
+    call("write_file", path="a.txt", content="new\n")
+    assert stat.S_IMODE((root / "a.txt").stat().st_mode) == then
