@@ -49,7 +49,7 @@ class LastSeen:
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
     `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
     `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
-    `left_out` are the files that were out of scope then.
+    `left_out` are the files that were out of scope then, `created` the paths that were new.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
@@ -58,6 +58,7 @@ class LastSeen:
     listed: bool = False
     looked: int | None = None
     left_out: LeftOutFiles = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

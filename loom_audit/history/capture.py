@@ -59,7 +59,8 @@ class ScanResult:
     created paths whose content came from a place that is not recorded. Of the whole scan, in every
     part: `left_out` counts the files, `unrecorded` are opaque entries that came or went,
     `moved_in` those that are in scope by now, `gone` the vanished caches by identity,
-    `known` the identities that were on record, `lost` says which left-out files are gone.
+    `known` the identities that were on record, `lost` says which left-out files are gone,
+    `created` are the new paths that did not arrive with a folder.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -75,6 +76,7 @@ class ScanResult:
     gone: dict[str, str] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     lost: tuple[str, ...] = ()
+    created: set[str] = field(default_factory=set)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -158,6 +160,7 @@ def scan(
     if keep:
         found.lost = lost_files(attachment.last_seen.left_out, left_out)
         attachment.last_seen.looked, attachment.last_seen.left_out = began, left_out
+        attachment.last_seen.created = found.created
     return found
 
 
@@ -227,6 +230,7 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
         if change.before is not None or change.after is None:
             continue
         if found.moved_in.isdisjoint((path, *parents(path))):
+            found.created.add(path)
             if now.get(path, "") in found.known or not _is_older(attachment, path):
                 continue
             if change.after.kind == "directory":
@@ -239,8 +243,8 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
 def _is_older(attachment: Attachment, path: str) -> bool:
     """Whether what is new at a path was made before the last look: then it was elsewhere."""
     looked = attachment.last_seen.looked
-    if looked is None:
-        return False
+    if looked is None or path in attachment.last_seen.created:
+        return False  # what was found then could not be recorded
     born = attachment.workspace.born(path)
     return born is not None and born < looked - A_TICK
 
