@@ -34,7 +34,7 @@ from loom_audit.model.files import (
     parents,
     proven_moves,
 )
-from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp
+from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp, Stamps
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
@@ -125,13 +125,7 @@ def scan(
             gone.add(path)
         else:
             doubtful.append((path, stamp))
-    for one in untracked:
-        if one.reason.startswith(NOT_A_FILE) and known.get(one.path) not in (None, UNTRACKED):
-            gone.add(one.path)  # what was there is not there any more
-    if hidden := [u for u in untracked if not u.reason.startswith(NOT_A_FILE)]:
-        prefixes = tuple(u.path + "/" for u in hidden)
-        exact = {u.path for u in hidden}
-        gone = {p for p in gone if p not in exact and not p.startswith(prefixes)}
+    gone = _surely_gone(gone, untracked, known)
     doubtful.sort(key=_is_content)
     found = ScanResult(
         untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)],
@@ -162,6 +156,17 @@ def scan(
         attachment.last_seen.looked, attachment.last_seen.left_out = began, left_out
         attachment.last_seen.created = found.created
     return found
+
+
+def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> set[str]:
+    """The known paths that are not there any more, also where something else is now.
+
+    What is in a folder that cannot be read may be there still.
+    """
+    replaced = {u.path for u in untracked if u.reason.startswith(NOT_A_FILE)}
+    hidden = {u.path for u in untracked} - replaced
+    gone |= {path for path in replaced if known.get(path) not in (None, UNTRACKED)}
+    return {path for path in gone if hidden.isdisjoint((path, *parents(path)))}
 
 
 def _scan_paths(

@@ -6,8 +6,9 @@ import stat
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import MAX_READ_AT_ONCE, scan
+from loom_audit.history.capture import scan
 from loom_audit.history.log_check import Finding
+from loom_audit.history.observation import MAX_READ_AT_ONCE
 from loom_audit.ports import IndexEntry
 
 SAMPLE = 32
