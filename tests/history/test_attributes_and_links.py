@@ -66,13 +66,20 @@ class Player:
     def name(self) -> str:
         return self.chance.choice(NAMES)
 
-    def tool(self, tool: str, **arguments: object) -> None:
+    def tool(self, tool: str, **arguments: object) -> bool:
         result = anyio.run(self.session.call, tool, arguments)
         codes = ("CONFLICT", "FILE_NOT_FOUND", "INVALID_PATH")
         assert result.error is None or result.error.code in codes, result.error
+        return result.success
 
     def write(self) -> None:
-        self.tool("write_file", path=self.name(), content=f"{self.chance.random()}\n")
+        """A file written by one name is the same file by all, with its rights and its list."""
+        path, text = self.name(), f"{self.chance.random()}\n"
+        before = look(self.root)
+        assert self.tool("write_file", path=path, content=text)
+        _, mode, acl, names = before.get(path, (b"", 0o644, False, frozenset({path})))
+        expected = before | dict.fromkeys(names, (text.encode(), mode, acl, names))
+        assert look(self.root) == expected
 
     def delete(self) -> None:
         self.tool("delete_file", path=self.name())
