@@ -285,6 +285,11 @@ class AuditedWorkspace:
         """When all was verified last, how many events there were, and with which exit code."""
         return self.adapters.last_verified(self.id)
 
+    def differences(self) -> Sequence[tuple[int | None, str]]:
+        """Where the tables are not what the log makes: the event, if it is known, and what."""
+        with closing(self.adapters.evidence(self.id)) as evidence:
+            return list(evidence.differences())
+
     def rebuild(self) -> int:
         """Make everything that is derived from the log anew; how many events it has."""
         return self.adapters.rebuild(self.id)

@@ -5,6 +5,9 @@ from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.model.display import count_text
 
+MOST = 50
+"""So many differences are told; --json has all."""
+
 _MAKE_ONE = "`loom-audit init` makes one."
 
 
@@ -82,15 +85,22 @@ def upgrade(invocation: Invocation) -> None:
 def rebuild(invocation: Invocation) -> None:
     """Make the projections anew from the log, for the current workspace.
 
-    Lists, trees and counts are derived from events; this drops and derives them again.
+    Lists, trees and counts are derived from events; this drops and derives them again, and says
+    what was different.
     """
     output = invocation.output
     with invocation.workspace() as workspace:
+        differed = workspace.differences()
         done = workspace.rebuild()
         if output.json:
-            output.record({"workspace": workspace.id, "events": done})
-        else:
-            output.line(f"made anew from {count_text(done, 'event')}")
+            said = [{"seq": seq, "message": message} for seq, message in differed]
+            output.record({"workspace": workspace.id, "events": done, "differed": said})
+            return
+        for seq, message in differed[:MOST]:
+            output.line("differed: ", "" if seq is None else f"event {seq}: ", message)
+        if len(differed) > MOST:
+            output.line(f"and {len(differed) - MOST} more")
+        output.line(f"made anew from {count_text(done, 'event')}")
 
 
 db = Group(

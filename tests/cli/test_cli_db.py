@@ -51,6 +51,8 @@ def test_projections_that_were_changed_are_made_anew_from_the_log(
     raw.close()
     assert run("log", "--json") != before
     run("verify", code=1)
-    assert json.loads(run("db", "rebuild", "--json"))["events"] > 0
+    rebuilt = json.loads(run("db", "rebuild", "--json"))
+    assert rebuilt["events"] > 0
+    assert "the projection call differs" in rebuilt["differed"][0]["message"]
     assert run("log", "--json") == before
     assert "tampered" not in run("verify")

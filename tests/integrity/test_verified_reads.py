@@ -125,6 +125,20 @@ def test_a_call_is_shown_as_the_log_has_it(workspace: AuditedWorkspace) -> None:
     assert again(workspace).timeline.call(call.requested) == shown
 
 
+def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:
+    assert workspace.differences() == []
+    forge(
+        workspace,
+        "UPDATE call SET status = 'error' WHERE requested = (SELECT max(requested) FROM call)",
+    )
+    [(seq, message)] = workspace.differences()
+    assert seq == workspace.timeline.calls()[0].requested
+    assert message.startswith("the projection call differs from what the log makes")
+    seen = again(workspace)
+    seen.rebuild()
+    assert seen.differences() == []
+
+
 def rewrite(raw: Any, first: int, last: int) -> None:
     """Other leaves that fit each other, as somebody makes who knows the format."""
     for seq in range(first, last + 1):
