@@ -246,7 +246,13 @@ class VerifiedProjections:
 
     def session(self, id: str) -> Session:
         """One session; that it began where it is listed is read from the log. NotFound."""
-        listed = self._suggested.session(id)
+        try:
+            listed = self._suggested.session(id)
+        except NotFound:
+            head = self._proven.log.head()
+            for event in self._proven.events(0, head, lambda one: one.get("session") == id):
+                raise _listed_error(event.seq) from None
+            raise
         event = self._proven.event(listed.started)
         if event.session != id or not isinstance(event.fact, SessionStarted):
             raise Corrupt(
@@ -305,7 +311,7 @@ def _has_fact(envelope: Mapping[str, Any]) -> bool:
 
 def _listed_error(seq: int) -> Corrupt:
     return Corrupt(
-        f"What is listed of the call of event {seq} is not what the log says",
+        f"What is listed of event {seq} is not what the log says",
         hint="Run `loom-audit verify`, then `loom-audit db rebuild`, which makes lists anew.",
         details={"seq": seq},
     )

@@ -21,8 +21,11 @@ from loom_audit.sql.projections import keyframes
 from tests.integrity.readers import Made, Reader, make
 from tests.integrity.test_tamper import unguarded
 
-REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO", "NO_WORKSPACE"}
+REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO"}
 """Codes of an answer that says that the store is not as it should be."""
+
+NOT_FOUND = "NO_WORKSPACE"
+"""Of a store whose tables do not lead to the workspace any more: nothing is served."""
 
 DERIVED = ("search", "searched", "sqlite_", "alembic_version")
 """The search index is not evidence of anything and not verified; a version is no content."""
@@ -142,6 +145,8 @@ class Sweep:
                     self.counts["right"] += 1
                 elif isinstance(answer, AuditError) and answer.code in REFUSED:
                     self.counts["CORRUPT"] += 1
+                elif isinstance(answer, AuditError) and answer.code == NOT_FOUND:
+                    self.counts["no workspace"] += 1
                 elif name in self.made.lists:
                     doubtful.append(name)
                 else:

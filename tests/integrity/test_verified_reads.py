@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loom_audit.api import AuditedWorkspace, open_store
-from loom_audit.errors import AuditError, Corrupt
+from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
@@ -123,6 +123,17 @@ def test_a_call_is_shown_as_the_log_has_it(workspace: AuditedWorkspace) -> None:
     assert again(workspace).timeline.call(call.requested) == shown
     forge(workspace, "DELETE FROM call", "DELETE FROM session")
     assert again(workspace).timeline.call(call.requested) == shown
+
+
+def test_a_session_that_is_not_listed_any_more_is_not_said_to_be_none(
+    workspace: AuditedWorkspace,
+) -> None:
+    id = workspace.timeline.sessions()[0].id
+    forge(workspace, "DELETE FROM session")
+    with pytest.raises(Corrupt, match="What is listed of event"):
+        again(workspace).plan_revert([f"session:{id}"])
+    with pytest.raises(NotFound):
+        again(workspace).timeline.point("session:none")
 
 
 def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:
