@@ -188,6 +188,18 @@ class Timeline:
     def state(self, path: str, at: int | None = None) -> FileState | None:
         return self.verified.state(path, at)
 
+    def is_unknown(self, path: str, at: int) -> bool:
+        """Whether nobody knows what was at a path after event `at`, of which no state is on record.
+
+        It was found later where it had been for some time, or came from where nothing is recorded.
+        """
+        for recorded in self.projections.changes(after=at, paths=[path]):
+            if recorded.change.before is not None or recorded.origin == "baseline":
+                return recorded.origin == "baseline"
+            for event in self.log.read(EventFilter.only(recorded.seq)):
+                return isinstance(event.fact, FilesChanged) and path in event.fact.arrived
+        return False
+
     def content(self, state: FileState) -> bytes:
         """The bytes of a file or of a symlink's target.
 

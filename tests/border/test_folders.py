@@ -319,3 +319,18 @@ def test_a_folder_is_not_renamed_back_into_one_that_was_made_and_is_gone_by_what
     assert blocked(workspace, root, plan) == [(".tox", gone)]
     workspace.carry_out(workspace.plan_rollback(point, choices={".tox": "current"}))
     assert (root / ".tox" / "x").read_text() == "x\n"
+
+
+def test_before_it_arrived_or_was_first_listed_nothing_is_known_of_a_path(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    (root / ".loomignore").write_text("data/\n")
+    workspace.accept_scope()
+    make(root / "data", {"x": "x\n"})
+    point = workspace.log.head()
+    (root / ".loomignore").write_text("src/\n")
+    workspace.accept_scope()
+    run("mv venv env; echo new > new")
+    unknown = workspace.timeline.is_unknown
+    assert unknown("data/x", point) and unknown("env/lib/site.py", point)
+    assert not unknown("new", point) and not unknown("absent", point)

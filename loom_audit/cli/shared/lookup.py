@@ -96,6 +96,11 @@ def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) ->
             f"nothing is on record for {visible_path(name)}",
             hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
         )
+    if workspace.timeline.is_unknown(name, seq):
+        return FileNotFound(
+            f"it is not known whether {visible_path(name)} was there at {seq}",
+            hint=f"`loom-audit history {shlex.quote(typed)}` says since when it is on record.",
+        )
     return FileNotFound(
         f"{visible_path(name)} did not exist at {seq}",
         hint=f"`loom-audit history {shlex.quote(typed)}` says when it did.",
