@@ -96,7 +96,8 @@ def test_a_session_that_nobody_ends_is_ended_by_hand(audited: Shell) -> None:
     (audited.workspace / "made").write_text("x\n")
     audited.call("write_file", path="mine.txt", content="x\n")
     refused = audited("undo", "--yes", code=5)
-    assert "toolu_1" in refused.errors and "loom-audit session end ffff1111" in refused.errors
+    assert "Bash of session ffff1111 is still open" in refused.errors
+    assert "loom-audit session end ffff1111" in refused.errors
     ended = audited.records("session", "end", "ffff")[0]
     assert (ended["id"], ended["status"]) == ("ffff1111", "interrupted")
     call = next(call for call in audited.records("log") if call["tool"] == "Bash")

@@ -61,6 +61,16 @@ def test_what_is_loaded_belongs_to_the_caller(index: ChangeIndex) -> None:
     assert index.load() == {"a": ONE}
 
 
+def test_an_index_set_aside_is_empty_and_how_far_it_had_followed_is_known(
+    index: ChangeIndex,
+) -> None:
+    index.update({"a": ONE}, head=9)
+    index.set_aside()
+    assert (index.load(), index.head(), index.most_seen()) == ({}, 0, 9)
+    index.update({"a": ONE}, head=3)
+    assert (index.head(), index.most_seen()) == (3, 9)
+
+
 PATHS = st.sampled_from(["a", "b", "a/b", "caf\udce9", "é", " ", "x\ny"])
 ENTRIES = st.one_of(
     st.none(),

@@ -13,7 +13,7 @@ class MemoryChangeIndex:
 
     def __init__(self) -> None:
         self._entries: dict[str, IndexEntry] = {}
-        self._head = 0
+        self._head = self._set_aside = 0
 
     def load(self) -> dict[str, IndexEntry]:
         return dict(self._entries)
@@ -34,6 +34,13 @@ class MemoryChangeIndex:
 
     def clear(self) -> None:
         self._entries, self._head = {}, 0
+
+    def set_aside(self) -> None:
+        self._set_aside = self._head
+        self.clear()
+
+    def most_seen(self) -> int:
+        return max(self._head, self._set_aside)
 
 
 class MemoryLock:

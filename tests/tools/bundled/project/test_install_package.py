@@ -278,7 +278,7 @@ def test_npm_installs_into_the_workspace_s_package_json(
     result = bench.call("install_package", arguments)
     assert result.success, result.output
     assert result.data["installed"] == [{"name": "@s/tiny", "version": "1.2.3"}]
-    assert result.files_changed == ["package-lock.json", "package.json"]
+    assert result.files_changed == ["node_modules", "package-lock.json", "package.json"]
     package = json.loads((bench.root / "package.json").read_text())
     assert [*package["devDependencies" if dev else "dependencies"]] == ["@s/tiny"]
     assert (bench.root.parent / "package.json").read_text() == "{}"
