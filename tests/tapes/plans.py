@@ -122,7 +122,8 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
             assert now == was, (plan.verb, path, "not named", was, now)
         if was and was[2] and (now is None or now[2] != was[2]):
             assert BlobId(was[2]) in workspace.blobs, (plan.verb, path, "lost")
-    assert before.hidden <= after.hidden, (plan.verb, "what is not on record is gone")
+    there = after.hidden | {state[2] for state in after.tree.values()}
+    assert before.hidden <= there, (plan.verb, "what is not on record is gone")
     request = plan.request
     if not request.outside and not request.choices:
         assert marks <= after.marks, (plan.verb, marks - after.marks, "of the person is gone")
@@ -131,6 +132,7 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
         path: (state, after.tree.get(path))
         for path, state in sure.items()
         if after.tree.get(path) != state
+        and path not in before.linked  # names of one file change together
         and "opaque" not in (state or after.tree[path])
         and not _is_excused(path, state, noted, after)
     }

@@ -38,14 +38,14 @@ class Look:
     marks: frozenset[bytes]
     linked: frozenset[bytes]
     """Paths whose inode has more names than one."""
-    hidden: frozenset[bytes]
-    """Contents in folders that are left out; a look's tree has those folders without them."""
+    hidden: frozenset[str]
+    """SHA-256 of contents in folders that are left out, of which a look's tree has the names."""
 
 
 def look(root: Path) -> Look:
     tree: dict[bytes, State] = {}
     marks: set[bytes] = set()
-    hidden: set[bytes] = set()
+    hidden: set[str] = set()
     for path, (kind, mode, content) in tree_of(root, skip=LEFT_OUT).items():
         if path.rpartition(b"/")[2].startswith(TEMPORARY.encode()):
             continue  # a kill left it
@@ -58,7 +58,8 @@ def look(root: Path) -> Look:
     for folder in left_out(root):
         if folder.name != CACHE:
             tree[os.fsencode(folder.relative_to(root))] = ("opaque", 0, "")
-        hidden.update(content for _, _, content in tree_of(folder, skip=()).values())
+        inside = tree_of(folder, skip=()).values()
+        hidden.update(hashlib.sha256(one[2]).hexdigest() for one in inside if one[0] == "file")
     return Look(tree, frozenset(marks), frozenset(linked), frozenset(hidden))
 
 
