@@ -109,7 +109,8 @@ def marks_on_disk_and_in_store(workspace: AuditedWorkspace) -> set[bytes]:
     with workspace.adapters.database.connections.reading() as connection:
         rows = connection.execute("SELECT sha256 FROM blob WHERE encoding <> 'absent'").fetchall()
     stored = (workspace.blobs.get(BlobId(bytes(row[0]).hex())) for row in rows)
-    return marks_in(stored) | look(Path(workspace.root)).marks
+    found = tree_of(workspace.root, skip=()).values()  # also in folders that are left out
+    return marks_in(stored) | marks_in(content for _, _, content in found)
 
 
 def settle(
