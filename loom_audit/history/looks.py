@@ -84,8 +84,8 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
     record.window = window
     among = window.with_survivors(among)
     record.add_drafts(attributed_drafts(found.changes, among, found.moves, found.arrived))
-    record.add_untracked(found)
     record.entries.update(found.entries)
+    record.add_untracked(found)
     record.commit_and_index()
 
 

@@ -10,6 +10,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, arrivals_among, plan_folders
 from loom_audit.history.capture import scan
 from loom_audit.history.selection import (
+    UNDO_AND_REDO,
     Selection,
     is_in_paths,
     select,
@@ -93,7 +94,7 @@ class Planner:
             verb=request.verb,
             head=head,
             target=selection.target,
-            reverts=self._reverts(request, selection, selected, steps),
+            reverts=self._reverts(request, selection, candidates, selected, steps),
             steps=folders.steps,
             tree=folders.tree,
             blobs=self.attachment.blobs,
@@ -238,15 +239,19 @@ class Planner:
         self,
         request: Request,
         selection: Selection,
+        candidates: Sequence[RecordedChange],
         selected: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
         if not selection.rollback:
-            events = {
-                one.seq for one in selected if request.choices.get(one.change.path) == "current"
-            }
-            # a call of which nothing is taken back is not reverted (shared, or undone)
+            kept = {path for path, choice in request.choices.items() if choice == "current"}
+            events = {one.seq for one in selected if one.change.path in kept}
+            # a call of which nothing is taken back is not reverted (shared, or undone), unless all
+            # of it is kept by choice
             selected_calls = {one.number for one in selected}
+            by_choice = kept.issuperset(one.change.path for one in candidates)
+            if request.verb in UNDO_AND_REDO and by_choice:
+                selected_calls |= {call.seq for call in selection.calls}
             calls = sorted(
                 c.seq
                 for c in selection.calls

@@ -56,7 +56,8 @@ class Undo:
         """Carry out the plan, if a plan made now does the same.
 
         `label` is what the person calls themselves; it stands in the arguments of the call.
-        Conflict, with nothing changed, when it does not, when the plan is blocked, while a call
+        Conflict, with nothing changed, when it does not, when the plan is blocked, when an undo or
+        redo would keep everything without having been told to, while a call
         that changes files is open in the workspace, and while an interrupted undo waits to be
         continued or abandoned.
         """
@@ -64,6 +65,8 @@ class Undo:
             raise Conflict("this plan was not made from a request")
         if plan.blocked:
             raise blocked_error(plan)
+        if plan.verb in ("undo", "redo") and plan.kept and not (plan.changes or plan.reverts):
+            raise _all_kept_error(plan)
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
             self._refuse_while_busy()
@@ -184,6 +187,18 @@ def blocked_error(plan: Plan) -> Conflict:
                 for note in plan.blocked
             ]
         },
+    )
+
+
+def _all_kept_error(plan: Plan) -> Conflict:
+    """The error for an undo after which the next one would take the same call again."""
+    first = plan.kept[0]
+    more = f" and {len(plan.kept) - 1} more" if len(plan.kept) > 1 else ""
+    return Conflict(
+        f"nothing would be taken back: {first.path}: {first.reason}{more}",
+        hint="Choose per path: old takes it back all the same, current keeps it, so that the next "
+        "undo goes on to the call before.",
+        details={"kept": [note.path for note in plan.kept]},
     )
 
 

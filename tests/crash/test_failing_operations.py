@@ -58,22 +58,23 @@ def test_an_index_that_cannot_be_written_does_not_fail_a_call(
     assert [call.status for call in workspace.timeline.calls()] == ["ok", "ok"]
 
 
-def test_a_path_that_was_untracked_for_a_while_is_missed_when_it_is_gone(
+def test_a_file_that_became_a_fifo_is_gone_and_the_fifo_is_told_once(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
+    start = workspace.log.head()
     with workspace.session("tester") as session:
         (root / "a.txt").unlink()
         os.mkfifo(root / "a.txt")
         call(session, "shell_execute", command="true")
-        assert "a.txt" in workspace.timeline.tree()
+        assert "a.txt" not in workspace.timeline.tree()
         again = call(session, "shell_execute", command="true")
         assert not again.files_changed
         untracked = [e for e in workspace.log.read() if e.kind == "paths.untracked"]
         assert len(untracked) == 1, "news is told once"
         gone = call(session, "shell_execute", command="rm a.txt")
-        assert gone.files_changed == ["a.txt"]
+        assert gone.files_changed == []
     assert "a.txt" not in workspace.timeline.tree()
-    workspace.carry_out(workspace.plan_undo())
+    workspace.carry_out(workspace.plan_rollback(start, outside=True))
     assert (root / "a.txt").read_text() == "first\n"
 
 

@@ -370,3 +370,22 @@ def test_an_undo_refused_by_a_client_names_its_call_and_how_to_end_its_session(
     workspace.end_session("theirs")
     workspace.carry_out(workspace.plan_undo())
     assert not (root / "b.txt").exists()
+
+
+def test_an_undo_of_what_is_all_shared_asks_for_a_choice_and_then_goes_on(
+    workspace: AuditedWorkspace, call: Call, root: Path
+) -> None:
+    call("write_file", path="first.txt", content="first\n")
+    client = workspace.start_foreign_session("client", id="client", pid=os.getpid())
+    client.begin_call("one", "Bash", effect="execute")
+    client.begin_call("two", "Bash", effect="execute")
+    (root / "shared.txt").write_text("by one of them\n")
+    client.end_call("one")
+    client.end_call("two")
+    head = workspace.log.head()
+    with pytest.raises(Conflict, match=r"nothing would be taken back: shared\.txt") as raised:
+        workspace.carry_out(workspace.plan_undo())
+    assert "current keeps it" in raised.value.hint and workspace.log.head() == head
+    workspace.carry_out(workspace.plan_undo(choices={"shared.txt": "current"}))
+    workspace.carry_out(workspace.plan_undo())
+    assert not (root / "first.txt").exists() and (root / "shared.txt").exists()
