@@ -35,8 +35,9 @@ def whole_groups(
 ) -> tuple[Sequence[FileChange], frozenset[str]]:
     """The changes with all names of every group, and names that cannot stay one file.
 
-    What changes one name changes all. A name that is left alone has no group any more. The names
-    that are returned are to have different contents, although they have one group.
+    What changes one name changes all that are the same file now; a name that comes to them changes
+    none. A name that is left alone has no group any more. The names that are returned are to have
+    different contents, although they have one group.
     """
     groups = groups_in(changes)
     if not groups:
@@ -45,16 +46,17 @@ def whole_groups(
     after = {path: state for path, state in tree.items() if path not in wanted}
     after.update({path: state for path, state in wanted.items() if state is not None})
     divided: set[str] = set()
-    for names in names_by_group(after, groups).values():
-        states = {
-            state for path, state in names.items()
-            if path in wanted and not is_same_file(tree.get(path), state)
-        }  # fmt: skip
+    for group, names in names_by_group(after, groups).items():
         if len(names) == 1:
             wanted.update({path: replace(state, group=None) for path, state in names.items()})
-        elif len(states) == 1:
-            wanted.update(dict.fromkeys(names, states.pop()))
-        elif len(set(names.values())) > 1:
+            continue
+        same = {path for path in names if (now := tree.get(path)) and now.group == group}
+        changed = {names[path] for path in same if not is_same_file(tree[path], names[path])}
+        if len(changed) == 1:
+            names.update(dict.fromkeys(same, changed.pop()))
+        if len(set(names.values())) == 1:
+            wanted.update(names)
+        else:
             divided |= names.keys()
     listed = (FileChange(path, tree.get(path), state) for path, state in wanted.items())
     return [change for change in listed if change.before != change.after], frozenset(divided)
