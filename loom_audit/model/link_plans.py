@@ -35,7 +35,8 @@ def choices_for_groups(
 def with_whole_groups(plan: Plan, tree: Tree) -> Plan:
     """The plan that changes all names of each file of which it changes one.
 
-    `tree` is that of the disk. What it then changes is not kept, nor right already.
+    `tree` is that of the disk. What it then changes is not kept, nor right already, and what it
+    does not change is not merged.
     """
     changes, _ = whole_groups(plan.changes, tree)
     if changes is plan.changes:
@@ -45,6 +46,7 @@ def with_whole_groups(plan: Plan, tree: Tree) -> Plan:
     return replace(
         plan,
         changes=ordered,
+        merged=tuple(note for note in plan.merged if note.path in changed),
         kept=tuple(note for note in plan.kept if note.path not in changed),
         already=tuple(path for path in plan.already if path not in changed),
     )
