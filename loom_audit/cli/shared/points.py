@@ -17,12 +17,12 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 def read_time(text: str, now: datetime | None = None) -> datetime:
     """An RFC 3339 time, a local date or time without a zone, or an age such as `2h`; in UTC."""
-    if match := _AGO.fullmatch(text.strip()):
-        age = timedelta(**{_UNITS[match[2]]: int(match[1])})
-        return (now or datetime.now(UTC)) - age
     try:
+        if match := _AGO.fullmatch(text.strip()):
+            age = timedelta(**{_UNITS[match[2]]: int(match[1])})
+            return (now or datetime.now(UTC)) - age
         return datetime.fromisoformat(text.strip()).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InvalidArguments(
             f"not a time: {text}",
             hint="Write 2026-01-31, 2026-01-31T14:05:00Z, or an age: 30m, 2h, 3d.",
