@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -202,7 +203,8 @@ def test_one_thread_of_ours_is_a_task_of_its_own(processes: Processes) -> None:
     assert threads == [str(numbers[0])]
     go_on.set()
     thread.join()
-    assert processes.activity([task]) == {}
+    while processes.activity([task]):  # the kernel's task ends a little after Python's thread
+        time.sleep(0.01)
 
 
 def test_a_task_that_cannot_be_read_is_not_left_out(tmp_path: Path, start: Start) -> None:
