@@ -57,10 +57,10 @@ class ScanResult:
     `tracked_again` are changed paths that were untracked until now, so that it is not known
     when and by whom they were changed. `moves` are those with proof in this part, `arrived` the
     created paths whose content came from a place that is not recorded. Of the whole scan, in every
-    part: `left_out` counts the files, `unrecorded` are opaque entries that came or went,
-    `moved_in` those that are in scope by now, `gone` the vanished caches by identity,
-    `known` the identities that were on record, `lost` says which left-out files are gone,
-    `created` are the new paths that did not arrive with a folder.
+    part: `left_out` counts the files, `unrecorded` are opaque entries that came or went and what
+    was untracked and is gone, `moved_in` those that are in scope by now, `gone` the vanished caches
+    by identity, `known` the identities that were on record, `lost` says which left-out files are
+    gone, `created` are the new paths that did not arrive with a folder.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -136,8 +136,10 @@ def scan(
         before = state_of(path)
         if before is not None and attachment.scope.holds(path, before.kind):
             _add_change(attachment, found, path, before, None)
-        elif before is None and (entry := attachment.index.get(path)) and entry.identity:
-            found.gone[entry.identity] = path
+        elif before is None:
+            if (entry := attachment.index.get(path)) and entry.identity:
+                found.gone[entry.identity] = path
+            found.unrecorded += [path] if known.get(path) == UNTRACKED else []
         found.entries[path] = None
     found = _scan_paths(
         attachment,
@@ -242,7 +244,7 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
                 found.moved_in.add(path)
         arrived.append(path)
     found.arrived = tuple(arrived)
-    found.unrecorded += unrecorded(found.changes, found.moves, found.moved_in)
+    found.unrecorded = unrecorded(found.changes, found.moves, found.moved_in, found.unrecorded)
 
 
 def _is_older(attachment: Attachment, path: str) -> bool:

@@ -2,11 +2,12 @@
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
 from loom_audit.model.events import Event, Untracked
-from loom_audit.model.files import BlobId
+from loom_audit.model.files import BlobId, is_other_file
 from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
 
 _MARK = ""
@@ -123,9 +124,12 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 
 
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
-    """Whether the path, or a known path below it, is not yet on record as untracked."""
+    """Whether what is at the path, or a known path below it, is not on record as untracked."""
     known = _known_paths(attachment, hidden.path)
-    return not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known)
+    if not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known):
+        return True
+    entry = attachment.index.get(hidden.path)
+    return entry is not None and is_other_file(entry.identity, _identity(attachment, hidden.path))
 
 
 def untracked_entries(
@@ -134,10 +138,16 @@ def untracked_entries(
     """Index entries for paths on record as untracked, and for all known paths below them."""
     hidden: dict[str, IndexEntry | None] = {}
     for one in paths:
-        hidden[one.path] = IndexEntry(UNTRACKED, None)
         for path in _known_paths(attachment, one.path):
             hidden[path] = IndexEntry(UNTRACKED, None)
+        hidden[one.path] = IndexEntry(UNTRACKED, None, _identity(attachment, one.path))
     return hidden
+
+
+def _identity(attachment: Attachment, path: str) -> str:
+    with suppress(AuditError):  # a path may be too long to be asked about
+        return attachment.workspace.identity(path)
+    return ""
 
 
 def _known_paths(attachment: Attachment, path: str) -> list[str]:

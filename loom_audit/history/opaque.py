@@ -1,7 +1,7 @@
 """Opaque entries: left-out folders and `.git`, of which only presence and identity are recorded."""
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from loom_audit.history.attachment import Attachment
@@ -139,24 +139,28 @@ def arrivals(
 
 
 def unrecorded(
-    changes: Sequence[FileChange], moves: Sequence[Move], moved_in: Set[str]
+    changes: Sequence[FileChange],
+    moves: Sequence[Move],
+    moved_in: Set[str],
+    others: Iterable[str],
 ) -> list[str]:
     """The opaque entries that came, went or were replaced, so that what was in them is not known.
 
-    What was moved with proof, by itself or in a folder, is known.
+    `others` are more such paths. What was moved with proof, by itself or in a folder, is known.
     """
     sources, targets = {move.source for move in moves}, {move.target for move in moves}
     folders = {change.path for change in changes if change.before and change.after is None}
     known = (folders & sources) | moved_in
-    return [
+    opaque = (
         change.path
         for change in changes
-        if (
-            (_is_opaque(change.before) and change.path not in sources)
-            or (_is_opaque(change.after) and change.path not in targets)
-        )
-        and not is_remade(change.path)
-        and known.isdisjoint((change.path, *parents(change.path)))
+        if (_is_opaque(change.before) and change.path not in sources)
+        or (_is_opaque(change.after) and change.path not in targets)
+    )
+    return [
+        path
+        for path in (*others, *opaque)
+        if not is_remade(path) and known.isdisjoint((path, *parents(path)))
     ]
 
 

@@ -145,6 +145,49 @@ def test_what_a_partial_call_without_changes_did_not_capture_is_in_the_plan(
 
 
 @pytest.mark.parametrize(
+    ("command", "reasons"),
+    [
+        ("rm pipe", ["not on record: pipe"]),
+        ("rm pipe; mkfifo pipe", ["not a file: fifo: pipe"]),
+        ("rm pipe; echo text > pipe", ["untracked until now: pipe"]),
+        ("rm -r deep", ["not on record: deep/pipe"]),
+        ("mv pipe other", ["not a file: fifo: other", "not on record: pipe"]),
+        ("mv deep lib", ["not a file: fifo: lib/pipe", "not on record: deep/pipe"]),
+        ("mv deep node_modules", []),
+        ("echo changed > a.txt", []),
+        ("chmod 600 pipe; touch deep/pipe", []),
+    ],
+)
+def test_a_fifo_that_a_command_deletes_or_replaces_is_told(
+    workspace: AuditedWorkspace, root: Path, run: Run, command: str, reasons: list[str]
+) -> None:
+    (root / "deep").mkdir()
+    run("mkfifo pipe deep/pipe")
+    made = {"not a file: fifo: pipe", "not a file: fifo: deep/pipe"}
+    assert set(workspace.timeline.calls()[0].coverage.reasons) == made
+    run("true")
+    assert workspace.timeline.calls()[0].coverage.level == "full"
+    run(command)
+    told = workspace.timeline.calls()[0].coverage
+    assert (told.level, sorted(told.reasons)) == ("partial" if reasons else "full", reasons)
+    run("true")
+    assert workspace.timeline.calls()[0].coverage.level == "full"
+
+
+def test_what_a_plan_cannot_take_back_names_a_fifo_that_was_deleted(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    os.mkfifo(root / "pipe")
+    run("true")
+    point = workspace.log.head()
+    run("rm pipe; echo changed > a.txt")
+    for plan in (workspace.plan_undo(), workspace.plan_rollback(point)):
+        assert any("not on record: pipe" in note.reason for note in plan.irreversible)
+    workspace.carry_out(workspace.plan_undo())
+    assert not (root / "pipe").exists()
+
+
+@pytest.mark.parametrize(
     ("mode", "then"), [(0o4755, 0o755), (0o2755, 0o755), (0o2745, 0o2745), (0o6711, 0o711)]
 )
 def test_set_user_id_falls_when_the_content_changes(
