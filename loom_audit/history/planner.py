@@ -25,7 +25,8 @@ from loom_audit.model.events import Event, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, border_moves, is_within, moves_among, parents
 from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import creation_events, left_out_blocks
-from loom_audit.model.link_plans import choices_for_groups, group_holds, with_whole_groups
+from loom_audit.model.lineage import events_with_moves
+from loom_audit.model.link_plans import choices_for_groups, group_holds
 from loom_audit.model.placement import EntryStatus
 from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
 from loom_audit.model.records import Call, RecordedChange
@@ -70,24 +71,29 @@ class Planner:
     # --- the plan -------------------------------------------------------------------------
 
     def _make_plan(
-        self, request: Request, selection: Selection, more_paths: frozenset[str] = frozenset()
+        self,
+        asked: Request,
+        selection: Selection,
+        more_paths: frozenset[str] = frozenset(),
+        whole: Request | None = None,
     ) -> Plan:
-        """The plan, with the drift at the paths taken back and at `more_paths`."""
+        """The plan, with the drift at the paths taken back and at `more_paths`.
+
+        `whole` is the request with what it chooses for one name of a file chosen for all.
+        """
         head = self.attachment.log.head()
-        asked = request
         candidates = self._selected_changes(selection)
-        request = self._with_whole_choices(request, candidates)
+        request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
         is_taken = selection.predicate(request)
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
         drift = self._find_drift(request, touched, whole=selection.rollback)
+        whole = self._with_whole_choices(request, drift.changes)
+        if whole != request:
+            return self._make_plan(asked, selection, more_paths, whole)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         steps, moves, shared = self._steps(request, selection, recorded, is_taken)
-        for change in drift.changes:
-            if not selection.rollback or is_in_paths(request, change.path):
-                taken = selection.rollback and takes_back_outside(request, change.path)
-                came = change.path in drift.arrived
-                steps.append(PathStep(head + 1, change, taken, came_in=came))
+        steps += self._drift_steps(request, selection, drift)
         folders = plan_folders(self.attachment, request, steps, drift)
         make = partial(
             plan_taking_back,
@@ -103,7 +109,7 @@ class Planner:
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        plan = folders.added_to(with_whole_groups(make(), folders.tree))
+        plan = folders.added_to(make())
         if not selection.rollback:
             concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
             concerned |= self._held_paths(plan)
@@ -129,13 +135,10 @@ class Planner:
             return replace(plan, reverts=())
         return plan
 
-    def _with_whole_choices(
-        self, request: Request, candidates: Sequence[RecordedChange]
-    ) -> Request:
+    def _with_whole_choices(self, request: Request, changes: Iterable[FileChange]) -> Request:
         """The request, what it chooses for one name of a file chosen for all."""
         if not request.choices:
             return request
-        changes = (one.change for one in candidates)
         tree = self.attachment.projections.tree()
         return replace(request, choices=choices_for_groups(request.choices, changes, tree))
 
@@ -145,7 +148,7 @@ class Planner:
         """The plan in which what cannot be changed stays, and says what it does not bring back."""
         holds: dict[str, Hold] = {}
         while True:
-            own = with_whole_groups(make(holds=holds), folders.tree)
+            own = make(holds=holds)
             plan = folders.added_to(own)
             found = {
                 **self._holds(plan),
@@ -203,7 +206,18 @@ class Planner:
                 shared[one.change.path] = self._shared_note(one, calls)
             came = one.change.path in arrived.get(one.seq, ())
             steps.append(PathStep(one.seq, one.change, taken, one.number, came))
-        return steps, self._moves(_events_with_moves(steps)), tuple(shared.values())
+        return steps, self._moves(events_with_moves(steps)), tuple(shared.values())
+
+    def _drift_steps(
+        self, request: Request, selection: Selection, drift: FilesChanged
+    ) -> Iterator[PathStep]:
+        """What is not on record yet, as steps after all others."""
+        head = self.attachment.log.head()
+        for change in drift.changes:
+            if not selection.rollback or is_in_paths(request, change.path):
+                taken = selection.rollback and takes_back_outside(request, change.path)
+                came = change.path in drift.arrived
+                yield PathStep(head + 1, change, taken, came_in=came)
 
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
         """Why a change that is shared stays: it may be that of the calls that are named."""
@@ -382,18 +396,3 @@ class Planner:
 def folder_stays(change: FileChange) -> bool:
     """Whether a folder is one afterwards, too."""
     return change.after is not None and change.after.kind == "directory"
-
-
-def _events_with_moves(steps: Sequence[PathStep]) -> set[int]:
-    """The events in which a file can have left one path and come to another."""
-    gone = {step.seq for step in steps if step.change.after is None}
-    found = gone & {step.seq for step in steps if step.change.after is not None}
-    # files that changed places leave no path empty
-    edits = [
-        (step.seq, before.blob, after.blob)
-        for step in steps
-        if (before := step.change.before) and (after := step.change.after)
-        if before.blob != after.blob
-    ]
-    was = {(seq, before) for seq, before, _ in edits}
-    return found | {seq for seq, _, after in edits if (seq, after) in was}

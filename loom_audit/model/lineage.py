@@ -27,6 +27,21 @@ class PathStep:
     came_in: bool = False
 
 
+def events_with_moves(steps: Sequence[PathStep]) -> set[int]:
+    """The events in which a file can have left one path and come to another."""
+    gone = {step.seq for step in steps if step.change.after is None}
+    found = gone & {step.seq for step in steps if step.change.after is not None}
+    # files that changed places leave no path empty
+    edits = [
+        (step.seq, before.blob, after.blob)
+        for step in steps
+        if (before := step.change.before) and (after := step.change.after)
+        if before.blob != after.blob
+    ]
+    was = {(seq, before) for seq, before, _ in edits}
+    return found | {seq for seq, _, after in edits if (seq, after) in was}
+
+
 @dataclass(frozen=True, slots=True)
 class PathState:
     """A path and the state of what is there, None when it is absent."""

@@ -1,7 +1,6 @@
 """Plans and hard links: all names of one file have one fate."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from loom_audit.model.files import FileChange, Tree
 from loom_audit.model.links import groups_in, names_by_group, whole_groups
@@ -30,26 +29,6 @@ def choices_for_groups(
         if said:
             chosen.update({path: said[0] for path in paths if path not in choices})
     return chosen
-
-
-def with_whole_groups(plan: Plan, tree: Tree) -> Plan:
-    """The plan that changes all names of each file of which it changes one.
-
-    `tree` is that of the disk. What it then changes is not kept, nor right already, and what it
-    does not change is not merged.
-    """
-    changes, _ = whole_groups(plan.changes, tree)
-    if changes is plan.changes:
-        return plan
-    ordered = tuple(sorted(changes, key=lambda change: change.path))
-    changed = {change.path for change in ordered}
-    return replace(
-        plan,
-        changes=ordered,
-        merged=tuple(note for note in plan.merged if note.path in changed),
-        kept=tuple(note for note in plan.kept if note.path not in changed),
-        already=tuple(path for path in plan.already if path not in changed),
-    )
 
 
 def group_holds(plan: Plan, tree: Tree, held: Mapping[str, Hold]) -> Mapping[str, Hold]:

@@ -62,6 +62,26 @@ def whole_groups(
     return [change for change in listed if change.before != change.after], frozenset(divided)
 
 
+def names_written_along(
+    changes: Iterable[FileChange], whole: Iterable[FileChange]
+) -> Mapping[str, str]:
+    """The names that get another content or mode only because another name of the file does.
+
+    By name that other one; `whole` are the changes with all names.
+    """
+    own = {change.path for change in changes}
+    first: dict[int, str] = {}
+    added = []
+    for change in whole:
+        if change.after is None or change.after.group is None:
+            continue
+        if change.path in own:
+            first.setdefault(change.after.group, change.path)
+        elif not is_same_file(change.before, change.after):
+            added.append((change.path, change.after.group))
+    return {path: first[group] for path, group in added if group in first}
+
+
 def is_same_file(one: FileState | None, other: FileState | None) -> bool:
     """Whether two states differ in their group at most."""
     return one is not None and other is not None and replace(one, group=other.group) == other

@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_audit.model.files import BlobId, FileChange, Move, Tree
 from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
+from loom_audit.model.links import names_written_along, whole_groups
 from loom_audit.model.out_of_scope import as_far_as_recorded
 from loom_audit.model.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.rebase import BlobReader, KeptChange, StateMerger, rebase
@@ -105,7 +106,8 @@ def plan_taking_back(
     list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
     seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
     the scope are not known here: what must stay as it is for such a reason is in `holds`, by path.
-    `notes` are on more that is kept. The changes of the plan are ordered by path.
+    `notes` are on more that is kept. The changes of the plan are ordered by path; of a file with
+    several names all are among them.
 
     A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
     brings back what was before the first taken change (in a rollback: at the point) whatever
@@ -127,12 +129,15 @@ def plan_taking_back(
     placement = place_entries(
         entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case
     )
-    changes = tuple(
+    own = [
         FileChange(path, tree.get(path), state)
         for path, state in sorted(placement.wanted.items())
         if tree.get(path) != state
-    )
-    found = [*_found(placement, kept), *_by_choice(trace.lineages, chosen)]
+    ]
+    whole, _ = whole_groups(own, tree)
+    changes = tuple(sorted(whole, key=lambda change: change.path))
+    along = names_written_along(own, changes)
+    found = [*_found(placement, kept, along), *_by_choice(trace.lineages, chosen)]
     found += [("kept", note) for note in notes]
     verdicts = one_verdict_each(found, {change.path for change in changes})
     needed = {change.after.blob for change in changes if change.after}
@@ -183,7 +188,7 @@ def _entry(
         return entry, rebased.kept_changes
     last = lineage.steps[-1]
     if last.after.state is None and not last.taken:
-        moved = f"moved outside to {last.moved}, kept"
+        moved = _moved_text(last.moved)
         if holder and last.moved:
             return entry.left_in_place("kept", moved), ()
         if not holder:
@@ -195,6 +200,10 @@ def _entry(
             "irreversible", "a content to merge was not kept", rebased.calls
         ), ()
     return entry.left_in_place("blocked", rebased.conflict.reason, rebased.calls), ()
+
+
+def _moved_text(target: str) -> str:
+    return f"moved outside to {target}, kept"
 
 
 def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
@@ -212,19 +221,30 @@ def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Mov
 
 
 def _found(
-    placement: Placement, kept: Mapping[Lineage, tuple[KeptChange, ...]]
+    placement: Placement,
+    kept: Mapping[Lineage, tuple[KeptChange, ...]],
+    along: Mapping[str, str],
 ) -> Iterator[tuple[Category, Note]]:
-    """What there is to say about the paths of the entries and folders."""
+    """What there is to say about the paths of the entries and folders.
+
+    `along` are names that only change with another one of the file, which is the value.
+    """
     for folder in placement.folders:
         yield "kept", Note(folder.path, folder.reason, folder.calls)
     for entry in placement.entries:
         if entry.status != "wanted":
-            yield entry.status, Note(entry.path, entry.reason, entry.calls)
+            moved = entry.lineage.steps[-1].moved
+            reason = entry.reason
+            if moved in along and reason == _moved_text(moved):
+                reason = f"moved outside to {moved}, which changes with {along[moved]}"
+            yield entry.status, Note(entry.path, reason, entry.calls)
             continue
         for change in kept[entry.lineage]:
             yield "kept", Note(entry.result.path, change.reason, change.calls)
         if entry.lineage.is_taken:
             yield "already", Note(entry.path, "")
+    for path, other in along.items():
+        yield "kept", Note(path, f"a hard link of {other}, changes with it")
 
 
 def _by_choice(

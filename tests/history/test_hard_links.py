@@ -212,3 +212,68 @@ def test_a_name_that_came_later_changes_with_the_file_that_is_taken_back(
     assert (root / "later.txt").read_text() == "see\n"
     assert linked(root) == {PAIR, frozenset({"c.txt", "later.txt"})}
     check(workspace, root)
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["unseen", "on record"])
+@pytest.mark.parametrize("verb", ["undo", "revert", "rollback"])
+def test_a_name_that_a_person_renamed_changes_with_the_file_and_the_plan_says_so(
+    root: Path, workspace: AuditedWorkspace, session: Session, verb: str, seen: bool
+) -> None:
+    point = workspace.log.head()
+    with session.recording("append"), (root / "a.txt").open("a") as file:
+        file.write("four\n")
+    number = workspace.timeline.calls()[0].seq or 0
+    (root / "src/b.txt").rename(root / "mine.txt")
+    if seen:
+        with session.recording("look"):
+            pass
+    plan = {
+        "undo": lambda: workspace.plan_undo(),
+        "revert": lambda: workspace.plan_revert([number]),
+        "rollback": lambda: workspace.plan_rollback(point),
+    }[verb]()
+    together = {"a.txt", "mine.txt"}
+    assert {change.path for change in plan.changes} == together and not plan.blocked
+    assert {note.path: note.reason for note in plan.kept} == {
+        "src/b.txt": "moved outside to mine.txt, which changes with a.txt"
+    }
+    assert {note.path: note.reason for note in plan.merged} == {
+        "mine.txt": "moved here from src/b.txt outside, kept; a hard link of a.txt, changes with it"
+    }
+    result = workspace.carry_out(plan)
+    assert set(result.changed) == together
+    *_, intended = [e.fact for e in workspace.log.read() if isinstance(e.fact, ChangeIntended)]
+    assert {change.path for change in intended.changes} == together
+    assert (root / "mine.txt").read_text() == TWO and not (root / "src/b.txt").exists()
+    assert linked(root) == {frozenset(together)}
+    check(workspace, root)
+    again = workspace.plan_redo if verb == "undo" else workspace.plan_undo
+    workspace.carry_out(again(session=result.call.session))
+    assert (root / "mine.txt").read_text() == TWO + "four\n"
+    assert linked(root) == {frozenset(together)}
+
+
+def test_a_name_that_a_person_renamed_is_kept_with_the_file_by_choice(
+    root: Path, workspace: AuditedWorkspace, session: Session
+) -> None:
+    with session.recording("append"), (root / "a.txt").open("a") as file:
+        file.write("four\n")
+    (root / "src/b.txt").rename(root / "mine.txt")
+    plan = workspace.plan_undo(choices={"mine.txt": "current"})
+    assert not plan.changes and not plan.blocked
+    assert {"a.txt", "mine.txt"} <= {note.path for note in plan.kept}
+
+
+def test_a_name_that_a_person_renamed_stays_when_the_others_are_deleted(
+    root: Path, workspace: AuditedWorkspace, session: Session
+) -> None:
+    with session.recording("make"):
+        (root / "x").write_text("made\n")
+        os.link(root / "x", root / "y")
+    (root / "y").rename(root / "mine.txt")
+    plan = workspace.plan_undo()
+    notes = {note.path: note.reason for note in (*plan.kept, *plan.merged)}
+    assert notes["mine.txt"] == "moved here from y outside, kept"
+    workspace.carry_out(plan)
+    assert (root / "mine.txt").read_text() == "made\n" and not (root / "x").exists()
+    check(workspace, root)
