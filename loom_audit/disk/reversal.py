@@ -107,17 +107,21 @@ def read_state(location: Location, found: os.stat_result) -> FileState:
     """The state of a regular file, its content read in bounded memory."""
     descriptor = open_owned(location, found)
     try:
-        digest = hashlib.sha256()
-        size = 0
-        while chunk := os.read(descriptor, min(CHUNK, max(found.st_size - size, 0) + 4096)):
-            digest.update(chunk)
-            size += len(chunk)
+        blob, size = _hash_of(descriptor, found.st_size)
         acl = acl_of(descriptor)
         mode = own_mode(found.st_mode, acl)
-        blob = BlobId(digest.hexdigest())
         return FileState("file", blob, mode, size, acl=acl is not None)
     finally:
         os.close(descriptor)
+
+
+def _hash_of(descriptor: int, expected: int) -> tuple[BlobId, int]:
+    """The hash of what is open, of about the `expected` size, and how many bytes it has."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := os.read(descriptor, min(CHUNK, max(expected - size, 0) + 4096)):
+        digest.update(chunk)
+        size += len(chunk)
+    return BlobId(digest.hexdigest()), size
 
 
 @contextlib.contextmanager
@@ -208,6 +212,31 @@ class PathReversal:
                         self.displaced.unlink()
             self.displaced = None
 
+    def discard_unchanged(self) -> bool:
+        if (
+            self.displaced is not None
+            and self.prior is not None
+            and stat.S_ISREG(self.prior.st_mode)
+        ):
+            with audit_errors(self.target.path):
+                try:
+                    blob = self._settled_hash(self.displaced, self.prior)
+                except PermissionError:
+                    with owner_access(self.displaced):
+                        blob = self._settled_hash(self.displaced, self.prior)
+            if self.state is None or self.state.blob != blob:
+                return False
+        self.discard()
+        return True
+
+    def _settled_hash(self, displaced: Location, prior: os.stat_result) -> BlobId:
+        descriptor = open_owned(displaced, prior)
+        try:
+            self.target.folders.beneath.patience.wait(descriptor)
+            return _hash_of(descriptor, prior.st_size)[0]
+        finally:
+            os.close(descriptor)
+
     def put_back(self) -> None:
         with audit_errors(self.target.path), owner_access(self.target, self.displaced):
             if self.prior is None:
@@ -225,7 +254,7 @@ class PathReversal:
             move(self.target, temporary)
         except FileNotFoundError as error:
             raise self._conflict() from error
-        if not (self.identity.is_at(temporary) and _try_remove(temporary)):
+        if not self._remove_own(temporary, self.identity):
             move(temporary, self.target)
             raise self._conflict()
 
@@ -255,9 +284,20 @@ class PathReversal:
             exchange(back, self.target)
         except (FileExistsError, FileNotFoundError) as error:
             raise self._conflict() from error
-        if not (self.identity.is_at(back) and _try_remove(back)):
+        if not self._remove_own(back, self.identity):
             exchange(back, self.target)
             raise self._conflict()
+
+    def _remove_own(self, temporary: Location, identity: Identity) -> bool:
+        """Delete our replacement, unless somebody has written into it or does so just now."""
+        if identity.kind == stat.S_IFREG:
+            with contextlib.suppress(OSError):  # it is another file, or its mode forbids it
+                descriptor = temporary.open(os.O_RDONLY)
+                try:
+                    self.target.folders.beneath.patience.wait(descriptor)
+                finally:
+                    os.close(descriptor)
+        return identity.is_at(temporary) and _try_remove(temporary)
 
     def _conflict(self) -> Conflict:
         return Conflict(
@@ -299,6 +339,9 @@ class ModeReversal:
 
     def discard(self) -> None:
         """Nothing was put aside."""
+
+    def discard_unchanged(self) -> bool:
+        return True
 
     def put_back(self) -> None:
         with audit_errors(self.target.path):

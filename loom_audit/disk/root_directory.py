@@ -14,6 +14,7 @@ import weakref
 from collections import OrderedDict, deque
 
 from loom_audit.disk import system
+from loom_audit.disk.late_writers import Patience
 from loom_audit.disk.system import O_PATH, System, mounts_below
 from loom_audit.errors import NoWorkspace
 from loom_audit.model.scope import TEMPORARY
@@ -42,6 +43,7 @@ class RootDirectory:
         self.given = os.path.abspath(root)
         self.real = os.path.realpath(root)
         self.calls = calls
+        self.patience = Patience()
         self.fd = os.open(self.real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._close = weakref.finalize(self, os.close, self.fd)
         seen = os.fstat(self.fd)

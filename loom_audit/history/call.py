@@ -27,6 +27,7 @@ from loom_audit.history.interrupted import (
 )
 from loom_audit.history.looks import keep_going_on, look_after_block, look_before_block
 from loom_audit.history.steps import Preconditions
+from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Coverage, Effect, Status, status_of
 from loom_audit.model.events import (
@@ -183,6 +184,7 @@ class OpenCall:
             make_changes(
                 self.record, preconditions, changes, moves=moves, reverts=reverts, origin="undo"
             )
+            self.record.commit_and_index()  # what was displaced goes while the call is open
 
     def check_writable(self) -> None:
         """PermissionDenied for a tool of effect read."""
@@ -363,6 +365,7 @@ def _close_unfinished(attachment: Attachment) -> None:
             if changes_by_itself(attachment, call):
                 record_found_changes(attachment, [call])
             close_interrupted(attachment, call, "the log could not be written when this call ended")
+            remove_temporaries(attachment, [call])
     attachment.unfinished.clear()
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from loom_audit.history.attribution import Candidate, attributed_drafts, candidates
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.displaced import let_go
 from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import Draft, Event, Fact, FilesChanged, PathsUntracked
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.ports import IndexEntry
+from loom_audit.ports import Displaced, IndexEntry
 
 
 class CallRecord:
@@ -18,7 +19,8 @@ class CallRecord:
 
     `facts` are those of its beginning that are not on record yet: its request, as a rule.
     It is `shared` when others may have changed what it may have changed.
-    `window` is the one whose changes wait for the next commit.
+    `window` is the one whose changes wait for the next commit, `displaced` is what those that
+    wait displaced, by path: it is deleted after that commit.
     `approved` are the states an approval is bound to, by path: other paths, or paths in other
     states, are not changed.
     """
@@ -33,6 +35,7 @@ class CallRecord:
         self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.window: Window | None = None
+        self.displaced: list[tuple[str, Displaced]] = []
         self._facts: list[Fact] = [*facts]
         self._drafts: list[Draft] = []
 
@@ -48,8 +51,8 @@ class CallRecord:
 
     @property
     def has_changes(self) -> bool:
-        """Whether changes, ours or of others, are not on record yet."""
-        return bool(self._drafts)
+        """Whether changes, of anybody, are not on record yet, or what they displaced is there."""
+        return bool(self._drafts or self.displaced)
 
     def lower_coverage(self, *reasons: str, level: Level = "partial") -> None:
         """Say why the call's effects are not captured completely; nothing without a reason."""
@@ -90,14 +93,15 @@ class CallRecord:
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""
         drafts = [*self._drafts, *map(self.writer.draft, (*self._facts, *last))]
-        if not drafts:
-            return []
-        events = self.attachment.log.append(drafts)
+        events = self.attachment.log.append(drafts) if drafts else []
         self._facts.clear()
         self._drafts.clear()
         if self.window is not None:
             self.window.end()
             self.window = None
+        if self.displaced:
+            let_go(self.writer, self.call_id, self.displaced)
+            self.displaced = []
         return events
 
     def commit_and_index(self, *last: Fact) -> Sequence[Event]:

@@ -78,9 +78,9 @@ def make_changes(
     if record.approved is not None:
         record.approved.update((change.path, change.after) for change in outcome.changes)
     record.lower_coverage(*outcome.reasons)
+    record.displaced += outcome.displaced
     if outcome.error is not None:
         record.commit_and_index()
-        outcome.discard_displaced()
         raise outcome.error
 
 

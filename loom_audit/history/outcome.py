@@ -1,7 +1,6 @@
 """What came of changes on disk: what they displaced, and what is there now."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from loom_audit.errors import AuditError, Conflict
@@ -20,6 +19,7 @@ Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]
 class Outcome:
     """What the steps changed, and the reasons and the error if that is not what was intended.
 
+    `displaced` is what was at a path before and is still on disk under a temporary name,
     `arrived` are paths whose content existed before where it is not recorded,
     `foreign` is what somebody else wrote before a change, `later` what they wrote after it. The
     changes `looked_for` were tried, and what is on disk now is still to be seen. `names` are how
@@ -32,19 +32,10 @@ class Outcome:
     reasons: list[str] = field(default_factory=list)
     error: AuditError | None = None
     arrived: list[str] = field(default_factory=list)
-    not_put_back: list[Displaced] = field(default_factory=list)
+    displaced: list[tuple[str, Displaced]] = field(default_factory=list)
     looked_for: list[FileChange] = field(default_factory=list)
     entries: dict[str, IndexEntry | None] = field(default_factory=dict)
     names: dict[int, int] = field(default_factory=dict)
-
-    def discard_displaced(self) -> None:
-        """Delete what could not be put back and is on record now.
-
-        A file that cannot be deleted keeps its temporary name and is listed as a leftover.
-        """
-        for displaced in self.not_put_back:
-            with suppress(AuditError):
-                displaced.discard()
 
     def add_broken_links(self, change: FileChange, links: int) -> None:
         """Say that what was displaced, which had so many names, has more outside the workspace."""
@@ -71,7 +62,7 @@ def check_displaced(
             _put_back(attachment, change, displaced, outcome)
         else:
             outcome.add_broken_links(change, displaced.links)
-            displaced.discard()
+            outcome.displaced.append((change.path, displaced))
     except AuditError as error:
         outcome.add_error(error)
     outcome.looked_for.append(change)
@@ -100,7 +91,7 @@ def _put_back(
         displaced.put_back()
     except Conflict:
         # written once more since: that version stays, and this one is in the store
-        outcome.not_put_back.append(displaced)
+        outcome.displaced.append((change.path, displaced))
 
 
 def look_for_results(attachment: Attachment, outcome: Outcome) -> None:

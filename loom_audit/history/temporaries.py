@@ -1,17 +1,21 @@
 """The temporaries that a crash left in the workspace: removed once nothing in them can be lost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import AuditError, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.interrupted import SOURCE, intentions
 from loom_audit.history.observation import observe
-from loom_audit.model.events import ContentFound, Draft, Temporary
+from loom_audit.model.events import ChangeIntended, ContentFound, Draft, Temporary
 from loom_audit.model.files import FileState, parents
 from loom_audit.model.records import Call
+from loom_audit.ports import EventFilter
 
 FOUND = "a temporary file that was left"
+
+NEWEST = 1000
+"""So many intentions of ended calls are looked through for what a temporary is."""
 
 
 def remove_temporaries(
@@ -21,8 +25,9 @@ def remove_temporaries(
 
     What an intention names, by name and identity, and whose content is in the store goes at once.
     The content of anything else is put on record first; `everywhere` also looks for what none of
-    the calls names. Returns the paths that were put on record. What cannot be stored stays, and so
-    does all of it where the workspace is gone.
+    the calls names, as what a call displaced whose finish was on record already. Returns the paths
+    that were put on record. What cannot be stored stays, and so does all of it where the workspace
+    is gone.
     """
     with suppress(NoWorkspace):
         return _remove_temporaries(attachment, calls, everywhere=everywhere)
@@ -37,7 +42,9 @@ def _remove_temporaries(
     ]
     places = {place for one in named for place in _places(one)}
     if everywhere:
-        places.update(attachment.workspace.leftovers())
+        more = set(attachment.workspace.leftovers()) - places
+        named += _named_earlier(attachment, {path.rpartition("/")[2] for path in more})
+        places |= more
     ours = {(one.name, one.identity) for one in named}
     unknown = []
     for path in sorted(places):
@@ -51,6 +58,19 @@ def _remove_temporaries(
         else:
             unknown.append(path)
     return _record_and_remove(attachment, unknown)
+
+
+def _named_earlier(attachment: Attachment, names: Collection[str]) -> Iterator[Temporary]:
+    """What the newest intentions on record say of temporaries of these names."""
+    left = set(names)
+    newest = EventFilter(kinds=(ChangeIntended.kind,), newest_first=True, limit=NEWEST)
+    for event in attachment.log.read(newest) if left else ():
+        if isinstance(event.fact, ChangeIntended):
+            found = [one for one in event.fact.temporaries if one.name in left]
+            yield from found
+            left.difference_update(one.name for one in found)
+        if not left:
+            return
 
 
 def _places(one: Temporary) -> Iterator[str]:

@@ -28,16 +28,14 @@ from loom_audit.ports.processes import (
     Report,
     Runner,
 )
+from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 from loom_audit.ports.workspace import (
     OPAQUE,
     Attributes,
     ChangeIndex,
-    Displaced,
     IndexEntry,
     LeftOutFiles,
     Looks,
-    Replacement,
-    Reservation,
     Stamp,
     Stamps,
     Workspace,

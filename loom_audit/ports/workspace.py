@@ -1,14 +1,13 @@
 """The directory an agent works in, and the index of what was last seen in it."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from stat import S_ISDIR
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from loom_audit.model.events import Temporary
-from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.files import BlobId, FileChange
 from loom_audit.model.scope import Scope
+from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 
 
 class Stamp(NamedTuple):
@@ -100,64 +99,6 @@ class Attributes(NamedTuple):
     acl: bool
     links: int
     identity: str
-
-
-class Displaced(Protocol):
-    """What a replace displaced, still on disk under a temporary name."""
-
-    @property
-    def state(self) -> FileState | None:
-        """Kind, mode, size and hash of what was displaced; None when the path was absent."""
-        ...
-
-    @property
-    def links(self) -> int:
-        """How many names the displaced inode had; over 1, a hard link was broken."""
-        ...
-
-    def open(self) -> BinaryIO:
-        """Its content (a symlink's target), for putting into the blob store."""
-        ...
-
-    def discard(self) -> None:
-        """Delete it; the replacement stands."""
-        ...
-
-    def put_back(self) -> None:
-        """Exchange it with the replacement again and delete the replacement.
-
-        Conflict, with nothing changed, when the replacement has been changed or replaced
-        itself; what was displaced can still be read by `open`.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """One step of `replace_all`: the change of a path and how to open the new content.
-
-    `content` opens the bytes (a symlink's target); None for directories and deletions. The
-    attributes of a file are those of what it replaces, or of the path `attributes_of`. With `link`
-    the path becomes another name of the file that is at that one then, which has the content.
-    """
-
-    change: FileChange
-    content: Callable[[], BinaryIO] | None = None
-    attributes_of: str | None = None
-    link: str | None = None
-
-
-class Reservation(Protocol):
-    """The names of the temporaries of some changes, most of them made already, and empty."""
-
-    @property
-    def temporaries(self) -> tuple[Temporary, ...]:
-        """What may be found under these names: the new file, and later the one it displaces."""
-        ...
-
-    def release(self) -> None:
-        """Delete those that were not used."""
-        ...
 
 
 class Workspace(Protocol):

@@ -101,9 +101,10 @@ def everything_in(folder: Path) -> list[Path]:
 
 
 WAYS = {
-    "replacing": replacing, "appending": appending, "swapping": swapping, "editing": editing
+    "replacing": replacing, "appending": appending, "noting": appending, "swapping": swapping,
+    "editing": editing,
 }  # fmt: skip
-PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002, "editing": 0.04}
+PAUSES = {"replacing": 0.02, "appending": 0.01, "noting": 0.08, "swapping": 0.002, "editing": 0.04}
 """At most so many seconds between two steps, so that both sides get somewhere."""
 
 

@@ -13,7 +13,10 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.disk import bulk, replace, reservation, reversal
+from loom_audit.history import displaced as history_displaced
+from loom_audit.history import outcome, steps
 from loom_audit.model.events import ChangeIntended, ContentFound
+from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.trees import differences, tree_of
@@ -23,7 +26,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "making the temporaries": (reservation.DiskReservation, "_make"),
     "writing": (bulk, "stage"),
     "exchanging": (bulk, "put_staged"),
-    "discarding": (reversal.PathReversal, "discard"),
+    "discarding": (reversal.PathReversal, "discard_unchanged"),
 }
 
 
@@ -125,11 +128,17 @@ def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
     assert {path: entry[2] for path, entry in tree_of(root).items() if entry[2]} == start
 
 
-@pytest.mark.parametrize("name", ["identity_at", "stage", "put_staged", "discard"])
+OWNERS: dict[str, Any] = {"identity_at": reservation, "look_for_results": steps}
+OWNERS |= dict.fromkeys(("discard", "discard_unchanged"), reversal.PathReversal)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["identity_at", "stage", "put_staged", "look_for_results", "discard_unchanged", "discard"],
+)
 def test_nothing_stays_after_a_kill_in_a_write(root: Path, name: str) -> None:
     before = tree_of(root)
-    owner: Any = {"identity_at": reservation, "discard": reversal.PathReversal}.get(name, replace)
-    assert killed(lambda: write(root), (owner, name), 1)
+    assert killed(lambda: write(root), (OWNERS.get(name, replace), name), 1)
     assert len(temporaries_in(root)) == 1
     with open_store() as store:
         workspace = store.workspace(root)
@@ -142,9 +151,59 @@ def test_nothing_stays_after_a_kill_in_a_write(root: Path, name: str) -> None:
         check_log(workspace, [])
 
 
+def append_when(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """A line comes into the file that is displaced from the path, once it was looked at."""
+    descriptor, look = os.open(path, os.O_WRONLY | os.O_APPEND), outcome.look_for_results
+
+    def write_then(*given: Any) -> None:
+        look(*given)
+        os.write(descriptor, b"late\n")
+        os.close(descriptor)
+
+    monkeypatch.setattr(steps, "look_for_results", write_then)
+
+
+@pytest.mark.parametrize("work", [write, roll_back])
+@pytest.mark.parametrize("name", ["discard_unchanged", "_record", "discard"])
+def test_what_a_late_writer_left_is_on_record_once_after_a_kill(
+    root: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], object], name: str
+) -> None:
+    path = "d/e/1.txt"
+    was = (root / path).read_bytes()
+    owner: Any = history_displaced if name == "_record" else reversal.PathReversal
+    with monkeypatch.context() as patched:
+        append_when(patched, root / path)
+        assert killed(lambda: work(root), (owner, name), 1)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        workspace.recover()
+        assert temporaries_in(root) == []
+        facts = [fact for fact in found(workspace) if fact.state.size == len(was) + 5]
+        assert [workspace.blobs.get(one.state.blob or BlobId("")) for one in facts] == [
+            was + b"late\n"
+        ]
+        assert facts == found(workspace)
+        workspace.recover("continue")
+        assert workspace.status().drift == ()
+        check_finishes(workspace)
+        check_fold(workspace, tree_of(root))
+        check_log(workspace, [])
+
+
+def test_an_undo_killed_while_it_deletes_what_it_displaced_is_done(root: Path) -> None:
+    assert killed(lambda: roll_back(root), (reversal.PathReversal, "discard_unchanged"), 7)
+    with open_store() as store:
+        workspace = store.workspace(root)
+        now = workspace.timeline.tree()
+        (closed,) = workspace.recover("continue")
+        assert closed.call.status == "ok" and not closed.waiting
+        assert workspace.timeline.tree() == now and temporaries_in(root) == []
+        assert found(workspace) == []
+
+
 def test_an_intention_names_its_temporaries_by_what_they_are(root: Path) -> None:
     was = os.stat(root / "d/e/1.txt").st_ino
-    assert killed(lambda: write(root), (reversal.PathReversal, "discard"), 1)
+    assert killed(lambda: write(root), (reversal.PathReversal, "discard_unchanged"), 1)
     with open_store() as store:
         workspace = store.workspace(root)
         (intended,) = [
@@ -213,13 +272,13 @@ def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", ["_reserve", "_stage_link", "take_path", "discard"])
+@pytest.mark.parametrize("name", ["_reserve", "_stage_link", "take_path", "discard_unchanged"])
 @pytest.mark.parametrize("decision", ["continue", "abandon"])
 def test_hard_links_are_whole_again_after_a_kill_in_their_rollback(
     linked: Path, name: str, decision: Literal["continue", "abandon"]
 ) -> None:
     start = {f"{folder}{n}.txt": f"before {n}\n" for n in range(4) for folder in ("", "d/")}
-    owners = {"_reserve": reservation.DiskReservation, "discard": reversal.PathReversal}
+    owners = {"_reserve": reservation.DiskReservation, "discard_unchanged": reversal.PathReversal}
     owner: Any = owners.get(name, replace)
     kept = linked.with_name("kept")
     kept.mkdir()

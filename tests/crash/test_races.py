@@ -13,6 +13,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditError, Session, open_store
 from loom_audit.disk.system import probe
 from loom_audit.history.call import OpenCall
+from loom_audit.model.events import ContentFound
+from loom_audit.model.files import FileState
 from tests.crash.beside import holds, other
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.trees import tree_of
@@ -111,13 +113,48 @@ def test_lines_appended_by_another_program_during_a_write_are_never_destroyed(
                 break
     assert set(ended) <= {"ok", "CONFLICT"}, ended
     settled(workspace)
-    kept = [(Path(workspace.root) / "file").read_text()]
+    assert lost_lines(workspace, said) == []
+
+
+def lost_lines(workspace: AuditedWorkspace, said: list[dict[str, Any]]) -> list[str]:
+    """The lines that the other program wrote into the file and that are nowhere now."""
+    states: list[FileState | None] = []
     for recorded in workspace.timeline.history("file", limit=10_000):
-        for state in (recorded.change.before, recorded.change.after):
-            if state and state.blob:
-                kept.append(workspace.blobs.get(state.blob).decode())
+        states += (recorded.change.before, recorded.change.after)
+    facts = (event.fact for event in workspace.log.read())
+    states += (fact.state for fact in facts if isinstance(fact, ContentFound))
+    kept = [workspace.blobs.get(state.blob).decode() for state in states if state and state.blob]
+    kept.append((Path(workspace.root) / "file").read_text())
     there = {word for text in kept for word in text.splitlines()}
-    assert [word["line"] for word in said if word["line"] not in there] == []
+    return [word["line"] for word in said if word["line"] not in there]
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_lines_appended_by_another_program_during_rollbacks_are_never_destroyed(
+    workspace: AuditedWorkspace, others: int
+) -> None:
+    root = Path(workspace.root)
+    for n in range(others):
+        (root / f"{n}.txt").write_text("before\n")
+    workspace.checkpoint("one")
+    with workspace.session("racer") as session, session.recording("work"):
+        (root / "file").write_text("ours\n")
+        for n in range(others):
+            (root / f"{n}.txt").write_text("after\n")
+    points: list[int | str] = ["@one", workspace.log.head()]
+    ended: Counter[str] = Counter()
+    with other("noting", workspace) as said:
+        for n in range(MOST):
+            try:
+                workspace.carry_out(workspace.plan_rollback(points[n % 2], outside=True))
+                ended["ok"] += 1
+            except AuditError as error:
+                ended[error.code] += 1
+            if min(ended["ok"] - 10, ended["CONFLICT"]) >= 3:
+                break
+    assert set(ended) == {"ok", "CONFLICT"}, ended
+    settled(workspace)
+    assert lost_lines(workspace, said) == []
 
 
 def with_first_line(line: bytes, old: bytes | None) -> bytes:

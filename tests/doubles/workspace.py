@@ -451,6 +451,13 @@ class _MemoryDisplaced:
             self._workspace.remove(self._aside)
             self._aside = None
 
+    def discard_unchanged(self) -> bool:
+        node = self._workspace.node(self._aside) if self._aside else None
+        if node is not None and (self.state is None or node.state.blob != self.state.blob):
+            return False
+        self.discard()
+        return True
+
     def put_back(self) -> None:
         now = self._workspace.node(self._path)
         seen = (now.content, now.mode, now.mtime) if now else None
