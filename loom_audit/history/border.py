@@ -4,7 +4,7 @@ The inside of an opaque entry is not on record, so it can only be renamed back a
 when it is proven to be the same folder.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_audit.errors import AuditError
@@ -24,7 +24,7 @@ from loom_audit.model.files import (
 from loom_audit.model.lineage import PathStep
 from loom_audit.model.planning import Note, Plan, Request
 from loom_audit.model.records import RecordedChange
-from loom_audit.ports import EventFilter, IndexEntry
+from loom_audit.ports import IndexEntry
 
 _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may say what arrived."""
@@ -84,14 +84,16 @@ def plan_folders(
     attachment: Attachment,
     request: Request,
     steps: Sequence[PathStep],
+    facts: Mapping[int, FilesChanged],
     drift: FilesChanged,
 ) -> FolderPlan:
     """Plan to rename back the folders that taken steps moved across the border of the scope.
 
+    `facts` are those of the events in which an opaque entry changed, by seq, with its identities.
     `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
     tree = apply(attachment.projections.tree(), drift.changes)
-    folders = _moved_folders(attachment, steps, drift)
+    folders = _moved_folders(steps, facts, drift)
     if not folders:
         return FolderPlan(steps, tree)
     left = [step for step in steps if not any(one.takes(step) for one in folders)]
@@ -131,13 +133,13 @@ def plan_folders(
 
 
 def _moved_folders(
-    attachment: Attachment, steps: Sequence[PathStep], drift: FilesChanged
+    steps: Sequence[PathStep], facts: Mapping[int, FilesChanged], drift: FilesChanged
 ) -> list[MovedFolder]:
     """The folders that taken steps moved, each once however often."""
     ends_of = {(step.seq, step.change.path): step for step in steps}
     found: dict[str, MovedFolder] = {}
     last = max((step.seq for step in steps), default=0)
-    for seq, fact in (*_opaque_facts(attachment, steps), (last, drift)):
+    for seq, fact in (*sorted(facts.items()), (last, drift)):
         by_path = {change.path: change for change in fact.changes}
         for move in border_moves(fact.changes, fact.moves):
             step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
@@ -162,19 +164,6 @@ def _moved_folders(
             one.paths |= {move.source, move.target}
             one.leaves = _last_states(own, move.target)
     return list(found.values())
-
-
-def _opaque_facts(
-    attachment: Attachment, steps: Iterable[PathStep]
-) -> Iterator[tuple[int, FilesChanged]]:
-    """The events that say how an opaque entry changed, with the identities they have."""
-    kinds = (
-        (s.seq, side.kind) for s in steps for side in (s.change.before, s.change.after) if side
-    )
-    for seq in sorted({seq for seq, kind in kinds if kind == "opaque"}):
-        for event in attachment.log.read(EventFilter.only(seq)):
-            if isinstance(event.fact, FilesChanged):
-                yield seq, event.fact
 
 
 def _first_states(steps: Iterable[PathStep], folder: str) -> dict[str, FileState]:
@@ -284,14 +273,6 @@ def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileCha
     return done
 
 
-def arrivals_among(
-    attachment: Attachment, recorded: Iterable[RecordedChange]
-) -> Mapping[int, frozenset[str]]:
-    """By event, which of the created paths had their content at a place that is not recorded."""
-    seqs = {one.seq for one in recorded if one.change.before is None and one.origin in _CAPTURED}
-    found = {}
-    for seq in sorted(seqs):
-        for event in attachment.log.read(EventFilter.only(seq)):
-            if isinstance(event.fact, FilesChanged) and event.fact.arrived:
-                found[seq] = frozenset(event.fact.arrived)
-    return found
+def events_with_arrivals(recorded: Iterable[RecordedChange]) -> set[int]:
+    """The events of which a created path may have had its content where it is not recorded."""
+    return {one.seq for one in recorded if one.change.before is None and one.origin in _CAPTURED}

@@ -7,7 +7,7 @@ from functools import partial
 from loom_audit.errors import PermissionDenied
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.border import FolderPlan, arrivals_among, plan_folders
+from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.capture import scan
 from loom_audit.history.selection import (
     UNDO_AND_REDO,
@@ -21,11 +21,11 @@ from loom_audit.history.selection import (
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.without_gc import without_gc
-from loom_audit.model.events import Event, FilesChanged, SessionStarted
+from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, Move, border_moves, is_within, moves_among, parents
 from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import creation_events, left_out_blocks
-from loom_audit.model.lineage import events_with_moves
+from loom_audit.model.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.link_plans import choices_for_groups, group_holds
 from loom_audit.model.placement import EntryStatus
 from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
@@ -93,8 +93,9 @@ class Planner:
             return self._make_plan(asked, selection, more_paths, whole)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         steps, moves, shared = self._steps(request, selection, recorded, is_taken)
+        opaque = self.timeline.verified.files_changed(events_with_opaque(steps))
         steps += self._drift_steps(request, selection, drift)
-        folders = plan_folders(self.attachment, request, steps, drift)
+        folders = plan_folders(self.attachment, request, steps, opaque, drift)
         make = partial(
             plan_taking_back,
             verb=request.verb,
@@ -196,7 +197,9 @@ class Planner:
         shared: dict[str, Note] = {}
         calls = {call.requested for call in selection.calls}
         recorded = list(recorded)
-        arrived = arrivals_among(self.attachment, filter(is_taken, recorded))
+        facts = self.timeline.verified.files_changed
+        captured = facts(events_with_arrivals(filter(is_taken, recorded)))
+        arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
         for one in recorded:
             if selection.rollback and not is_in_paths(request, one.change.path):
                 continue
@@ -206,7 +209,8 @@ class Planner:
                 shared[one.change.path] = self._shared_note(one, calls)
             came = one.change.path in arrived.get(one.seq, ())
             steps.append(PathStep(one.seq, one.change, taken, one.number, came))
-        return steps, self._moves(events_with_moves(steps)), tuple(shared.values())
+        moves = {seq: fact.moves for seq, fact in facts(events_with_moves(steps)).items()}
+        return steps, moves, tuple(shared.values())
 
     def _drift_steps(
         self, request: Request, selection: Selection, drift: FilesChanged
@@ -230,24 +234,6 @@ class Planner:
             reason = "something else ran at the same time and may have done it"
         found = map(self.attachment.projections.call_at, filter(None, who))
         return Note(path, reason, tuple(call.seq or call.requested for call in found))
-
-    def _moves(self, seqs: set[int]) -> Mapping[int, tuple[Move, ...]]:
-        moves: dict[int, tuple[Move, ...]] = {}
-        if not seqs:
-            return moves
-        span = EventFilter(after=min(seqs) - 1, before=max(seqs) + 1, kinds=(FilesChanged.kind,))
-        if len(seqs) > 50:
-            events: Iterable[Event] = self.attachment.log.read(span)
-        else:
-            events = (
-                event
-                for seq in sorted(seqs)
-                for event in self.attachment.log.read(EventFilter.only(seq))
-            )
-        for event in events:
-            if event.seq in seqs and isinstance(event.fact, FilesChanged) and event.fact.moves:
-                moves[event.seq] = event.fact.moves
-        return moves
 
     def _reverts(
         self,

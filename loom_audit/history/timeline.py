@@ -196,8 +196,8 @@ class Timeline:
         for recorded in self.projections.changes(after=at, paths=[path]):
             if recorded.change.before is not None or recorded.origin == "baseline":
                 return recorded.origin == "baseline"
-            for event in self.log.read(EventFilter.only(recorded.seq)):
-                return isinstance(event.fact, FilesChanged) and path in event.fact.arrived
+            facts = self.verified.files_changed({recorded.seq}).values()
+            return any(path in fact.arrived for fact in facts)
         return False
 
     def content(self, state: FileState) -> bytes:

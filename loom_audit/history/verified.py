@@ -4,7 +4,7 @@ Lists are as they are in the tables: these only suggest. Trees, states, changes 
 made of events, each checked; where a table says something else, it is Corrupt and the event named.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,9 @@ NEAR = 1_000
 
 _KEPT = 20_000
 """What changed files in a stretch up to so long is kept until the log grows."""
+
+_FEW = 50
+"""Up to so many events are read one by one."""
 
 
 class VerifiedProjections:
@@ -121,6 +124,22 @@ class VerifiedProjections:
         )
         if head - after <= _KEPT:
             self._read = after, head, found
+        return found
+
+    def files_changed(self, seqs: Set[int]) -> Mapping[int, FilesChanged]:
+        """What these events say of how files changed; those `changes` read last are not read again.
+
+        Few are read one by one, many with all between them.
+        """
+        found = {one.event.seq: one.fact for one in self._read[2] if one.event.seq in seqs}
+        left = seqs - found.keys()
+        spans = [(seq - 1, seq) for seq in sorted(left)]
+        if len(left) > _FEW:
+            spans = [(min(left) - 1, max(left))]
+        for after, until in spans:
+            for event, fact in self._proven.changes(after, until):
+                if event.seq in left:
+                    found[event.seq] = fact
         return found
 
     def call_at(self, seq: int) -> Call:

@@ -27,6 +27,16 @@ class PathStep:
     came_in: bool = False
 
 
+def events_with_opaque(steps: Iterable[PathStep]) -> set[int]:
+    """The events in which an opaque entry changed."""
+    return {
+        step.seq
+        for step in steps
+        for state in (step.change.before, step.change.after)
+        if state and state.kind == "opaque"
+    }
+
+
 def events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     """The events in which a file can have left one path and come to another."""
     gone = {step.seq for step in steps if step.change.after is None}
