@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.model.events import TreeListed
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileState, follow
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter, Projections
 
@@ -32,11 +32,7 @@ class VerifiedTree:
             return known
         tree = dict(known)
         for _, fact in self._proven.changes(start, until):
-            for change in fact.changes:
-                if change.after is None:
-                    tree.pop(change.path, None)
-                else:
-                    tree[change.path] = change.after
+            follow(tree, fact.changes)
         self._last = until, tree
         return tree
 

@@ -66,12 +66,17 @@ class Move:
 def apply(tree: Tree, changes: Iterable[FileChange]) -> dict[str, FileState]:
     """The tree after the changes; `before` is not checked."""
     result = dict(tree)
+    follow(result, changes)
+    return result
+
+
+def follow(tree: dict[str, FileState], changes: Iterable[FileChange]) -> None:
+    """Make a tree what it is after the changes; `before` is not checked."""
     for change in changes:
         if change.after is None:
-            result.pop(change.path, None)
+            tree.pop(change.path, None)
         else:
-            result[change.path] = change.after
-    return result
+            tree[change.path] = change.after
 
 
 def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:

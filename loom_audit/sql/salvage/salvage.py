@@ -26,7 +26,7 @@ from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.facts import PayloadBytes
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileState, follow
 from loom_audit.model.format_1 import salt_bytes_of
 from loom_audit.model.intentions import Intentions
 from loom_audit.model.manifest import check_manifest
@@ -178,8 +178,8 @@ class _Run:
                 line = {"seq": seq, "id": _text_id(id), "kind": str(kind), **found.record}
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
-                if found.changes is not None:
-                    _follow(tree, found.changes)
+                if found.fact is not None:
+                    follow(tree, found.fact.changes)
                 elif kind == FilesChanged.kind:
                     self.failures.append(f"log {name}: event {seq}: the tree goes on without it")
                 self.tell(Progress("events", self.events, unit="events"))
@@ -236,7 +236,7 @@ class _Run:
 @dataclass(frozen=True, slots=True)
 class _Event:
     record: dict[str, Any]
-    changes: FilesChanged | None
+    fact: FilesChanged | None
 
 
 def _named_by_leaf(raw: Any, log: int) -> str:
@@ -281,14 +281,6 @@ def _changes(leaf: bytes, payloads: PayloadBytes) -> FilesChanged | None:
         if isinstance(fact, FilesChanged):
             return fact
     return None
-
-
-def _follow(tree: dict[str, FileState], changed: FilesChanged) -> None:
-    for change in changed.changes:
-        if change.after is None:
-            tree.pop(change.path, None)
-        else:
-            tree[change.path] = change.after
 
 
 def _part_record(role: str, n: int, salt: bytes, data: bytes, *, inside: bool) -> dict[str, Any]:
