@@ -20,27 +20,23 @@ def catch_up(attachment: Attachment) -> Stamps:
     A path that was recorded after the index was written gets a stale stamp, so that it is read.
     """
     seen, head = attachment.last_seen, attachment.index.head()
-    if head != seen.head and (
-        head > attachment.log.head() or (seen.head < 0 and head and not _is_of_this_log(attachment))
-    ):
-        if head > attachment.log.head():
-            attachment.index.set_aside()  # verification tells of it
-        else:
-            attachment.index.clear()
+    if head != seen.head and head > attachment.log.head():
+        attachment.index.set_aside()  # verification tells of it
+        head, seen.head = 0, -1
+    elif seen.head < 0 and head and not _is_of_this_log(attachment):
+        attachment.index.clear()
         head = 0
-        seen.head = -1
-    if seen.head < 0:
+    if seen.head < 0 and not head:
+        seen.stamps = every_path_stale(attachment)
+    elif seen.head < 0:
         seen.stamps = Stamps()
-        for path, entry in attachment.index.load().items() if head else ():
+        for path, entry in attachment.index.load().items():
             seen.stamps[path] = entry.stamp
         seen.stamps.forget(_MARK)
-        if not head:
-            _mark_all_stale(attachment)
-        seen.head = head
     elif head != seen.head:
         for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
             _set_stamp(attachment, recorded.change.path, attachment.index.get(recorded.change.path))
-        seen.head = head
+    seen.head = head
     for recorded in attachment.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
         if after is None or not attachment.scope.holds(path, after.kind):
@@ -80,10 +76,6 @@ def _mark_entry(event: Event) -> IndexEntry:
     return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
 
 
-def _mark_all_stale(attachment: Attachment) -> None:
-    attachment.last_seen.stamps = every_path_stale(attachment)
-
-
 def update_index(
     attachment: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
 ) -> None:
@@ -98,9 +90,7 @@ def update_index(
         return
     try:
         if _is_behind(attachment, events[0].seq if events else head + 1):
-            stamps = catch_up(
-                attachment
-            )  # changes that the index has not followed must not be skipped
+            stamps = catch_up(attachment)  # what the index has not followed must not be skipped
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
