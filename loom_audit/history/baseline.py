@@ -20,7 +20,7 @@ from loom_audit.model.events import (
     ScopeAccepted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileChange
+from loom_audit.model.files import FileChange, is_opaque
 from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
@@ -104,8 +104,7 @@ def _let_in_drafts(changes: Sequence[FileChange]) -> list[Draft]:
     listed: list[FileChange] = []
     others: list[FileChange] = []
     for change in changes:
-        opaque = change.after is not None and change.after.kind == "opaque"
-        (listed if opaque else others).append(change)
+        (listed if is_opaque(change.after) else others).append(change)
     facts: list[Fact] = [FilesChanged(tuple(listed), "baseline")] if listed else []
     arrived = [change.path for change in others if change.before is None]
     drafts = [Draft(fact, "", OUTSIDE) for fact in facts]

@@ -19,6 +19,7 @@ from loom_audit.model.files import (
     Tree,
     apply,
     border_moves,
+    is_opaque,
     is_within,
 )
 from loom_audit.model.lineage import PathStep
@@ -144,7 +145,7 @@ def _moved_folders(
         for move in border_moves(fact.changes, fact.moves):
             step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
             ends = by_path[move.source].before, by_path[move.target].after
-            identity = next((s.identity for s in ends if s and s.kind == "opaque"), "")
+            identity = next((s.identity for s in ends if is_opaque(s)), "")
             if step is None or not identity:
                 continue
             own = [s for s in steps if s.seq == seq or (s.call is not None and s.call == step.call)]
@@ -257,7 +258,7 @@ def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileCha
     """
     by_path = {change.path: change for change in intended}
     ends = (by_path[move.source].before, by_path[move.target].after)
-    identity = next(state.identity for state in ends if state and state.kind == "opaque")
+    identity = next(state.identity for state in ends if is_opaque(state))
     attachment.workspace.rename(move.source, move.target, identity)
     gone = [change for change in intended if is_within(change.path, [move.source])]
     done = Renamed(gone, {change.path: None for change in gone}, [])

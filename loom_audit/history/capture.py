@@ -31,6 +31,7 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
+    is_opaque,
     parents,
     proven_moves,
 )
@@ -198,7 +199,7 @@ def _scan_paths(
             if not keep or is_newly_untracked(attachment, untracked):
                 found.untracked.append(untracked)
             continue
-        if after != before or (after and after.kind == "opaque"):
+        if after != before or is_opaque(after):
             _add_change(attachment, found, path, before, after, keep=keep)
         found.entries[path] = entry
         if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
@@ -266,7 +267,7 @@ def _add_change(
     keep: bool = True,
 ) -> None:
     change: FileChange | None = FileChange(path, before, after)
-    if "opaque" in (before and before.kind, after and after.kind):
+    if is_opaque(before) or is_opaque(after):
         if before is None and not keep and not is_listed(attachment):
             return
         change = opaque_change(attachment, path, before, after)

@@ -9,7 +9,7 @@ from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.change_index import catch_up, update_index
 from loom_audit.model.display import count_text, visible_path
 from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged, LeftOut
-from loom_audit.model.files import FileChange, FileState, Move, is_other_file, parents
+from loom_audit.model.files import FileChange, FileState, Move, is_opaque, is_other_file, parents
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.scope import NEVER
 from loom_audit.ports import (
@@ -48,12 +48,8 @@ def opaque_change(
     known = entry.identity if entry else ""
     if before is None and after is not None:
         return None if is_remade(path) else FileChange(path, None, after)
-    if before is not None and before.kind == "opaque":
-        if (
-            after is not None
-            and after.kind == "opaque"
-            and not is_other_file(known, after.identity)
-        ):
+    if is_opaque(before):
+        if is_opaque(after) and not is_other_file(known, after.identity):
             return None
         before = replace(before, identity=known)
     return FileChange(path, before, after)
@@ -125,7 +121,7 @@ def arrivals(
     left = {
         change.before.identity: change.path
         for change in changes
-        if change.before and change.before.kind == "opaque" and change.before.identity
+        if is_opaque(change.before) and change.before.identity
     }
     left.update(gone)
     return {
@@ -154,15 +150,11 @@ def unrecorded(
     opaque = (
         change.path
         for change in changes
-        if (_is_opaque(change.before) and change.path not in sources)
-        or (_is_opaque(change.after) and change.path not in targets)
+        if (is_opaque(change.before) and change.path not in sources)
+        or (is_opaque(change.after) and change.path not in targets)
     )
     return [
         path
         for path in (*others, *opaque)
         if not is_remade(path) and known.isdisjoint((path, *parents(path)))
     ]
-
-
-def _is_opaque(state: FileState | None) -> bool:
-    return state is not None and state.kind == "opaque"

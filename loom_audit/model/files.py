@@ -8,7 +8,7 @@ bytes on disk. Every directory has an entry, except the root.
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Literal, NewType, TypeGuard
 
 BlobId = NewType("BlobId", str)
 """SHA-256 of the content, 64 lower-case hex digits."""
@@ -90,6 +90,11 @@ def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     return tuple(sorted(changes, key=lambda change: change.path))
 
 
+def is_opaque(state: FileState | None) -> TypeGuard[FileState]:
+    """Whether the inside of what is there is not on record."""
+    return state is not None and state.kind == "opaque"
+
+
 def mode_after_write(mode: int) -> int:
     """The mode of a file whose content changes: as in the kernel, it runs as nobody else then.
 
@@ -165,10 +170,8 @@ def border_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[
     found = []
     for move in moves:
         source, target = by_path.get(move.source), by_path.get(move.target)
-        if source and target:
-            ends = (source.before, target.after)
-            if any(state is not None and state.kind == "opaque" for state in ends):
-                found.append(move)
+        if source and target and (is_opaque(source.before) or is_opaque(target.after)):
+            found.append(move)
     return tuple(found)
 
 

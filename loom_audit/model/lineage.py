@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
-from loom_audit.model.files import FileChange, FileState, Move, Tree
+from loom_audit.model.files import FileChange, FileState, Move, Tree, is_opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,8 @@ class PathStep:
 
 def events_with_opaque(steps: Iterable[PathStep]) -> set[int]:
     """The events in which an opaque entry changed."""
-    return {
-        step.seq
-        for step in steps
-        for state in (step.change.before, step.change.after)
-        if state and state.kind == "opaque"
-    }
+    changes = ((step.seq, step.change) for step in steps)
+    return {seq for seq, one in changes if is_opaque(one.before) or is_opaque(one.after)}
 
 
 def events_with_moves(steps: Sequence[PathStep]) -> set[int]:

@@ -1,6 +1,6 @@
 """What a plan does with entries whose inside, or whose past, is not on record: it leaves them."""
 
-from loom_audit.model.files import FileState
+from loom_audit.model.files import is_opaque
 from loom_audit.model.lineage import LineageStep
 from loom_audit.model.placement import Entry
 
@@ -16,19 +16,19 @@ def as_far_as_recorded(entry: Entry) -> Entry:
     if lineage.steps[0].came_in and wanted is None and there is not None:
         return entry.left_in_place("kept", "it was there before, where it is not recorded", calls)
     taken = [step for step in lineage.steps if step.taken]
-    if not any(_is_opaque(s.before.state) or _is_opaque(s.after.state) for s in taken):
+    if not any(is_opaque(s.before.state) or is_opaque(s.after.state) for s in taken):
         return entry
-    if _is_opaque(there) and _is_opaque(wanted):
-        if not any(_is_opaque(step.before.state) for step in taken):
+    if is_opaque(there) and is_opaque(wanted):
+        if not any(is_opaque(step.before.state) for step in taken):
             return entry
         why = "it was replaced, and what was in it is not on record"
         return entry.left_in_place("irreversible", why, calls)
-    if _is_opaque(there) and wanted is None:
+    if is_opaque(there) and wanted is None:
         return entry.left_in_place("kept", "what is in it is not on record, so it stays", calls)
-    if _is_opaque(there):
+    if is_opaque(there):
         why = "what is in the folder there now is not on record"
         return entry.left_in_place("blocked", why, calls)
-    if _is_opaque(wanted):
+    if is_opaque(wanted):
         why = "it is gone, and what was in it is not on record"
         return entry.left_in_place("irreversible", why, calls)
     return entry
@@ -38,8 +38,4 @@ def _left_the_scope(step: LineageStep) -> bool:
     """Whether a recorded folder became an opaque one, by a new scope as it did not move."""
     before, after = step.before.state, step.after.state
     was_folder = before is not None and before.kind == "directory"
-    return was_folder and _is_opaque(after) and step.call is None
-
-
-def _is_opaque(state: FileState | None) -> bool:
-    return state is not None and state.kind == "opaque"
+    return was_folder and is_opaque(after) and step.call is None

@@ -22,7 +22,7 @@ from loom_audit.model.events import (
     SessionStarted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileChange, FileState, Move, shown_moves
+from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def change_lines(
 def _about(change: FileChange) -> str:
     before, after = change.before, change.after
     state = after or before
-    if state and state.kind == "opaque":
+    if is_opaque(state):
         return "  (what is in it is not recorded)"
     if before and after and before.kind == after.kind:
         if before.blob == after.blob:
