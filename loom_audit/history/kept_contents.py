@@ -19,37 +19,35 @@ class KeptContents:
 
     def check(self, states: Iterable[tuple[str, FileState]]) -> None:
         """TooLarge when a content was recorded by hash only, Corrupt when one is gone."""
-        gone = self._missing(states)
-        if gone:
-            path, state = self._check_limit(gone)
-            named = f"of {path} " if path else ""
-            raise TooLarge(
-                f"the content {named}was over the limit and recorded by hash only",
-                hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
-                details={"sha256": state.blob, "size": state.size},
-            )
+        if error := self._error(states):
+            raise error
 
     def check_gone(self, states: Iterable[tuple[str, FileState]]) -> None:
         """Corrupt when a content is gone that was not too large to be kept."""
-        gone = self._missing(states)
-        if gone:
-            self._check_limit(gone)
+        error = self._error(states)
+        if isinstance(error, Corrupt):
+            raise error
 
-    def _missing(self, states: Iterable[tuple[str, FileState]]) -> list[tuple[str, FileState]]:
+    def _error(self, states: Iterable[tuple[str, FileState]]) -> TooLarge | Corrupt | None:
+        """TooLarge when the smallest of what is missing was over every limit, else Corrupt."""
         named = [(path, state) for path, state in states if state.blob]
         missing = self.blobs.missing({state.blob for _, state in named if state.blob})
-        return [(path, state) for path, state in named if state.blob in missing]
-
-    def _check_limit(self, gone: list[tuple[str, FileState]]) -> tuple[str, FileState]:
-        """The smallest of what is missing, when it was over every limit; else Corrupt."""
+        gone = [(path, state) for path, state in named if state.blob in missing]
+        if not gone:
+            return None
         path, state = min(gone, key=lambda one: one[1].size)
-        if state.size > self._limit():
-            return path, state
-        named = f"of {path} " if path else ""
-        raise Corrupt(
-            f"The content {state.blob} {named}is missing from the store",
-            hint="Run `loom-audit verify`: it names the event that recorded it.",
-            details={"sha256": state.blob, "size": state.size},
+        of_path = f"of {path} " if path else ""
+        details = {"sha256": state.blob, "size": state.size}
+        if state.size <= self._limit():
+            return Corrupt(
+                f"The content {state.blob} {of_path}is missing from the store",
+                hint="Run `loom-audit verify`: it names the event that recorded it.",
+                details=details,
+            )
+        return TooLarge(
+            f"the content {of_path}was over the limit and recorded by hash only",
+            hint="`loom-audit init --max-file-bytes N` raises the limit for what comes later.",
+            details=details,
         )
 
     def _limit(self) -> int:
