@@ -1,7 +1,7 @@
 """What came of changes on disk: what they displaced, and what is there now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import STALE, Attachment
@@ -57,9 +57,7 @@ def check_displaced(
     try:
         found = displaced.state
         if found != without_group(change.before):
-            outcome.foreign.append(FileChange(change.path, change.before, found))
-            change = FileChange(change.path, found, change.after)
-            _put_back(attachment, change, displaced, outcome)
+            change = _put_back(attachment, change, found, displaced, outcome)
         else:
             outcome.add_broken_links(change, displaced.links)
             outcome.displaced.append((change.path, displaced))
@@ -69,9 +67,16 @@ def check_displaced(
 
 
 def _put_back(
-    attachment: Attachment, change: FileChange, displaced: Displaced, outcome: Outcome
-) -> None:
-    """Keep somebody else's version in the store and at its path."""
+    attachment: Attachment,
+    change: FileChange,
+    found: FileState | None,
+    displaced: Displaced,
+    outcome: Outcome,
+) -> FileChange:
+    """Keep the version that was found, somebody else's, in the store and at its path.
+
+    Returns the change with that version before it, as it was stored: it may be written still.
+    """
     outcome.add_error(
         Conflict(
             f"{change.path} was changed by somebody else, unseen until now; it is as they left it",
@@ -81,17 +86,20 @@ def _put_back(
     )
     outcome.entries[change.path] = IndexEntry(STALE, None)
     try:
-        if change.before and change.before.blob:
+        if found and found.blob:
             with displaced.open() as stream:
-                attachment.blobs.put(stream)
+                blob = attachment.blobs.put(stream)
+            found = replace(found, blob=blob, size=attachment.blobs.size(blob))
     except AuditError:
         displaced.put_back()
         raise
+    outcome.foreign.append(FileChange(change.path, change.before, found))
     try:
         displaced.put_back()
     except Conflict:
         # written once more since: that version stays, and this one is in the store
         outcome.displaced.append((change.path, displaced))
+    return FileChange(change.path, found, change.after)
 
 
 def look_for_results(attachment: Attachment, outcome: Outcome) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditUnavailable, ToolResult
-from loom_audit.disk import late_writers
+from loom_audit import AuditedWorkspace, AuditUnavailable, Conflict, Session, ToolResult
+from loom_audit.disk import late_writers, reversal
 from loom_audit.history import displaced, outcome, steps
+from loom_audit.history.call import OpenCall
 from loom_audit.model.events import ContentFound
 from loom_audit.model.scope import TEMPORARY
 
@@ -185,3 +186,30 @@ def test_somebody_who_takes_the_temporary_away_has_it(
     call("write_file", path="a.txt", content="ours\n")
     assert (root.parent / "taken").read_bytes() == b"one\ntwo\nthree\n"
     assert (root / "a.txt").read_bytes() == b"ours\n" and found(workspace) == {}
+
+
+def test_an_edit_in_between_that_goes_on_while_it_is_stored_is_recorded_as_it_was_stored(
+    workspace: AuditedWorkspace, root: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = reversal.PathReversal.open
+
+    def append(*given: Any) -> Any:
+        with (root / workspace.leftovers()[0]).open("ab") as file:
+            file.write(LINE)
+        return whole(*given)
+
+    def edit_meanwhile(old: bytes | None) -> bytes:
+        (root / "a.txt").write_bytes(b"theirs\n")
+        return b"ours\n"
+
+    monkeypatch.setattr(reversal.PathReversal, "open", append)
+    with (
+        pytest.raises(Conflict),
+        OpenCall(session.writer, "edit", {}, "write", call_id="e") as call,
+    ):
+        call.edit("a.txt", edit_meanwhile, final=True)
+    assert (root / "a.txt").read_bytes() == b"theirs\n" + LINE
+    recorded = workspace.timeline.history("a.txt")[0].change.after
+    assert recorded and recorded.blob
+    assert workspace.blobs.get(recorded.blob) == b"theirs\n" + LINE
+    assert workspace.status().drift == () and workspace.verify().findings == ()
