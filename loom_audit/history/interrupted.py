@@ -8,7 +8,8 @@ from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import acting_calls, innermost, outside_draft
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.looks import collect_changes
-from loom_audit.history.outcome import observe_all
+from loom_audit.history.outcome import as_left_out, observe_all
+from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
@@ -27,6 +28,7 @@ class Comparison:
 
     `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are
     the intended ones of which both ends were made. `left` lead from the disk to what was intended.
+    `unrecorded` are paths out of scope.
     """
 
     made: tuple[FileChange, ...]
@@ -35,6 +37,7 @@ class Comparison:
     entries: Mapping[str, IndexEntry | None]
     moves: tuple[Move, ...] = ()
     left: tuple[FileChange, ...] = ()
+    unrecorded: tuple[str, ...] = ()
 
     @property
     def unknown(self) -> list[str]:
@@ -75,18 +78,27 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
     changes, moves = intended(attachment, call)
+    unrecorded: list[str] = []
+    is_recorded = Preconditions(attachment).is_recorded
     seen = observe_all(attachment, changes)
     for change in changes:
-        now, entries[change.path] = seen[change.path]
+        now, entry = seen[change.path]
+        change = as_left_out(change, now)
         recorded = attachment.projections.state(change.path)
         outcome = outcomes[change.path] = _outcome(change, now)
+        if now != change.after:
+            left.append(FileChange(change.path, now, change.after))
+        if not is_recorded(change.path, now or recorded):
+            unrecorded.append(change.path)
+            continue
+        entries[change.path] = entry
         if now != recorded:
             found = FileChange(change.path, recorded, now)
             (made if outcome == "happened" else foreign).append(found)
-        if now != change.after:
-            left.append(FileChange(change.path, now, change.after))
     listed = moves_among(made, moves)
-    return Comparison(tuple(made), tuple(foreign), outcomes, entries, listed, tuple(left))
+    return Comparison(
+        tuple(made), tuple(foreign), outcomes, entries, listed, tuple(left), tuple(unrecorded)
+    )
 
 
 def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:

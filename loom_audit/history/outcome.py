@@ -138,6 +138,7 @@ def _add_result(
     if now != change.after:
         found = {change.path: observe(attachment, change.path, change.after)}
         now, entry = _settled(attachment, found, {change.path: change.after})[change.path]
+        change = as_left_out(change, now)
     outcome.entries[change.path] = entry
     if now == change.after:
         outcome.changes.append(change)
@@ -146,6 +147,12 @@ def _add_result(
         outcome.later.append(FileChange(change.path, change.after, now))
     else:
         outcome.later.append(FileChange(change.path, change.before, now))
+
+
+def as_left_out(change: FileChange, now: FileState | None) -> FileChange:
+    """The change; of a folder that was made and is left out that of the opaque entry it is."""
+    made = change.before is None and change.after is not None and change.after.kind == "directory"
+    return replace(change, after=now) if made and now and now.kind == "opaque" else change
 
 
 def observe_all(attachment: Attachment, changes: Sequence[FileChange]) -> Seen:

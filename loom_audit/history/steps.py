@@ -1,6 +1,6 @@
 """The steps of changes on disk: read the states, replace, check what was displaced, read again."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
 
@@ -149,6 +149,10 @@ class Preconditions:
             self._mounted[above] = self.attachment.workspace.is_mounted(above)
         return not self._mounted[above]
 
+    def recorded_among(self, changes: Iterable[FileChange]) -> list[FileChange]:
+        """Those of the changes whose paths are recorded."""
+        return [one for one in changes if self.is_recorded(one.path, one.after or one.before)]
+
 
 def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
     """Deletions of files, of directories deepest first, new directories outermost first, files."""
@@ -190,14 +194,16 @@ def carry_out(
         _replace_together(preconditions, steps, reserved, outcome)
     outcome.looked_for += staying
     look_for_results(preconditions.attachment, outcome)
-    preconditions.entries.update(outcome.entries)
-    unseen = {
-        change.path
-        for change in outcome.changes
-        if not preconditions.is_recorded(change.path, change.after or change.before)
+    recorded = preconditions.recorded_among
+    unseen = {change.path for change in outcome.changes} - {
+        change.path for change in recorded(outcome.changes)
     }
-    outcome.changes = [change for change in outcome.changes if change.path not in unseen]
+    outcome.changes = recorded(outcome.changes)
+    outcome.foreign, outcome.later = recorded(outcome.foreign), recorded(outcome.later)
     outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
+    preconditions.entries.update(
+        (path, entry) for path, entry in outcome.entries.items() if path not in unseen
+    )
     return outcome
 
 
