@@ -390,7 +390,6 @@ def close_interrupted(
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
-        closing.record.lower_coverage(*(f"outside the scope: {p}" for p in found.unrecorded[:10]))
         add_outcome(closing.record, call, found)
         result = {
             "success": False,

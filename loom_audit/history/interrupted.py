@@ -118,6 +118,7 @@ def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
 def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
     """Collect what a comparison found, as the call's or from outside."""
     record.entries.update(found.entries)
+    record.lower_coverage(*(f"outside the scope: {path}" for path in found.unrecorded[:10]))
     if found.made:
         origin: Origin = "undo" if is_undo(call) else "tool"
         record.add_changes(FilesChanged(found.made, origin, call.call_id, found.moves))
