@@ -180,17 +180,19 @@ def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
     return frozenset(os.fsdecode(p[len(prefix) :]) for p in points if p.startswith(prefix))
 
 
-def mapped_below(root: str) -> frozenset[int]:
-    """The inodes of files below an absolute path that we may write as memory; none off Linux.
+def mapped_below(root: str) -> dict[int, str]:
+    """The files below an absolute path that we may write as memory; none off Linux.
+
+    By their inodes a path of each, relative to it.
 
     StorageFailed when they cannot be listed.
     """
     table = _listed(_MAPS)
     prefix = os.fsencode(root).rstrip(b"/") + b"/"
-    inodes = set()
+    files = {}
     for found in _SHARED.finditer(table):
         path = found[1].replace(rb"\012", b"\n")
         if path.startswith(prefix):
             with suppress(OSError):  # deleted: there is no stamp of it
-                inodes.add(os.lstat(path).st_ino)
-    return frozenset(inodes)
+                files[os.lstat(path).st_ino] = os.fsdecode(path[len(prefix) :])
+    return files

@@ -4,13 +4,15 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
 from loom_audit.disk.identity import TICK, identity_at
 from loom_audit.disk.paths import audit_errors, join, kind_of, printable, to_audit_error
 from loom_audit.disk.root_directory import RootDirectory
+from loom_audit.disk.watch import DiskWatch
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import OPAQUE, LeftOutFiles, Stamp, Stamps, opaque_stamp
@@ -48,6 +50,7 @@ _fields = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino
 _CTIME = 3
 _UNREADABLE: tuple[int, ...] = ()
 _NOTHING: Mapping[str, Stamp] = {}
+_NO_LINKS: Mapping[str, int] = {}
 _DEPTH = 16
 """How many folders are kept open at once; deeper ones are opened from the root."""
 
@@ -61,9 +64,11 @@ class Scan:
     """One scan of a tree: what is as `expected` is not reported.
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes
-    whose stamps prove nothing. `visited` are the folders that were read, `missing` the
-    expected files that were not in them. With `opaque`, what is not entered is reported too;
-    `left_out` counts the files.
+    whose stamps prove nothing, with a path of each. `visited` are the folders that were read,
+    `missing` the expected files that were not in them. With `opaque`, what is not entered is
+    reported too; `left_out` counts the files. With a `watch` each folder is watched before it is
+    read, and `linked` are the files with several names, by folder and name with their inodes. With
+    `part` only some folders are entered in what a walk begins at, which is told like any other.
     """
 
     beneath: RootDirectory
@@ -71,11 +76,14 @@ class Scan:
     known: Container[str]
     excluded: Mapping[str, str]
     expected: Stamps = field(default_factory=Stamps)
-    mapped: frozenset[int] = frozenset()
+    mapped: Mapping[int, str] = field(default_factory=dict)
     visited: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
     opaque: bool = False
     left_out: LeftOutFiles = field(default_factory=dict)
+    watch: DiskWatch | None = None
+    linked: dict[str, dict[str, int]] = field(default_factory=dict)
+    part: Callable[[str], bool] | None = None
 
 
 def find_differences(scan: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
@@ -100,15 +108,16 @@ def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
     """
     with _FolderQueue(scan.beneath, path) as folders:
         while (folder := folders.next()) is not None:
+            first = folders.path == path and (scan.part is None or not path)
             if isinstance(folder, str):
-                if folders.path == path:
+                if first:
                     raise StorageFailed(
                         f"{printable(path) or 'the workspace'} cannot be read: {folder}",
                         hint="See that it may be entered, then try again.",
                     )
                 yield folders.path, folder
                 continue
-            if folders.path != path:
+            if not first:
                 seen = os.fstat(folder)
                 if seen.st_dev != scan.beneath.device:
                     yield folders.path, "mount"
@@ -117,8 +126,12 @@ def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 if scan.expected.directories.get(folders.path) != stamp:
                     yield folders.path, stamp
             scan.visited.add(folders.path)
+            if scan.watch is not None:
+                scan.watch.add(folders.path, folder)
             with audit_errors(folders.path):
                 found, inside = _scan_folder(scan, folders.path, folder)
+            if scan.part is not None:
+                inside = [name for name in inside if scan.part(join(folders.path, name))]
             folders.enter(folders.path + "/" if folders.path else "", inside)
             yield from found
 
@@ -227,6 +240,8 @@ def _scan_folder(
             continue
         except OSError:
             found[entry.name] = _UNREADABLE
+    if scan.watch is not None:
+        _note_links(scan, scan.watch.linked.get(folder, _NO_LINKS), folder, listed, found)
     expected = scan.expected.files.get(folder, _NOTHING)
     doubts = scan.excluded or scan.mapped
     if found == expected and not doubts and _is_settled(found, now):
@@ -250,6 +265,25 @@ def _scan_folder(
         if seen != expected.get(entry.name):
             differing.append((child, seen))
     return differing, folders
+
+
+def _note_links(
+    scan: Scan,
+    before: Mapping[str, int],
+    folder: str,
+    listed: Iterable[os.DirEntry[str]],
+    found: Container[str],
+) -> None:
+    """Note the files with several names, and those that had several before."""
+    linked = {}
+    for entry in listed:
+        if entry.name in found and not entry.is_dir(follow_symlinks=False):
+            with suppress(OSError):  # nothing is known of it but its name
+                seen = entry.stat(follow_symlinks=False)
+                if seen.st_nlink > 1 or before.get(entry.name) == seen.st_ino:
+                    linked[entry.name] = seen.st_ino
+    if linked:
+        scan.linked[folder] = linked
 
 
 def _is_left_out(

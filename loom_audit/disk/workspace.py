@@ -28,7 +28,9 @@ from loom_audit.disk.reservation import DiskReservation
 from loom_audit.disk.reversal import remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.system import System, mapped_below, mounts_below
+from loom_audit.disk.touched import find_watched_differences
 from loom_audit.disk.walk import stamp_of
+from loom_audit.disk.watch import DiskWatch
 from loom_audit.errors import Conflict, InvalidPath, StorageFailed
 from loom_audit.model.display import moment
 from loom_audit.model.files import FileChange
@@ -41,6 +43,7 @@ from loom_audit.ports import (
     Reservation,
     Stamp,
     Stamps,
+    Watch,
 )
 
 T = TypeVar("T")
@@ -297,10 +300,18 @@ class DiskWorkspace:
         scan = walking.Scan(self._beneath, scope, known, self._unrecordable())
         return walking.walk(scan, path)
 
+    def watch(self) -> DiskWatch:
+        return DiskWatch(self._beneath)
+
     def differences(
-        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
+        self,
+        scope: Scope,
+        known: Stamps,
+        left_out: LeftOutFiles | None = None,
+        watch: Watch | None = None,
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
+        watched = watch if isinstance(watch, DiskWatch) else None
         scan = walking.Scan(
             self._beneath,
             scope,
@@ -310,7 +321,10 @@ class DiskWorkspace:
             mapped_below(self._beneath.real),
             opaque=True,
             left_out={} if left_out is None else left_out,
+            watch=watched,
         )
+        if watched is not None:
+            return find_watched_differences(scan, watched)
         return walking.find_differences(scan)
 
     def _unrecordable(self) -> dict[str, str]:

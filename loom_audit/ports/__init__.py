@@ -29,6 +29,7 @@ from loom_audit.ports.processes import (
     Runner,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
+from loom_audit.ports.watch import Watch
 from loom_audit.ports.workspace import (
     OPAQUE,
     Attributes,
@@ -78,6 +79,7 @@ __all__ = [
     "Stamp",
     "Stamps",
     "Wanted",
+    "Watch",
     "Workspace",
     "opaque_stamp",
 ]

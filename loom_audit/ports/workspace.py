@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from loom_audit.model.files import BlobId, FileChange
 from loom_audit.model.scope import Scope
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
+from loom_audit.ports.watch import Watch
 
 
 class Stamp(NamedTuple):
@@ -47,17 +48,23 @@ LeftOutFiles = dict[tuple[str, str], tuple[int, int]]
 class Stamps:
     """The stamps last seen, the files' by folder so that a folder is compared in one step.
 
-    `files` maps a folder to its names, and is not to be changed from outside.
+    `files` maps a folder to its names, `unsettled` are the paths whose stamp has no mode and so
+    equals none that is seen. They are not to be changed from outside.
     """
 
-    __slots__ = ("directories", "files")
+    __slots__ = ("directories", "files", "unsettled")
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, Stamp]] = {}
         self.directories: dict[str, Stamp] = {}
+        self.unsettled: set[str] = set()
 
     def __setitem__(self, path: str, stamp: Stamp) -> None:
         folder, _, name = path.rpartition("/")
+        if not stamp.mode:
+            self.unsettled.add(path)
+        elif self.unsettled:
+            self.unsettled.discard(path)
         if S_ISDIR(stamp.mode):
             self.directories[path] = stamp
             self.files.get(folder, {}).pop(name, None)
@@ -75,6 +82,7 @@ class Stamps:
     def forget(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         self.directories.pop(path, None)
+        self.unsettled.discard(path)
         names = self.files.get(folder)
         if names is not None:
             names.pop(name, None)
@@ -205,8 +213,16 @@ class Workspace(Protocol):
         """
         ...
 
+    def watch(self) -> Watch:
+        """A watch, with which nothing was looked at yet."""
+        ...
+
     def differences(
-        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
+        self,
+        scope: Scope,
+        known: Stamps,
+        left_out: LeftOutFiles | None = None,
+        watch: Watch | None = None,
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         """As `walk`, but without the paths whose stamp is the known one, and with opaque entries.
 

@@ -21,6 +21,7 @@ from loom_audit.ports import (
     Reservation,
     Stamp,
     Stamps,
+    Watch,
     opaque_stamp,
 )
 
@@ -249,8 +250,15 @@ class MemoryWorkspace:
             if folder:
                 yield from self._walk(scope, known, child, opaque=opaque)
 
+    def watch(self) -> Watch:
+        return BlindWatch()
+
     def differences(
-        self, scope: Scope, known: Stamps, left_out: LeftOutFiles | None = None
+        self,
+        scope: Scope,
+        known: Stamps,
+        left_out: LeftOutFiles | None = None,
+        watch: Watch | None = None,
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         if left_out is not None:
             for path, node in self._nodes.items():
@@ -408,6 +416,27 @@ def _rank(change: FileChange) -> tuple[int, int]:
     if change.after is None:
         return (1, -depth) if change.before and change.before.kind == "directory" else (0, 0)
     return (2, depth) if change.after.kind == "directory" else (3, 0)
+
+
+class BlindWatch:
+    """A watch to which nothing is told."""
+
+    flaw = why_whole = "memory has no inotify"
+
+    def touch(self, path: str) -> None:
+        """Every look is of everything."""
+
+    def distrust(self, why: str) -> None:
+        """Every look is of everything."""
+
+    def read(self) -> None:
+        """There is nothing to read."""
+
+    def happened_at(self, path: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _NothingReserved:

@@ -1,0 +1,80 @@
+"""inotify(7): what the kernel tells of folders, by a descriptor that is read without waiting."""
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Iterator
+
+MODIFY = 0x2
+ATTRIB = 0x4
+CLOSE_WRITE = 0x8
+MOVED_FROM = 0x40
+MOVED_TO = 0x80
+CREATE = 0x100
+DELETE = 0x200
+DELETE_SELF = 0x400
+UNMOUNT = 0x2000
+OVERFLOW = 0x4000
+IGNORED = 0x8000
+ISDIR = 0x40000000
+_ONLYDIR = 0x01000000
+
+WANTED = MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF
+"""No event of opening and reading: a search through all files would fill the queue with them.
+A file written as memory is told by CLOSE_WRITE, once nobody has it open or mapped."""
+
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 1 << 18
+
+_libc = ctypes.CDLL(None, use_errno=True)
+AVAILABLE = sys.platform.startswith("linux") and hasattr(_libc, "inotify_init1")
+if AVAILABLE:
+    _libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    _libc.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
+if _HAS_FSTATFS := sys.platform.startswith("linux") and hasattr(_libc, "fstatfs"):
+    _libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+
+
+def open_queue() -> int:
+    """A descriptor on which nothing is watched yet; OSError."""
+    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def add(queue: int, folder: int) -> int:
+    """Watch an open folder; the number that its events have, the same as before; OSError."""
+    return _checked(_libc.inotify_add_watch(queue, b"/proc/self/fd/%d" % folder, WANTED | _ONLYDIR))
+
+
+def remove(queue: int, watch: int) -> None:
+    """Watch it no more; nothing when that is so already."""
+    _libc.inotify_rm_watch(queue, watch)
+
+
+def events(queue: int) -> Iterator[tuple[int, int, str]]:
+    """All that is queued, oldest first: the watch, what happened, the name in the folder."""
+    while True:
+        try:
+            data = os.read(queue, _READ_BYTES)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + length
+            yield watch, mask, os.fsdecode(data[at - length : at].rstrip(b"\0"))
+
+
+def filesystem_type(descriptor: int) -> int:
+    """The number of the kind of filesystem on which something open is; 0 when it is not told."""
+    told = ctypes.create_string_buffer(256)
+    if not _HAS_FSTATFS or _libc.fstatfs(descriptor, told):
+        return 0
+    return ctypes.c_ulong.from_buffer(told).value & 0xFFFFFFFF
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
