@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from loom_audit.errors import AuditError, Conflict, InvalidArguments, NotFound, NoWorkspace
+from loom_audit.errors import Conflict, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.attachment import (
     CLIENT,
     CLIENT_UNSEEN,
@@ -19,14 +19,18 @@ from loom_audit.history.attachment import (
 )
 from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.kept_looks import (
+    discard_look,
+    keep_look,
+    recall_looks,
+    running_at,
+)
 from loom_audit.history.looks import keep_going_on, look_after, look_before
 from loom_audit.history.recovery import (
     WORKSPACE_GONE,
     close_calls,
     decision_needed,
-    discard_look,
     recover,
-    running_name,
 )
 from loom_audit.history.survivors import Activity, add_goes_on, end_goes_on, tasks_left
 from loom_audit.history.writer import Writer
@@ -112,7 +116,7 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
         if looks:
             among = candidates(attachment, besides=call.record.key)
             look_before(call.record, among)
-            _keep_running(attachment, call)
+            keep_look(attachment, *call.record.key)
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)
@@ -146,6 +150,7 @@ def end(
         ending = OpenCall.resumed(writer, call, began=began)
         if changes_by_itself(attachment, call):
             left = _tasks_left(attachment, call)
+            recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
             keep_going_on(ending.record, left)
             if status == "running" and not left:
@@ -198,20 +203,14 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
 
 
-def _keep_running(attachment: Attachment, call: OpenCall) -> None:
-    with suppress(AuditError):  # then nothing is known to be left running
-        running = sorted(attachment.processes.running())
-        attachment.looks.keep(running_name(*call.record.key), running)
-
-
 def _tasks_left(attachment: Attachment, call: Call) -> Activity:
     """What a call leaves running below its client's process, as far as that can be seen."""
     lease = attachment.lease(call.session)
-    running = attachment.looks.get(running_name(call.session, call.call_id))
-    if lease is None or running is None or not attachment.processes.is_alive(lease):
+    running = running_at(attachment, call)
+    if lease is None or not running or not attachment.processes.is_alive(lease):
         return {}
     others = (
-        attachment.looks.get(running_name(other.session, other.call_id)) or ()
+        running_at(attachment, other)
         for other in attachment.projections.open_calls()
         if other.session == call.session and other.requested != call.requested
     )

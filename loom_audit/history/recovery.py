@@ -4,11 +4,10 @@ Of the workspace it removes temporaries, once what is in them is in the store, a
 """
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from loom_audit.errors import AuditError, Conflict, NoWorkspace
+from loom_audit.errors import Conflict, NoWorkspace
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import changes_by_itself
 from loom_audit.history.call import close_interrupted
@@ -18,6 +17,7 @@ from loom_audit.history.interrupted import (
     intentions,
     record_found_changes,
 )
+from loom_audit.history.kept_looks import discard_look, recall_looks
 from loom_audit.history.questions import is_waiting
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
@@ -104,6 +104,7 @@ def close_calls(
     unseen = ""
     try:
         if acting:
+            recall_looks(attachment, acting)
             record_found_changes(attachment, acting)
     except NoWorkspace:
         if not why:
@@ -134,23 +135,6 @@ def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
     if lease is not None and attachment.processes.is_alive(lease) is None:
         return "unknown", OVERDUE
     return "interrupted", GONE
-
-
-def discard_look(attachment: Attachment, call: Call) -> None:
-    """Forget what was kept for the end of a foreign call."""
-    with suppress(AuditError):  # a file that stays is written over or does no harm
-        attachment.looks.discard(look_name(call.session, call.call_id))
-        attachment.looks.discard(running_name(call.session, call.call_id))
-
-
-def look_name(session: str, call_id: str) -> str:
-    """The name under which the look before a foreign call is kept."""
-    return f"{session}\0{call_id}"
-
-
-def running_name(session: str, call_id: str) -> str:
-    """The name under which the processes that ran then are kept."""
-    return f"{look_name(session, call_id)}\0running"
 
 
 def decision_needed(call: Call) -> Conflict:

@@ -1,0 +1,54 @@
+"""What was seen when a foreign call began, kept until it ends, maybe in another process."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from loom_audit.errors import AuditError
+from loom_audit.history.attachment import Attachment
+from loom_audit.model.records import Call
+
+
+def keep_look(attachment: Attachment, session: str, call_id: str) -> None:
+    """Keep what runs, when the workspace was looked at, and which files were left out then."""
+    seen = attachment.last_seen
+    with suppress(AuditError):  # then nothing is known to be left running or to have arrived
+        running = sorted(attachment.processes.running())
+        attachment.looks.keep(_running_name(session, call_id), running)
+        left_out = [[*key, *counted] for key, counted in seen.left_out.items()]
+        looked = {"looked": seen.looked, "left_out": left_out}
+        attachment.looks.keep(_look_name(session, call_id), looked)
+
+
+def running_at(attachment: Attachment, call: Call) -> Sequence[int]:
+    """The pids there were when a call began; none where that is not known."""
+    return attachment.looks.get(_running_name(call.session, call.call_id)) or ()
+
+
+def recall_looks(attachment: Attachment, calls: Iterable[Call]) -> None:
+    """Let the newest look before these calls be the last one, unless this process made a later."""
+    seen = attachment.last_seen
+    for call in calls:
+        # a file that is not as it was written says nothing
+        with suppress(AuditError, KeyError, TypeError, ValueError):
+            kept = attachment.looks.get(_look_name(call.session, call.call_id))
+            if kept is None or kept["looked"] <= (seen.looked or 0):
+                continue
+            counted = {
+                (folder, why): (files, size) for folder, why, files, size in kept["left_out"]
+            }
+            seen.looked, seen.left_out, seen.created = kept["looked"], counted, set()
+
+
+def discard_look(attachment: Attachment, call: Call) -> None:
+    """Forget what was kept for the end of a foreign call."""
+    with suppress(AuditError):  # a file that stays is written over or does no harm
+        attachment.looks.discard(_look_name(call.session, call.call_id))
+        attachment.looks.discard(_running_name(call.session, call.call_id))
+
+
+def _look_name(session: str, call_id: str) -> str:
+    return f"{session}\0{call_id}"
+
+
+def _running_name(session: str, call_id: str) -> str:
+    return f"{_look_name(session, call_id)}\0running"
