@@ -16,7 +16,7 @@ from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.model.display import count_text, size_text, visible_path
+from loom_audit.model.display import count_text, first_few, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
@@ -214,9 +214,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
         text = count_text(len(waiting), "interrupted call")
         checks.append(Check(name, "warning", text, "`loom-audit recover`"))
     if left := workspace.leftovers():
-        shown = ", ".join(visible_path(path) for path in left[:5])
-        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-        text = f"temporary files of interrupted calls: {shown}{more}"
+        text = f"temporary files of interrupted calls: {first_few(left, 5, visible_path)}"
         checks.append(Check(name, "warning", text, "`loom-audit recover`, when nothing runs here."))
     return checks
 

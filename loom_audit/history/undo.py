@@ -28,9 +28,10 @@ from loom_audit.history.recovery import (
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.without_gc import without_gc
 from loom_audit.history.writer import Writer
+from loom_audit.model.display import first_few
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import moves_among
-from loom_audit.model.planning import Plan, Request, is_equivalent
+from loom_audit.model.planning import Note, Plan, Request, is_equivalent
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
@@ -176,10 +177,8 @@ class Undo:
 
 def blocked_error(plan: Plan) -> Conflict:
     """The error for a plan that needs choices first."""
-    first = plan.blocked[0]
-    more = f" and {len(plan.blocked) - 1} more" if len(plan.blocked) > 1 else ""
     return Conflict(
-        f"{first.path}: {first.reason}{more}",
+        first_few(plan.blocked, 1, _said),
         hint="Choose per path: keep current, take old, or write a merge with markers.",
         details={
             "blocked": [
@@ -192,14 +191,16 @@ def blocked_error(plan: Plan) -> Conflict:
 
 def _all_kept_error(plan: Plan) -> Conflict:
     """The error for an undo after which the next one would take the same call again."""
-    first = plan.kept[0]
-    more = f" and {len(plan.kept) - 1} more" if len(plan.kept) > 1 else ""
     return Conflict(
-        f"nothing would be taken back: {first.path}: {first.reason}{more}",
+        f"nothing would be taken back: {first_few(plan.kept, 1, _said)}",
         hint="Choose per path: old takes it back all the same, current keeps it, so that the next "
         "undo goes on to the call before.",
         details={"kept": [note.path for note in plan.kept]},
     )
+
+
+def _said(note: Note) -> str:
+    return f"{note.path}: {note.reason}"
 
 
 def _arguments(plan: Plan) -> dict[str, object]:

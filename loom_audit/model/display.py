@@ -6,8 +6,11 @@ result is for reading only and cannot be decoded.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 # Categories Cc, Cf, Cs, Zl and Zp, and the invisible characters of other categories: fillers,
 # joiners, variation selectors (bytes can be hidden in them) and the tag block.
@@ -71,6 +74,12 @@ def moment(ns: int) -> datetime:
         return _EPOCH + timedelta(microseconds=ns // 1000)
     except OverflowError:
         return (datetime.max if ns > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def first_few(items: Sequence[T], most: int, text: Callable[[T], str] = str) -> str:
+    """The first of them, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(text, items[:most])) + more
 
 
 def count_text(n: int, what: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
+from loom_audit.model.display import first_few
 from loom_audit.model.files import FileChange, FileState, Move, Tree, is_opaque
 
 
@@ -133,8 +134,7 @@ def by_calls_text(calls: Sequence[int]) -> str:
     """`by call 7`, `by calls 7, 9`, `by calls 7, 9, 12 and 4 more`; "" without calls."""
     if not calls:
         return ""
-    more = f" and {len(calls) - 3} more" if len(calls) > 3 else ""
-    return f"by call{'s' * (len(calls) > 1)} {', '.join(map(str, calls[:3]))}{more}"
+    return f"by call{'s' * (len(calls) > 1)} {first_few(calls, 3)}"
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from loom_audit.model.display import first_few
 from loom_audit.model.files import BlobId, FileState, Tree, parents
 from loom_audit.model.lineage import Lineage, LineageTrace, PathState, by_calls_text
 from loom_audit.model.rebase import StateMerger
@@ -271,9 +272,8 @@ class _PlacementRun:
         inside = sorted(inside)
         writers = (self.trace.last_writers.get(path) for path in inside)
         calls = tuple(sorted({call for call in writers if call is not None}))
-        more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
         by = f", {by_calls_text(calls)}" if calls else ""
-        return f"not empty: holds {inside[0]}{more}{by}", calls
+        return f"not empty: holds {first_few(inside, 1)}{by}", calls
 
     def _collisions(self) -> Iterator[int]:
         """Entries whose path, or a folder made for it, would collide with another path."""

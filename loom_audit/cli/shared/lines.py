@@ -6,7 +6,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
-from loom_audit.model.display import count_text, duration_text, one_line, size_text, visible_path
+from loom_audit.model.display import (
+    count_text,
+    duration_text,
+    first_few,
+    one_line,
+    size_text,
+    visible_path,
+)
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -145,10 +152,9 @@ def _notes(call: Call, question: "ApprovalRequest | None") -> str:
     return f"  [{'; '.join(notes)}]" if notes else ""
 
 
-def numbers(seqs: Sequence[int], limit: int = 8) -> str:
+def numbers(seqs: Sequence[int]) -> str:
     """Call numbers as a list, shortened when there are many."""
-    shown = ", ".join(str(seq) for seq in seqs[:limit])
-    return shown if len(seqs) <= limit else f"{shown} and {len(seqs) - limit} more"
+    return first_few(seqs, 8)
 
 
 def answer_number(request: "ApprovalRequest") -> int:
@@ -204,10 +210,9 @@ def fact_text(event: Event) -> str:
 
 
 def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
-    shown = ", ".join(f"{mark(c)[0]} {visible_path(c.path)}" for c in changes[:5])
-    more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
+    shown = first_few(changes, 5, lambda one: f"{mark(one)[0]} {visible_path(one.path)}")
     origin = getattr(event.fact, "origin", "")
-    return (f"{origin}: " if origin and origin != "tool" else "") + shown + more
+    return (f"{origin}: " if origin and origin != "tool" else "") + shown
 
 
 def value_lines(value: Any, indent: str = "  ") -> list[str]:

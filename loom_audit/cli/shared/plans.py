@@ -12,7 +12,7 @@ from loom_audit.cli.shared.lines import Line, change_lines, numbers
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.model.display import count_text, one_line, visible_path
+from loom_audit.model.display import count_text, first_few, one_line, visible_path
 from loom_audit.model.planning import Note, Plan
 from loom_audit.ports import CallFilter
 
@@ -123,8 +123,7 @@ def _confirmed(invocation: Invocation, plan: Plan) -> bool:
 def _blocked(plan: Plan) -> Conflict:
     from loom_audit.model.left_out import is_left_out_block
 
-    shown = ", ".join(visible_path(note.path) for note in plan.blocked[:5])
-    more = f" and {len(plan.blocked) - 5} more" if len(plan.blocked) > 5 else ""
+    shown = first_few(plan.blocked, 5, lambda note: visible_path(note.path))
     if any(is_left_out_block(note) for note in plan.blocked):
         what = "cannot be taken back safely"
         hint = (
@@ -138,7 +137,7 @@ def _blocked(plan: Plan) -> Conflict:
             "PATH=merge writes both with markers."
         )
     return Conflict(
-        f"nothing was written: {shown}{more} {what}",
+        f"nothing was written: {shown} {what}",
         hint=hint,
         details={"paths": [note.path for note in plan.blocked]},
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.display import one_line
+from loom_audit.model.display import first_few, one_line
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace
@@ -63,9 +63,8 @@ def session_id(workspace: "AuditedWorkspace", text: str) -> str:
     shown = one_line(text, 80)
     if not found:
         raise NotFound(f"there is no session {shown}", hint=_LIST)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise InvalidArguments(
-        f"{len(found)} sessions begin with {shown}: {', '.join(found[:_SHOWN])}{more}",
+        f"{len(found)} sessions begin with {shown}: {first_few(found, _SHOWN)}",
         hint="Type more of the id.",
         details={"sessions": found[:100]},
     )

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
+from loom_audit.model.display import first_few
 from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of
 from loom_audit.tools.bundled.git.queries import DIFF, MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
@@ -119,10 +120,9 @@ async def _check_present(paths: list[str], ctx: ToolContext) -> None:
     """NotFound when of the paths without a change some are not there at all."""
     absent = await ctx.in_thread(lambda: [path for path in paths if not ctx.exists(path)])
     if absent:
-        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
         verb = "is" if len(absent) == 1 else "are"
         raise NotFound(
-            f"there is nothing to commit: {', '.join(absent[:5])}{more} {verb} not there, "
+            f"there is nothing to commit: {first_few(absent, 5)} {verb} not there, "
             "and not tracked by git",
             hint="git_status says what changed.",
             details={"paths": absent[:100]},
