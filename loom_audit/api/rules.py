@@ -11,13 +11,15 @@ _FILES = {"approvals": APPROVALS, "tools": TOOLS}
 
 
 class RuleFiles:
-    """`approvals.toml` and `tools.toml`; each is read again only when it looks different."""
+    """`approvals.toml` and `tools.toml`; each is read again only when it looks different.
+
+    `rules` are those of the last look, none before the first.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._files = {name: folder / file for name, file in _FILES.items()}
         self._stamps: list[tuple[int, ...] | None] = []
         self.rules: Rules = ()
-        self.look()
 
     def look(self) -> bool:
         """Whether they are others than at the last look; `rules` are those of now."""
