@@ -58,7 +58,9 @@ def opaque_change(
 def is_listed(attachment: Attachment) -> bool:
     """Whether opaque entries are on record since the baseline or since a later listing."""
     if not attachment.last_seen.listed:
-        attachment.last_seen.listed = any(fact.left_out for fact in _baselines(attachment))
+        # the first is near the start of the log; for any other the whole of it is read
+        found = (fact for limit in (1, None) for fact in _baselines(attachment, limit))
+        attachment.last_seen.listed = any(fact.left_out for fact in found)
     return attachment.last_seen.listed
 
 
@@ -67,7 +69,7 @@ def list_opaque(attachment: Attachment) -> None:
 
     It is not known since when they are there. A baseline that is not complete yet lists them.
     """
-    if is_listed(attachment) or (finished := next(_baselines(attachment), None)) is None:
+    if is_listed(attachment) or (finished := next(_baselines(attachment, 1), None)) is None:
         return
     changes: list[FileChange] = []
     entries: dict[str, IndexEntry | None] = {}
@@ -90,8 +92,8 @@ def list_opaque(attachment: Attachment) -> None:
     attachment.last_seen.listed = True
 
 
-def _baselines(attachment: Attachment) -> Iterator[BaselineFinished]:
-    for event in attachment.log.read(EventFilter(kinds=(BaselineFinished.kind,))):
+def _baselines(attachment: Attachment, limit: int | None) -> Iterator[BaselineFinished]:
+    for event in attachment.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=limit)):
         if isinstance(event.fact, BaselineFinished):
             yield event.fact
 
