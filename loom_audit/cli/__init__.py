@@ -4,14 +4,16 @@ import os
 import sys
 from collections.abc import Sequence
 
+from loom_audit import __version__
+
+VERSION_TEXT = f"loom-audit {__version__}"
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `loom-audit` with the arguments, by default the process's own, and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
-        from loom_audit import __version__
-
-        sys.stdout.write(f"loom-audit {__version__}\n")
+        sys.stdout.write(f"{VERSION_TEXT}\n")
         return
     if arguments is None:
         _use_utf8()

@@ -5,6 +5,7 @@ from importlib import import_module
 
 import click
 
+from loom_audit.cli import VERSION_TEXT
 from loom_audit.cli.shared.command import shared_parameters
 from loom_audit.cli.shared.invocation import PROGRAM, SharedOptions
 
@@ -70,14 +71,6 @@ class Commands(click.Group):
                 formatter.write_dl(rows, col_max=14)
 
 
-def print_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from loom_audit import __version__
-
-        click.echo(f"{PROGRAM} {__version__}")
-        ctx.exit()
-
-
 def _keep_shared_options(store: str | None, workspace: str | None, json: bool) -> None:
     click.get_current_context().obj = SharedOptions(store, workspace, json)
 
@@ -85,19 +78,10 @@ def _keep_shared_options(store: str | None, workspace: str | None, json: bool) -
 app = Commands(
     PROGRAM,
     callback=_keep_shared_options,
-    params=[
-        *shared_parameters(),
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=print_version,
-            help="Print the version.",
-        ),
-    ],
+    params=[*shared_parameters()],
     help="Flight recorder and time machine for AI-agent workspaces.",
     epilog="A point is 42, head, head~3 (calls back), a time, @checkpoint or session:ID.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+click.version_option(VERSION_TEXT, message="%(version)s", help="Print the version.")(app)
