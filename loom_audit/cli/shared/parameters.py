@@ -63,9 +63,9 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
         settings["callback"] = lambda _, __, values: [*values] or default
     elif not required:
         settings["default"] = default
+    names = [given.name, *(declared.flags or (f"--{given.name.replace('_', '-')}",))]
     if kind is bool:
-        flags = declared.flags or (f"--{given.name.replace('_', '-')}",)
-        return click.Option([given.name, *flags], is_flag=True, **settings)
+        return click.Option(names, is_flag=True, **settings)
     settings["type"] = _TYPES[kind]
     if (declared.least, declared.most) != (None, None):
         settings["type"] = click.IntRange(declared.least, declared.most)
@@ -74,9 +74,8 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
         settings |= {"metavar": f"{name}..." if several else name, "nargs": -1 if several else 1}
         return click.Argument([given.name], **settings)
     settings["metavar"] = declared.metavar
-    flags = declared.flags or (f"--{given.name.replace('_', '-')}",)
     shown = default is not None and default != ""
-    return click.Option([given.name, *flags], multiple=several, show_default=shown, **settings)
+    return click.Option(names, multiple=several, show_default=shown, **settings)
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
