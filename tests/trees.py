@@ -56,3 +56,13 @@ def everything(root: Path) -> dict[str, tuple[int, bytes]]:
                 content = os.fsencode(path.readlink())
             found[str(path.relative_to(root))] = (seen.st_mode, content)
     return found
+
+
+def names_together(root: Path) -> set[frozenset[str]]:
+    """The names that are one file, as the system has them."""
+    names: dict[int, set[str]] = {}
+    for folder, _, files in os.walk(root):
+        for name in files:
+            path = Path(folder, name)
+            names.setdefault(path.stat().st_ino, set()).add(str(path.relative_to(root)))
+    return {frozenset(paths) for paths in names.values() if len(paths) > 1}

@@ -1,14 +1,14 @@
 """Left-out folders and `.git`, moved, deleted or replaced by a command, and taken back."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session
+from loom_audit import AuditedWorkspace
 from loom_audit.errors import Conflict
 from loom_audit.model.planning import Choice, Plan
+from tests.border.conftest import Run
 from tests.trees import Entry, tree_of
 
 OBJECTS = {"HEAD": "ref: refs/heads/main\n", "config": "[core]\n", "objects/ab/cdef": "blob"}
@@ -33,21 +33,6 @@ def root(root: Path) -> Path:
     make(root / "venv", PACKAGES)
     make(root / "pkg", {"main.js": "main()\n", "node_modules/left/pad.js": "pad()\n"})
     return root
-
-
-Run = Callable[[str], int]
-
-
-@pytest.fixture
-def run(session: Session, workspace: AuditedWorkspace, root: Path) -> Run:
-    """Record a shell command in the session; its call's number."""
-
-    def run(command: str) -> int:
-        with session.recording("command"):
-            subprocess.run(["sh", "-c", command], cwd=root, check=True)
-        return workspace.timeline.calls()[0].seq or 0
-
-    return run
 
 
 def coverage(workspace: AuditedWorkspace) -> tuple[str, tuple[str, ...]]:

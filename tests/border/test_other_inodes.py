@@ -1,47 +1,25 @@
 """A recorded file that cannot be read any more, or that became another kind of inode."""
 
 import os
-import shutil
 import socket
 import stat
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session, builtin_registry, open_store
+from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import Conflict
+from tests.border.conftest import Run
+from tests.ordinary_user import ordinary_session
 from tests.trees import everything
-
-NOBODY = 65534
 
 
 @pytest.fixture
 def ordinary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session of an ordinary user, whoever started the tests."""
-    builtin_registry()  # its modules are imported while we may read them
-    folder = Path(tempfile.mkdtemp())
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
-    root, groups = os.geteuid() == 0, os.getgroups()
-    if root:
-        os.chown(folder, NOBODY, NOBODY)
-        os.setgroups([])
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    try:
-        (folder / "w").mkdir()
-        (folder / "w" / "data").write_text("data\n")
-        (folder / "w" / "b").write_text("b\n")
-        with open_store() as store, store.attach(folder / "w").session("tester") as session:
-            yield session
-    finally:
-        if root:
-            os.seteuid(0)
-            os.setegid(0)
-            os.setgroups(groups)
-        shutil.rmtree(folder)
+    with ordinary_session({"data": "data\n", "b": "b\n"}, monkeypatch) as session:
+        yield session
 
 
 def test_a_file_that_may_not_be_read_any_more_and_is_the_same_has_another_mode(
@@ -74,21 +52,6 @@ def test_a_plan_is_blocked_where_what_is_there_cannot_be_read(ordinary: Session)
         assert not make(choices={"data": "current"}).blocked
     (root / "data").chmod(0o644)
     assert (root / "data").read_text() == "by somebody else, and closed\n"
-
-
-Run = Callable[[str], int]
-
-
-@pytest.fixture
-def run(session: Session, workspace: AuditedWorkspace, root: Path) -> Run:
-    """Record a shell command in the session; its call's number."""
-
-    def run(command: str) -> int:
-        with session.recording("command"):
-            subprocess.run(["sh", "-c", command], cwd=root, check=True)
-        return workspace.timeline.calls()[0].seq or 0
-
-    return run
 
 
 def kinds(root: Path) -> dict[str, int]:

@@ -19,7 +19,7 @@ from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.faults import check_finishes, check_fold, check_log
-from tests.trees import differences, tree_of
+from tests.trees import differences, names_together, tree_of
 
 FILES = 200
 PLACES: dict[str, tuple[Any, str]] = {
@@ -240,15 +240,6 @@ def test_what_nobody_named_is_on_record_before_it_goes(root: Path) -> None:
             f"d/{TEMPORARY}mine": b"a name that a person chose\n",
         }
         assert workspace.verify().findings == ()
-
-
-def names_together(root: Path) -> set[frozenset[str]]:
-    names: dict[int, set[str]] = {}
-    for folder, _, files in os.walk(root):
-        for name in files:
-            path = Path(folder, name)
-            names.setdefault(path.stat().st_ino, set()).add(str(path.relative_to(root)))
-    return {frozenset(paths) for paths in names.values() if len(paths) > 1}
 
 
 @pytest.fixture

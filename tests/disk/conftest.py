@@ -3,37 +3,20 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.on_disk import tmp_path_factory as tmp_path_factory
-
-NOBODY = 65534
+from tests.ordinary_user import ordinary_user
 
 
 @pytest.fixture
 def as_ordinary_user() -> Generator[Path, None, None]:
     """A directory of an ordinary user, as whom the test runs, whoever started it."""
-    folder = Path(tempfile.mkdtemp())
-    root = os.geteuid() == 0
-    groups = os.getgroups()
-    if root:
-        os.chown(folder, NOBODY, NOBODY)
-        os.setgroups([])
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    try:
+    with ordinary_user() as folder:
         yield folder
-    finally:
-        if root:
-            os.seteuid(0)
-            os.setegid(0)
-            os.setgroups(groups)
-        subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,42 +1,21 @@
 """Files and folders that nobody may read for a while, as an ordinary user."""
 
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session, builtin_registry, open_store
-
-NOBODY = 65534
+from loom_audit import AuditedWorkspace, Session
+from tests.ordinary_user import ordinary_session
 
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session of an ordinary user, whoever started the tests."""
-    builtin_registry()  # its modules are imported while we may read them
-    folder = Path(tempfile.mkdtemp())
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
-    root, groups = os.geteuid() == 0, os.getgroups()
-    if root:
-        os.chown(folder, NOBODY, NOBODY)
-        os.setgroups([])
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    try:
-        for path in ("w/a.txt", "w/d/e/f", "w/d/g"):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text("one")
-        with open_store() as store, store.attach(folder / "w").session("tester") as session:
-            yield session
-    finally:
-        if root:
-            os.seteuid(0)
-            os.setegid(0)
-            os.setgroups(groups)
-        shutil.rmtree(folder)
+    files = dict.fromkeys(("a.txt", "d/e/f", "d/g"), "one")
+    with ordinary_session(files, monkeypatch) as session:
+        yield session
 
 
 def newest(workspace: AuditedWorkspace) -> tuple[str, set[str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.model.events import ChangeIntended
+from tests.trees import names_together
 
 Call = Callable[..., ToolResult]
 
@@ -21,16 +22,6 @@ def root(root: Path) -> Path:
     return root
 
 
-def linked(root: Path) -> set[frozenset[str]]:
-    """The names that are one file, as the system says it."""
-    names: dict[int, set[str]] = {}
-    for folder, _, files in os.walk(root):
-        for name in files:
-            path = Path(folder, name)
-            names.setdefault(path.stat().st_ino, set()).add(str(path.relative_to(root)))
-    return {frozenset(paths) for paths in names.values() if len(paths) > 1}
-
-
 def on_record(workspace: AuditedWorkspace) -> set[frozenset[str]]:
     """The names that are one file, as the log says it."""
     names: dict[int, set[str]] = {}
@@ -41,7 +32,7 @@ def on_record(workspace: AuditedWorkspace) -> set[frozenset[str]]:
 
 
 def check(workspace: AuditedWorkspace, root: Path) -> None:
-    assert on_record(workspace) == linked(root)
+    assert on_record(workspace) == names_together(root)
     assert workspace.status().drift == ()
     assert workspace.leftovers() == []
 
@@ -55,7 +46,7 @@ def test_a_write_of_one_name_replaces_all_and_the_intention_lists_them(
 ) -> None:
     call("write_file", path="a.txt", content="new\n")
     assert (root / "src/b.txt").read_text() == "new\n"
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     (intended,) = [e.fact for e in workspace.log.read() if isinstance(e.fact, ChangeIntended)]
     assert {change.path for change in intended.changes} == PAIR
     newest = workspace.timeline.calls()[0]
@@ -63,11 +54,11 @@ def test_a_write_of_one_name_replaces_all_and_the_intention_lists_them(
     check(workspace, root)
     workspace.carry_out(workspace.plan_undo())
     assert (root / "src/b.txt").read_text() == TWO
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
     workspace.carry_out(workspace.plan_redo())
     assert (root / "a.txt").read_text() == "new\n"
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
 
 
@@ -78,7 +69,7 @@ def test_an_append_through_one_name_is_taken_back_and_leaves_one_file(
         file.write("four\n")
     workspace.carry_out(workspace.plan_undo())
     assert (root / "src/b.txt").read_text() == TWO
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
 
 
@@ -91,11 +82,11 @@ def test_links_that_a_command_makes_and_breaks_are_on_record_and_taken_back(
         os.link(root / "c.txt", root / "src" / "d.txt")
     check(workspace, root)
     workspace.carry_out(workspace.plan_undo())
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     assert (root / "a.txt").stat().st_ino == inode, "nothing was written"
     check(workspace, root)
     workspace.carry_out(workspace.plan_redo())
-    assert linked(root) == {PAIR | {"more.txt"}, frozenset({"c.txt", "src/d.txt"})}
+    assert names_together(root) == {PAIR | {"more.txt"}, frozenset({"c.txt", "src/d.txt"})}
     assert (root / "a.txt").stat().st_ino == inode, "nothing was written"
     check(workspace, root)
     with session.recording("break"):
@@ -103,7 +94,7 @@ def test_links_that_a_command_makes_and_breaks_are_on_record_and_taken_back(
         (root / "src/b.txt").write_text("apart\n")
     check(workspace, root)
     workspace.carry_out(workspace.plan_undo())
-    assert linked(root) == {PAIR | {"more.txt"}, frozenset({"c.txt", "src/d.txt"})}
+    assert names_together(root) == {PAIR | {"more.txt"}, frozenset({"c.txt", "src/d.txt"})}
     check(workspace, root)
 
 
@@ -116,11 +107,11 @@ def test_a_link_in_the_place_of_an_equal_file_is_taken_back_to_two_files(
         (root / "same.txt").unlink()
         os.link(root / "c.txt", root / "same.txt")
     workspace.carry_out(workspace.plan_undo())
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     assert (root / "same.txt").read_text() == "see\n"
     check(workspace, root)
     workspace.carry_out(workspace.plan_redo())
-    assert linked(root) == {PAIR, frozenset({"c.txt", "same.txt"})}
+    assert names_together(root) == {PAIR, frozenset({"c.txt", "same.txt"})}
     check(workspace, root)
 
 
@@ -128,15 +119,15 @@ def test_a_name_that_is_deleted_or_moved_leaves_the_others_one_file(
     root: Path, workspace: AuditedWorkspace, call: Call
 ) -> None:
     call("move_file", **{"from": "a.txt", "to": "src/moved.txt"})
-    assert linked(root) == {frozenset({"src/moved.txt", "src/b.txt"})}
+    assert names_together(root) == {frozenset({"src/moved.txt", "src/b.txt"})}
     check(workspace, root)
     call("delete_file", path="src/b.txt")
-    assert linked(root) == set()
+    assert names_together(root) == set()
     check(workspace, root)
     for _ in range(2):
         workspace.carry_out(workspace.plan_undo())
         check(workspace, root)
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
 
 
 def test_a_name_outside_is_broken_and_named_in_plan_and_result(
@@ -145,7 +136,7 @@ def test_a_name_outside_is_broken_and_named_in_plan_and_result(
     os.link(root / "a.txt", tmp_path / "outside")
     call("write_file", path="src/b.txt", content="new\n")
     assert (tmp_path / "outside").read_text() == TWO
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     reasons = workspace.timeline.calls()[0].coverage.reasons
     assert reasons and all("1 name outside the workspace" in reason for reason in reasons)
     os.link(root / "a.txt", tmp_path / "again")
@@ -155,7 +146,7 @@ def test_a_name_outside_is_broken_and_named_in_plan_and_result(
     result = workspace.carry_out(plan)
     assert "1 name outside" in " ".join(result.call.coverage.reasons)
     assert (tmp_path / "again").read_text() == "new\n"
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
 
 
@@ -165,7 +156,7 @@ def test_a_name_that_somebody_has_just_made_is_replaced_too(
     os.link(root / "c.txt", root / "src" / "just-made.txt")
     call("write_file", path="c.txt", content="new\n")
     assert (root / "src/just-made.txt").read_text() == "new\n"
-    assert linked(root) == {PAIR, frozenset({"c.txt", "src/just-made.txt"})}
+    assert names_together(root) == {PAIR, frozenset({"c.txt", "src/just-made.txt"})}
     check(workspace, root)
 
 
@@ -176,7 +167,7 @@ def test_a_mode_belongs_to_all_names(
         (root / "a.txt").chmod(0o700)
     workspace.carry_out(workspace.plan_undo())
     assert stat.S_IMODE((root / "src/b.txt").stat().st_mode) == 0o644
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
 
 
@@ -197,7 +188,7 @@ def test_a_choice_holds_for_the_whole_group(
         assert {change.path for change in old.changes} == PAIR
     workspace.carry_out(old)
     assert (root / "a.txt").read_text() == TWO
-    assert linked(root) == {PAIR}
+    assert names_together(root) == {PAIR}
     check(workspace, root)
 
 
@@ -210,7 +201,7 @@ def test_a_name_that_came_later_changes_with_the_file_that_is_taken_back(
     assert {change.path for change in plan.changes} == {"c.txt", "later.txt"}
     workspace.carry_out(workspace.plan_undo())
     assert (root / "later.txt").read_text() == "see\n"
-    assert linked(root) == {PAIR, frozenset({"c.txt", "later.txt"})}
+    assert names_together(root) == {PAIR, frozenset({"c.txt", "later.txt"})}
     check(workspace, root)
 
 
@@ -245,12 +236,12 @@ def test_a_name_that_a_person_renamed_changes_with_the_file_and_the_plan_says_so
     *_, intended = [e.fact for e in workspace.log.read() if isinstance(e.fact, ChangeIntended)]
     assert {change.path for change in intended.changes} == together
     assert (root / "mine.txt").read_text() == TWO and not (root / "src/b.txt").exists()
-    assert linked(root) == {frozenset(together)}
+    assert names_together(root) == {frozenset(together)}
     check(workspace, root)
     again = workspace.plan_redo if verb == "undo" else workspace.plan_undo
     workspace.carry_out(again(session=result.call.session))
     assert (root / "mine.txt").read_text() == TWO + "four\n"
-    assert linked(root) == {frozenset(together)}
+    assert names_together(root) == {frozenset(together)}
 
 
 def test_a_name_that_a_person_renamed_is_kept_with_the_file_by_choice(

@@ -6,8 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,6 +21,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
+from tests.crash.faults import working_in
 from tests.tools.conftest import Bench
 
 Action = Callable[[ToolContext], Awaitable[Any]]
@@ -140,15 +139,6 @@ def test_a_step_under_way_at_the_timeout_ends_first(probe: WithAction) -> None:
     assert bench.call("probe", {}).error.code == "TIMEOUT"
     order.append("call ended")
     assert order == ["step ended", "call ended"]
-
-
-def working_in(folder: Path) -> list[Path]:
-    """The processes whose directory it is."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):
-            found += [place] if place.readlink() == folder else []
-    return found
 
 
 def test_a_running_command_is_killed_when_the_call_is_cancelled(bench: Bench) -> None:

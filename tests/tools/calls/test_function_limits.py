@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.tool import Tool
+from tests.crash.faults import working_in
 from tests.tools.calls import functions
 from tests.tools.conftest import Bench
 
@@ -104,15 +104,6 @@ def test_a_function_sees_the_context_variables_of_its_caller(bench: Bench) -> No
         return (await bench.acall("asks", {})).output
 
     assert asyncio.run(main()) == "me"
-
-
-def working_in(folder: Path) -> list[Path]:
-    """The processes whose directory it is."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):
-            found += [place] if place.readlink() == folder else []
-    return found
 
 
 def test_an_isolated_function_is_killed_at_its_limit_with_what_it_started(

@@ -1,0 +1,51 @@
+"""What is done as an ordinary user, whoever started the tests."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from loom_audit import Session, builtin_registry, open_store
+
+NOBODY = 65534
+
+
+@contextmanager
+def ordinary_user() -> Iterator[Path]:
+    """A directory of an ordinary user, as whom this process runs in the block."""
+    folder = Path(tempfile.mkdtemp())
+    root, groups = os.geteuid() == 0, os.getgroups()
+    if root:
+        os.chown(folder, NOBODY, NOBODY)
+        os.setgroups([])
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(groups)
+        subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def ordinary_session(
+    files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Session]:
+    """A session of an ordinary user in a workspace of these files."""
+    builtin_registry()  # its modules are imported while we may read them
+    with ordinary_user() as folder:
+        monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+        for path, text in files.items():
+            (folder / "w" / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "w" / path).write_text(text)
+        with open_store() as store, store.attach(folder / "w").session("tester") as session:
+            yield session
