@@ -70,7 +70,7 @@ class FileView:
     rows: tuple[Row, ...] = ()
     added: int | None = None
     removed: int | None = None
-    problem: str = ""
+    problem: AuditError | None = None
 
     @property
     def path(self) -> str:
@@ -149,7 +149,7 @@ def view_change(
     states = [state for state in (change.before, change.after) if state is not None]
     blobs = [state for state in states if state.blob is not None]
 
-    def view(body: Body, problem: str = "") -> FileView:
+    def view(body: Body, problem: AuditError | None = None) -> FileView:
         return FileView(change, action, source, notes, body, problem=problem)
 
     if not blobs or _same_content(change):
@@ -164,7 +164,7 @@ def view_change(
             for state in (change.before, change.after)
         )
     except AuditError as error:
-        return view("missing", error.message)
+        return view("missing", error)
     if max(side.count(b"\n") for side in (old, new) if side is not None) > MAX_LINES:
         return view("large")
     found = diff_lines(old, new, words=True)

@@ -46,8 +46,7 @@ class FileText:
     lines: tuple[str, ...] = ()
     dump: tuple[tuple[str, str, str], ...] = ()
     cut: bool = False
-    problem: str = ""
-    hint: str = ""
+    problem: AuditError | None = None
 
 
 @router.get("/w/{workspace}/at")
@@ -227,7 +226,7 @@ def read_text(workspace: AuditedWorkspace, state: FileState) -> FileText:
         with workspace.blobs.open(state.blob) as stream:
             content = stream.read(SHOWN_BYTES + 1)
     except AuditError as error:
-        return FileText(problem=error.message, hint=error.hint)
+        return FileText(problem=error)
     if b"\0" in content[:8192]:
         return FileText(dump=tuple(dump(content[:DUMPED_BYTES])), cut=state.size > DUMPED_BYTES)
     lines = content[:SHOWN_BYTES].split(b"\n")

@@ -1,34 +1,98 @@
-"""A store with some of everything, and all that reads from it, as functions to be compared."""
+"""A store with some of everything, and all that is asked about it: Python, commands, pages.
+
+Every reader is a function from an opened copy of the store to its `Answer`.
+"""
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loom_audit.api import AuditedWorkspace, open_store
-from loom_audit.model.planning import Plan
-from loom_audit.ports import CallFilter
+from fastapi.testclient import TestClient
 
-Reader = Callable[[AuditedWorkspace], Any]
+from loom_audit.api import AuditedWorkspace, AuditStore, open_store
+from loom_audit.ports import CallFilter
+from tests.cli.shells import Shell
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was said, and the code of the error of ours that it says, if it says one.
+
+    `lines` are those of a text; where there is an error, what was shown beside it.
+    """
+
+    said: Any
+    code: str = ""
+    lines: tuple[str, ...] = ()
+
+
+class Opened:
+    """A copy of the store, by all the ways in; it is opened when one needs it."""
+
+    def __init__(self, made: "Made", home: Path, dashboard: TestClient) -> None:
+        self.shell = Shell(made.work, home)
+        self._id = made.id
+        self._dashboard = dashboard
+        self._held = ExitStack()
+
+    @property
+    def workspace(self) -> AuditedWorkspace:
+        """As one call after another of a program sees it. AuditError where it cannot be opened."""
+        return self._store.workspace(self._id)
+
+    @cached_property
+    def _store(self) -> AuditStore:
+        return self._held.enter_context(open_store(str(self.shell.database)))
+
+    @property
+    def client(self) -> TestClient:
+        """The dashboard's, over this copy. AuditError where the store cannot be opened."""
+        app: Any = self._dashboard.app
+        app.state.store = self._store
+        return self._dashboard
+
+    def close(self) -> None:
+        self._held.close()
+
+
+Reader = Callable[[Opened], Answer]
 
 
 @dataclass(frozen=True)
 class Made:
-    """A closed store in its own data folder, and what is asked about it by name."""
+    """A closed store in its own data folder, and what there is to ask about, oldest first."""
 
     home: Path
+    work: Path
     id: str
-    readers: Mapping[str, Reader]
+    numbers: tuple[int, ...]
+    sessions: tuple[str, ...]
+
+    @property
+    def middle(self) -> int:
+        return self.numbers[len(self.numbers) // 2]
+
+
+@dataclass(frozen=True)
+class Readers:
+    """By name: what is read from the log, and the lists, which verification finds wrong."""
+
+    verified: Mapping[str, Reader]
     lists: Mapping[str, Reader]
 
-    def open(self, home: Path) -> Any:
-        """The store of a copy of the data folder."""
-        return open_store(str(home / "audit.db"))
+    @cached_property
+    def all(self) -> Mapping[str, Reader]:
+        """Verification itself comes last, since it leaves word of when it was."""
+        everything = {**self.verified, **self.lists}
+        return dict(sorted(everything.items(), key=lambda one: "verify" in one[0]))
+
+    def __or__(self, more: "Readers") -> "Readers":
+        return Readers({**self.verified, **more.verified}, {**self.lists, **more.lists})
 
 
 def make(folder: Path) -> Made:
@@ -40,11 +104,13 @@ def make(folder: Path) -> Made:
     os.environ["LOOM_AUDIT_HOME"] = str(home)
     with closing(open_store(actor="person:tester")) as store:
         found = store.attach(work)
-        numbers, sessions = _record(found, work)
-        return Made(home, found.id, _readers(numbers, sessions), _lists(sessions))
+        _record(found, work)
+        calls = found.timeline.calls(CallFilter(newest_first=False))
+        sessions = tuple(session.id for session in found.timeline.sessions())
+        return Made(home, work, found.id, tuple(c.seq for c in calls if c.seq), sessions)
 
 
-def _record(found: AuditedWorkspace, work: Path) -> tuple[list[int], list[str]]:
+def _record(found: AuditedWorkspace, work: Path) -> None:
     def call(session: Any, tool: str, **arguments: Any) -> None:
         assert asyncio.run(session.call(tool, arguments)).success
 
@@ -75,84 +141,6 @@ def _record(found: AuditedWorkspace, work: Path) -> tuple[list[int], list[str]]:
     found.carry_out(found.plan_revert([numbers[2]]))
     with found.session("third") as three:
         call(three, "write_file", path="last.txt", content="last\n")
-    sessions = [session.id for session in found.timeline.sessions()]
-    return [c.seq for c in found.timeline.calls(CallFilter(newest_first=False)) if c.seq], sessions
-
-
-def _plan(plan: Plan) -> Any:
-    return (
-        plan.target,
-        plan.changes,
-        plan.reverts,
-        plan.moves,
-        plan.kept,
-        plan.blocked,
-        plan.irreversible,
-        plan.calls,
-    )
-
-
-def _readers(numbers: list[int], sessions: list[str]) -> Mapping[str, Reader]:
-    first, second, last = numbers[0], numbers[6], numbers[-1]
-    middle = numbers[len(numbers) // 2]
-
-    def cat(path: str, point: str | int) -> Reader:
-        def read(w: AuditedWorkspace) -> Any:
-            state = w.timeline.state(path, w.timeline.point(point))
-            return state, None if state is None or not state.blob else w.timeline.content(state)
-
-        return read
-
-    def replay(w: AuditedWorkspace) -> Any:
-        target = Path(tempfile.mkdtemp(prefix="replayed-"))
-        try:
-            w.replay(middle, target)
-            return {
-                str(path.relative_to(target)): path.read_bytes() if path.is_file() else None
-                for path in sorted(target.rglob("*"))
-            }
-        finally:
-            shutil.rmtree(target)
-
-    readers: dict[str, Reader] = {
-        "undo": lambda w: _plan(w.plan_undo()),
-        "undo of a session": lambda w: _plan(w.plan_undo(session=sessions[-1])),
-        "redo": lambda w: _plan(w.plan_redo()),
-        "revert one": lambda w: _plan(w.plan_revert([first])),
-        "revert two": lambda w: _plan(w.plan_revert([second, last])),
-        "revert a session": lambda w: _plan(w.plan_revert([f"session:{sessions[-1]}"])),
-        "rollback to a number": lambda w: _plan(w.plan_rollback(middle)),
-        "rollback some calls": lambda w: _plan(w.plan_rollback("head~2")),
-        "rollback to a checkpoint": lambda w: _plan(w.plan_rollback("@v1")),
-        "rollback of all": lambda w: _plan(w.plan_rollback(f"session:{sessions[-1]}")),
-        "cat at the head": cat("src/0.py", "head"),
-        "cat at a number": cat("src/1.py", middle),
-        "cat what is deleted": cat("new.txt", "@v1"),
-        "cat some calls back": cat("src/0.py", "head~4"),
-        "tree": lambda w: w.timeline.tree(),
-        "tree at a number": lambda w: w.timeline.tree(middle),
-        "diff": lambda w: w.timeline.diff(first, last),
-        "diff back": lambda w: w.timeline.diff(w.log.head(), middle),
-        "diff from a checkpoint": lambda w: w.timeline.diff(w.timeline.point("@v1"), last),
-        "replay": replay,
-    }
-    for place, number in enumerate(numbers):
-        readers[f"show {place}"] = _show(number)
-    return readers
-
-
-def _show(number: int) -> Reader:
-    return lambda w: w.timeline.call(number)
-
-
-def _lists(sessions: list[str]) -> Mapping[str, Reader]:
-    return {
-        "log": lambda w: w.timeline.calls(),
-        "log --events": lambda w: list(w.timeline.events()),
-        "log --search": lambda w: w.timeline.calls(CallFilter(words="src")),
-        "sessions": lambda w: w.timeline.sessions(),
-        "a session's calls": lambda w: w.timeline.calls(CallFilter(session=sessions[0])),
-        "history": lambda w: w.timeline.history("src", below=True),
-        "checkpoints": lambda w: w.timeline.checkpoints(),
-        "status": lambda w: (w.status().drift, w.status().open_calls),
-    }
+        call(three, "write_file", path="taken.txt", content="back\n")
+    found.carry_out(found.plan_undo())
+    (work / "src" / "1.py").write_text("# not looked at since\n")

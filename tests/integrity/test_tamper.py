@@ -35,9 +35,10 @@ WHERE = 300
 
 
 @contextmanager
-def connect(store: Recorded) -> Iterator[Any]:
+def connect(store: Recorded | Path) -> Iterator[Any]:
     """Somebody else's connection, who puts back the guards that `unguarded` took away."""
-    with closing(driver().connect(str(store.path), isolation_level=None)) as raw:
+    path = store if isinstance(store, Path) else store.path
+    with closing(driver().connect(str(path), isolation_level=None)) as raw:
         yield raw
         there = raw.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()
         for sql in () if there[0] else triggers().values():

@@ -126,11 +126,16 @@ def recording(folder: Path) -> Iterator[Recorded]:
 
 
 @contextmanager
-def asking(store: AuditStore, label: str = "") -> Iterator[TestClient]:
-    """A client of the dashboard that has signed in and asks as its own pages do."""
+def asking(store: AuditStore, label: str = "", *, raises: bool = True) -> Iterator[TestClient]:
+    """A client of the dashboard that has signed in and asks as its own pages do.
+
+    A defect of ours is raised here, or answered by its page.
+    """
     admission = Admission(person())
     app, address = create_app(store, admission), f"http://{admission.host}:{PORT}"
-    with TestClient(app, base_url=address, follow_redirects=False) as client:
+    with TestClient(
+        app, base_url=address, follow_redirects=False, raise_server_exceptions=raises
+    ) as client:
         client.headers["sec-fetch-site"] = "same-origin"
         form = {"token": admission.new_token(), "name": label}
         assert client.post("/sign-in", data=form).status_code == 200

@@ -1,0 +1,70 @@
+"""What the pages of the dashboard say over HTTP, to who has signed in, about `readers`' store."""
+
+import re
+
+from loom_audit.errors import AuditError
+from loom_audit.web.pages import STATUS
+from tests.integrity.readers import Answer, Made, Opened, Reader, Readers
+
+LISTED = re.compile(r'<nav class="pager".*?</nav>', re.DOTALL)
+"""Links from one call to the next of its session."""
+NONCE = re.compile(r'nonce="[^"]*"')
+PROBLEM = re.compile(r"<p[^>]*>[^\n]*<code>CORRUPT</code>[^\n]*")
+
+
+def pages(made: Made) -> Readers:
+    url, first, last = f"/w/{made.id}", made.numbers[0], made.numbers[-1]
+    plan = f"{url}/plan?verb="
+    verified = {
+        **{f"call {place}": f"{url}/c/{number}" for place, number in enumerate(made.numbers)},
+        "folder": f"{url}/at/head/",
+        "folder at a point": f"{url}/at/{made.middle}/src",
+        "file": f"{url}/at/head/src/0.py",
+        "file at a point": f"{url}/at/@v1/src/1.py",
+        "binary file": f"{url}/at/head/out/made.bin",
+        "no file": f"{url}/at/head/new.txt",
+        "download": f"{url}/raw/head~4/src/0.py",
+        "compare": f"{url}/compare/{first}..{last}",
+        "compare back": f"{url}/compare/head..{made.middle}",
+        "undo": f"{plan}undo",
+        "revert": f"{plan}revert&target={first}",
+        "rollback": f"{plan}rollback&target={made.middle}",
+        "rollback of all": f"{plan}rollback&target=session:{made.sessions[-1]}&outside=1",
+    }
+    lists = {
+        "workspaces": "/",
+        "overview": f"{url}/",
+        "timeline": f"{url}/calls",
+        "session": f"{url}/s/{made.sessions[0]}",
+        "history": f"{url}/history/src",
+        "approvals": f"{url}/approvals",
+        "status": f"{url}/status",
+    }
+    return Readers(
+        {f"page: {name}": _page(path) for name, path in verified.items()},
+        {f"page: {name}": _page(path) for name, path in lists.items()}
+        | {"page: verify": _page(f"{url}/verify", post=True)},
+    )
+
+
+def _page(path: str, *, post: bool = False) -> Reader:
+    def ask(opened: Opened) -> Answer:
+        try:
+            client = opened.client
+        except AuditError as error:
+            return Answer(error.message, error.code)
+        answer = client.post(path) if post else client.get(path)
+        if "html" not in answer.headers["content-type"]:
+            return Answer((answer.status_code, answer.content))
+        main = answer.text.partition("<main")[2].partition("</main>")[0]
+        main = NONCE.sub("", LISTED.sub("", main))
+        if answer.status_code >= 400:
+            [code] = re.findall(r'<p class="faint"><code>([A-Z_]+)</code>', main)
+            assert answer.status_code == STATUS.get(code, 500)
+            return Answer((answer.status_code, main), code)
+        if PROBLEM.search(main):
+            beside = [line.strip() for line in PROBLEM.sub("", main).splitlines()]
+            return Answer((answer.status_code, main), "CORRUPT", tuple(beside))
+        return Answer((answer.status_code, main), lines=tuple(line.strip() for line in main.splitlines()))
+
+    return ask
