@@ -52,10 +52,12 @@ def compress_delta(content: bytes, base: bytes) -> bytes:
 
 def decompress(encoding: str, stored: bytes, size: int, base: bytes | None) -> bytes:
     """The content, which is to be `size` bytes. Corrupt when it cannot be had from these."""
-    if encoding == "raw":
+    if encoding == "raw" and len(stored) == size:
         return stored
     if not isinstance(size, int) or not 0 <= size <= _MAX_SIZE:
         raise Corrupt(f"A content cannot be {size!a} bytes long")
+    if encoding == "raw":
+        raise Corrupt(f"A stored content of {size} bytes came out as {len(stored)}")
     if encoding not in ("zstd", "zstd-delta"):
         raise Corrupt(f"A content is stored in the unknown encoding {encoding!r}")
     prefix = None if base is None else ZstdDict(base, is_raw=True).as_prefix

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -106,13 +106,15 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
         raise FileNotFound(f"no file {path} at {unquoted(point)}")
     if state.blob not in workspace.blobs:
         workspace.timeline.content(state)
+    # what is damaged is told before any of it is sent
+    content = workspace.blobs.open(state.blob)
     name = quoted(path.rsplit("/", 1)[-1])
     return StreamingResponse(
-        _stream(workspace, state),
+        _pieces(content),
         media_type="application/octet-stream",
         headers={
             "content-disposition": f"attachment; filename*=UTF-8''{name}",
-            "content-length": str(workspace.blobs.size(state.blob)),
+            "content-length": str(state.size),
             "content-security-policy": "sandbox; default-src 'none'",
         },
     )
@@ -249,11 +251,9 @@ def _line(line: bytes) -> str:
     return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
 
 
-def _stream(workspace: AuditedWorkspace, state: FileState) -> Iterator[bytes]:
-    if state.blob is None:
-        return
-    with workspace.blobs.open(state.blob) as stream:
-        while piece := stream.read(PIECE):
+def _pieces(content: BinaryIO) -> Iterator[bytes]:
+    with content:
+        while piece := content.read(PIECE):
             yield piece
 
 

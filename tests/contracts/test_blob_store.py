@@ -297,6 +297,24 @@ def test_each_kind_of_damage_is_corrupt(stored: Opened, tmp_path: Path, statemen
     fresh.database.close()
 
 
+@pytest.mark.parametrize(
+    "statement", ["UPDATE blob SET size = size - 1", "UPDATE blob SET size = 'two'"]
+)
+def test_a_content_that_is_stored_as_it_is_has_the_size_on_record(
+    stored: Opened, tmp_path: Path, statement: str
+) -> None:
+    blob = stored.blobs.put(b"few")
+    settle(stored)
+    fresh = again(stored, tmp_path)
+    assert fresh.blobs.get(blob) == b"few"
+    fresh = again(stored, tmp_path)
+    edit(fresh, statement)
+    with pytest.raises(Corrupt):
+        fresh.blobs.get(blob)
+    assert fresh.database
+    fresh.database.close()
+
+
 def test_nothing_new_leans_on_a_damaged_content(stored: Opened, tmp_path: Path) -> None:
     first = stored.blobs.put(words(300))
     settle(stored)

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 from fastapi.testclient import TestClient
 
+from loom_audit.api import open_store
 from loom_audit.sql.clock import SystemClock
 from loom_audit.web.urls import quoted
-from tests.web.conftest import Recorded
+from tests.integrity.test_tamper import connect, unguarded
+from tests.web.conftest import Recorded, asking
 
 
 def test_a_page_at_a_time_around_which_clocks_went_back_names_both_points(
@@ -24,3 +26,21 @@ def test_a_page_at_a_time_around_which_clocks_went_back_names_both_points(
     for page in (f"at/{at}/", f"compare/{at}..head"):
         text = client.get(f"{recorded.url}/{page}").text
         assert f"#{head} is the last event before a later one, #{later} the last" in text
+
+
+def test_a_damaged_content_is_said_to_be_and_is_not_downloaded(recorded: Recorded) -> None:
+    state = recorded.workspace.timeline.state("notes.txt")
+    file = recorded.store.adapters.settings.file
+    assert state and file
+    with connect(file) as raw:
+        unguarded(raw).execute(
+            "UPDATE blob_content SET content = x'00' WHERE blob = "
+            f"(SELECT number FROM blob WHERE sha256 = x'{state.blob}')"
+        )
+    with open_store(recorded.store.url) as store, asking(store, raises=False) as client:
+        for page in ("at/head/notes.txt", f"compare/{recorded.numbers['read']}..head"):
+            answer = client.get(f"{recorded.url}/{page}")
+            assert answer.status_code == 200
+            assert "<code>CORRUPT</code>" in answer.text and "TWO" not in answer.text
+        answer = client.get(f"{recorded.url}/raw/head/notes.txt")
+        assert answer.status_code == 500 and "<code>CORRUPT</code>" in answer.text
