@@ -16,7 +16,7 @@ def pages(made: Made) -> Readers:
     url, first, last = f"/w/{made.id}", made.numbers[0], made.numbers[-1]
     plan = f"{url}/plan?verb="
     verified = {
-        **{f"call {place}": f"{url}/c/{number}" for place, number in enumerate(made.numbers)},
+        **{f"call {number}": f"{url}/c/{number}" for number in made.numbers[::3]},
         "folder": f"{url}/at/head/",
         "folder at a point": f"{url}/at/{made.middle}/src",
         "file": f"{url}/at/head/src/0.py",
@@ -65,6 +65,8 @@ def _page(path: str, *, post: bool = False) -> Reader:
         if PROBLEM.search(main):
             beside = [line.strip() for line in PROBLEM.sub("", main).splitlines()]
             return Answer((answer.status_code, main), "CORRUPT", tuple(beside))
-        return Answer((answer.status_code, main), lines=tuple(line.strip() for line in main.splitlines()))
+        return Answer(
+            (answer.status_code, main), lines=tuple(line.strip() for line in main.splitlines())
+        )
 
     return ask

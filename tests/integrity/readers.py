@@ -15,6 +15,8 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from loom_audit.api import AuditedWorkspace, AuditStore, open_store
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import CheckpointMarked, CoverageLowered, Draft
 from loom_audit.ports import CallFilter
 from tests.cli.shells import Shell
 
@@ -96,7 +98,7 @@ class Readers:
 
 
 def make(folder: Path) -> Made:
-    """Two sessions, a person's edits, undos, reverts, a checkpoint, a foreign call."""
+    """Three sessions, a person's edits, undos, reverts, checkpoints, calls of another program."""
     work, home = folder / "work", folder / "home"
     (work / "src").mkdir(parents=True)
     for n in range(4):
@@ -111,6 +113,10 @@ def make(folder: Path) -> Made:
 
 
 def _record(found: AuditedWorkspace, work: Path) -> None:
+    # enough events for a stored node of the Merkle tree
+    marks = [CheckpointMarked("start", n, f"{n}") for n in range(200)]
+    found.log.append([Draft(mark, "", "person:tester") for mark in marks])
+
     def call(session: Any, tool: str, **arguments: Any) -> None:
         assert asyncio.run(session.call(tool, arguments)).success
 
@@ -136,8 +142,15 @@ def _record(found: AuditedWorkspace, work: Path) -> None:
     (work / "by-other.txt").write_text("theirs\n")
     foreign.end_call("c1", "ok", {"output": "done"})
     foreign.end_call("c1", "error", {"output": "not done after all"})
+    for call_id in ("c2", "c3"):
+        foreign.begin_call(call_id, "Bash", {"command": "make"}, effect="execute")
+    (work / "by-either.txt").write_text("theirs\n")
+    foreign.end_call("c2", "ok")
+    foreign.end_call("c3", "ok")
     foreign.end()
     numbers = [c.seq for c in found.timeline.calls(CallFilter(newest_first=False)) if c.seq]
+    lowered = CoverageLowered((numbers[0],), Coverage("partial", ("found later",)))
+    found.log.append([Draft(lowered, "", "outside")])
     found.carry_out(found.plan_revert([numbers[2]]))
     with found.session("third") as three:
         call(three, "write_file", path="last.txt", content="last\n")
