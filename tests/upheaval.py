@@ -243,3 +243,16 @@ class Upheaval:
 
 def _is_folder(path: bytes) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
+
+
+def made_folders(*folders: Path) -> None:
+    for folder in folders:
+        folder.mkdir()
+
+
+def act_alone(root: Path, outside: Path, seed: int) -> list[tuple[bytes, int]]:
+    """A hundred operations of a process of its own; the `by_name` of it."""
+    upheaval = Upheaval(root, outside, random.Random(seed))
+    for _ in range(100):
+        upheaval.act()
+    return upheaval.by_name

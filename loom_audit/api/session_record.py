@@ -10,6 +10,7 @@ from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.call import close_unfinished
 from loom_audit.history.recovery import decision_needed, recover
+from loom_audit.history.watching import end_watch
 from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
 from loom_audit.wiring import Adapters
@@ -61,6 +62,8 @@ class SessionRecord:
     ) -> None:
         with self._closing:
             close_unfinished(self._attachment)
+            with suppress(NoWorkspace):
+                end_watch(self._attachment)
             self.note_rules()
             self.writer.record(SessionEnded("failed" if error else "completed"))
             self._adapters.keep_head(self._attachment.log.tree_head())

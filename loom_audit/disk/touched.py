@@ -24,7 +24,12 @@ def find_watched_differences(scan: Scan, watch: DiskWatch) -> Found:
             watch.linked[folder] = found
         else:
             watch.linked.pop(folder, None)
+    watch.mapped = _folders_of_mapped(scan)
     watch.end(scan.left_out)
+
+
+def _folders_of_mapped(scan: Scan) -> set[str]:
+    return {split(path)[0] for path in scan.mapped.values()}
 
 
 class _TouchedFolders:
@@ -46,7 +51,7 @@ class _TouchedFolders:
             *watch.touched,
             *watch.linked,
             *(split(path)[0] for path in scan.expected.unsettled),
-            *watch.folders.keys() & {split(path)[0] for path in scan.mapped.values()},
+            *watch.folders.keys() & (watch.mapped | _folders_of_mapped(scan)),
         }
         watch.touched, watch.renewed = set(), set()
 

@@ -64,6 +64,7 @@ class DiskWatch:
         self.touched: set[str] = set()
         self.renewed: set[str] = set()
         self.linked: dict[str, dict[str, int]] = {}
+        self.mapped: set[str] = set()
         self.left_out: LeftOutFiles = {}
         self._excluded: Mapping[str, str] = {}
         self._scope: Scope | None = None

@@ -25,6 +25,7 @@ from loom_audit.ports import (
     Runner,
     Stamp,
     Stamps,
+    Watch,
     Workspace,
 )
 
@@ -50,6 +51,9 @@ class LastSeen:
     `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
     `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
     `left_out` are the files that were out of scope then, `created` the paths that were new.
+    `commands` counts those that were run, `watch` tells what may have changed since the last look
+    with it, and `told` is what that look told. `unchecked` are the requests of the calls after
+    which only that was looked at, since the last look at everything.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
@@ -59,6 +63,10 @@ class LastSeen:
     looked: int | None = None
     left_out: LeftOutFiles = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
+    commands: int = 0
+    watch: Watch | None = None
+    told: dict[str, Stamp | None] = field(default_factory=dict)
+    unchecked: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
@@ -35,7 +35,16 @@ from loom_audit.model.files import (
     parents,
     proven_moves,
 )
-from loom_audit.ports import OPAQUE, IndexEntry, LeftOutFiles, Progress, Report, Stamp, Stamps
+from loom_audit.ports import (
+    OPAQUE,
+    IndexEntry,
+    LeftOutFiles,
+    Progress,
+    Report,
+    Stamp,
+    Stamps,
+    Watch,
+)
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
@@ -119,7 +128,8 @@ def scan(
     untracked: list[Untracked] = []
     gone: set[str] = set()
     left_out: LeftOutFiles = {}
-    for path, stamp in attachment.workspace.differences(attachment.scope, known, left_out):
+    watch = attachment.last_seen.watch if keep and not anew else None
+    for path, stamp in _differences(attachment, known, left_out, watch):
         if isinstance(stamp, str):
             untracked.append(Untracked(path, stamp))
         elif stamp is None:
@@ -159,6 +169,26 @@ def scan(
         attachment.last_seen.looked, attachment.last_seen.left_out = began, left_out
         attachment.last_seen.created = found.created
     return found
+
+
+def _differences(
+    attachment: Attachment, known: Stamps, left_out: LeftOutFiles, watch: Watch | None
+) -> Iterator[tuple[str, Stamp | str | None]]:
+    """What is not as known; with a watch also of what the look before told and is not known yet."""
+    workspace, seen = attachment.workspace, attachment.last_seen
+    if watch is None:
+        yield from workspace.differences(attachment.scope, known, left_out)
+        return
+    for path, stamp in seen.told.items():
+        if known.get(path) != stamp:
+            watch.touch(path)
+    told: dict[str, Stamp | None] = {}
+    for path, found in workspace.differences(attachment.scope, known, left_out, watch):
+        told[path] = UNTRACKED if isinstance(found, str) else found
+        yield path, found
+    seen.told = told
+    if watch.why_whole:
+        seen.unchecked.clear()
 
 
 def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> set[str]:

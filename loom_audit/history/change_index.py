@@ -26,6 +26,8 @@ def catch_up(attachment: Attachment) -> Stamps:
     elif seen.head < 0 and head and not _is_of_this_log(attachment):
         attachment.index.clear()
         head = 0
+    if seen.head < 0 and seen.watch is not None:
+        seen.watch.distrust("the change index was read anew")
     if seen.head < 0 and not head:
         seen.stamps = every_path_stale(attachment)
     elif seen.head < 0:

@@ -16,6 +16,7 @@ from loom_audit.history.attribution import (
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
+from loom_audit.history.watching import note_command, note_unchecked
 from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
@@ -38,6 +39,7 @@ def look_before_block(record: CallRecord, *, watched: bool) -> Before:
     It is `watched` when a runner ends what it starts.
     """
     attachment = record.attachment
+    note_command(attachment)
     others = candidates(attachment, besides=record.key)
     look_before(record, others)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
@@ -106,6 +108,7 @@ def look_after(
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
     found = collect_changes(record, now)
+    note_unchecked(attachment, own.requested)
     record.lower_coverage(*found.reasons)
     _add_changes_recorded_by_others(record, own)
 

@@ -10,7 +10,8 @@ class Watch(Protocol):
     by `read`, under the workspace lock. A command's look is made once its processes have ended, so
     that all they did is queued by then. Each folder is watched before it is read, so that whatever
     comes later is told; a folder that is new is read whole. Files with several names, those that
-    this process has mapped, and paths whose known stamp is none are read at every look.
+    this process has mapped or had at the last look, and paths whose known stamp is none are read
+    at every look.
 
     A look is of everything when nothing was watched before, when one before it did not end, when
     the kernel could not tell all, and always where there is a `flaw`.

@@ -5,13 +5,10 @@ import mmap
 import os
 import random
 import shutil
-import stat
 import subprocess
 import zlib
-from collections import Counter
 from collections.abc import Set
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,18 +19,8 @@ from loom_audit.disk import inotify, watch
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.model.scope import Scope
 from loom_audit.ports import LeftOutFiles, Stamp, Stamps
-from tests.upheaval import Upheaval
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What is at a path; `names` is how many its file has, `changed` its time of change."""
-
-    mode: int
-    inode: int
-    content: bytes = b""
-    names: int = field(default=1, compare=False)
-    changed: int = field(default=0, compare=False)
+from tests.in_scope import Fact, everything_in_scope
+from tests.upheaval import Upheaval, act_alone, made_folders
 
 
 class Looks:
@@ -80,40 +67,6 @@ class Looks:
         assert self.left_out == left_out
 
 
-def fact_of(path: Path, *, opaque: bool = False) -> Fact:
-    seen = path.lstat()
-    if opaque:
-        return Fact(0, seen.st_ino)
-    content = b""
-    if stat.S_ISREG(seen.st_mode):
-        content = path.read_bytes()
-    elif stat.S_ISLNK(seen.st_mode):
-        content = os.fsencode(path.readlink())
-    return Fact(seen.st_mode, seen.st_ino, content, changed=seen.st_ctime_ns)
-
-
-def everything_in_scope(root: Path, scope: Scope) -> dict[str, Fact]:
-    found = {}
-    for folder, folders, files in os.walk(root):
-        above = Path(folder).relative_to(root)
-        for name in [*folders]:
-            path = str(above / name)
-            included = scope.includes(path, directory=True)
-            if (root / path).is_symlink():
-                files.append(name)
-            elif included or scope.is_opaque(path):
-                found[path] = fact_of(root / path, opaque=not included)
-            if not included:
-                folders.remove(name)
-        for name in files:
-            path = str(above / name)
-            kind = stat.S_IFMT((root / path).lstat().st_mode)
-            if scope.includes(path) and kind in (stat.S_IFREG, stat.S_IFLNK):
-                found[path] = fact_of(root / path)
-    names = Counter(one.inode for one in found.values())
-    return {path: replace(one, names=names[one.inode]) for path, one in found.items()}
-
-
 @pytest.fixture
 def looks(tmp_path: Path) -> Looks:
     root = tmp_path / "work"
@@ -125,11 +78,6 @@ def looks(tmp_path: Path) -> Looks:
     assert found.watch.why_whole == "nothing was watched before"
     assert found.look() is not None and not found.watch.why_whole
     return found
-
-
-def made_folders(*above: Path) -> None:
-    for folder in above:
-        folder.mkdir()
 
 
 def look_at_random_operations(folder: Path, seed: int, looks_made: int, most: int) -> int:
@@ -178,7 +126,7 @@ def test_what_several_processes_do_at_once_is_seen_once_they_have_ended(tmp_path
     all_of_them = Upheaval(root, outside, random.Random(0))
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
         for n in range(5):
-            for by_name in pool.map(_act, [root] * 4, [outside] * 4, range(4 * n, 4 * n + 4)):
+            for by_name in pool.map(act_alone, [root] * 4, [outside] * 4, range(4 * n, 4 * n + 4)):
                 all_of_them.by_name += by_name
             looks.look()
             assert not looks.watch.why_whole
@@ -337,6 +285,10 @@ def test_a_file_that_this_process_has_mapped_is_always_looked_at(looks: Looks) -
         assert "d/f" in looks.look()
         mapped[0:1] = b"X"
         assert looks.look() == ["d/f"] and not looks.watch.why_whole
+        mapped[0:1] = b"Y"
+        mapped.close()
+        assert looks.look() == ["d/f"] and not looks.watch.why_whole
+        assert looks.look() == []
 
 
 def test_a_second_name_of_a_file_is_looked_at_with_the_first(looks: Looks) -> None:
@@ -355,10 +307,3 @@ def test_what_a_deleted_name_has_open_is_seen_by_the_name_that_is_left(looks: Lo
         file.write(b"more")
         file.flush()
         assert looks.look() == ["d/f"] and not looks.watch.why_whole
-
-
-def _act(root: Path, outside: Path, seed: int) -> list[tuple[bytes, int]]:
-    upheaval = Upheaval(root, outside, random.Random(seed))
-    for _ in range(100):
-        upheaval.act()
-    return upheaval.by_name
