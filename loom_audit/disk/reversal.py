@@ -117,8 +117,11 @@ def read_state(location: Location, found: os.stat_result) -> FileState:
 
 def _hash_of(descriptor: int, expected: int) -> tuple[BlobId, int]:
     """The hash of what is open, of about the `expected` size, and how many bytes it has."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := os.read(descriptor, min(CHUNK, max(expected - size, 0) + 4096)):
+    digest, size, whole = hashlib.sha256(), 0, False
+    while not whole:
+        most = min(CHUNK, max(expected - size, 0) + 4096)
+        chunk = os.read(descriptor, most)
+        whole = len(chunk) < most  # so it is at the end of a regular file
         digest.update(chunk)
         size += len(chunk)
     return BlobId(digest.hexdigest()), size

@@ -9,7 +9,14 @@ from loom_audit.history.displaced import let_go
 from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
-from loom_audit.model.events import Draft, Event, Fact, FilesChanged, PathsUntracked
+from loom_audit.model.events import (
+    ChangeIntended,
+    Draft,
+    Event,
+    Fact,
+    FilesChanged,
+    PathsUntracked,
+)
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, IndexEntry
 
@@ -38,6 +45,7 @@ class CallRecord:
         self.displaced: list[tuple[str, Displaced]] = []
         self._facts: list[Fact] = [*facts]
         self._drafts: list[Draft] = []
+        self._not_indexed: list[Event] = []
 
     @property
     def key(self) -> tuple[str, str]:
@@ -110,6 +118,18 @@ class CallRecord:
         self.update_index(events)
         return events
 
+    def commit_intention(self, fact: ChangeIntended) -> int:
+        """Store durably what waits, then the intention; its seq.
+
+        The index follows with the outcome, which comes next, unless it has something to tell.
+        """
+        events = self.commit(fact)
+        if self.entries:
+            self.update_index(events)
+        else:
+            self._not_indexed = [*self._not_indexed, *events]
+        return events[-1].seq
+
     def commit_foreign(self, found: ScanResult, among: Sequence[Candidate]) -> None:
         """Store a part of a scan as changes of these candidates, and nothing of what waits.
 
@@ -121,6 +141,6 @@ class CallRecord:
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:
-        """Let the index follow these events."""
-        update_index(self.attachment, self.entries, events)
-        self.entries = {}
+        """Let the index follow these events, and those before that it has not followed yet."""
+        update_index(self.attachment, self.entries, [*self._not_indexed, *events])
+        self.entries, self._not_indexed = {}, []

@@ -53,7 +53,7 @@ def make_changes(
         intended = ChangeIntended(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries
         )
-        intention = record.commit_and_index(intended)[-1].seq
+        intention = record.commit_intention(intended)
         outcome = carry_out(preconditions, steps, reserved, folders)
     finally:
         reserved.release()

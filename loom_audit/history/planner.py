@@ -110,14 +110,15 @@ class Planner:
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )
-        plan = folders.added_to(make())
+        own = make()
         if not selection.rollback:
+            plan = folders.added_to(own)
             concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
             concerned |= self._held_paths(plan)
             unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
             if not unseen <= touched:
                 return self._make_plan(asked, selection, more_paths | unseen)
-        plan = self._make_with_holds(make, selection, folders)
+        plan = self._with_holds(own, make, selection, folders)
         plan = replace(
             plan,
             # the point as a number: `head` moves when events are added
@@ -143,13 +144,15 @@ class Planner:
         tree = self.attachment.projections.tree()
         return replace(request, choices=choices_for_groups(request.choices, changes, tree))
 
-    def _make_with_holds(
-        self, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
+    def _with_holds(
+        self, own: Plan, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
     ) -> Plan:
-        """The plan in which what cannot be changed stays, and says what it does not bring back."""
+        """The plan in which what cannot be changed stays, and says what it does not bring back.
+
+        `own` is the plan without holds, `make` makes one with them.
+        """
         holds: dict[str, Hold] = {}
         while True:
-            own = make(holds=holds)
             plan = folders.added_to(own)
             found = {
                 **self._holds(plan),
@@ -159,6 +162,7 @@ class Planner:
             if not found:
                 break
             holds |= found
+            own = make(holds=holds)
         own = with_broken_links(
             without_lost_lists(own), folders.tree, self.attachment.workspace.links
         )

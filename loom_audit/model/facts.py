@@ -7,7 +7,7 @@ stored as the array of its fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin
 
 from loom_audit.errors import NotSerializable
@@ -111,6 +111,8 @@ _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (ChangeIntended, "temporaries"): Temporary,
 }
 """Fields that hold dataclasses, or lists of them."""
+
+_NAMES = {made: [item.name for item in fields(made)] for made in _ITEMS.values()}
 
 _KINDS: Mapping[str, type[Any]] = {
     fact.kind: fact for fact in get_args(Fact) if fact is not UnknownFact
@@ -222,9 +224,10 @@ def _manifest_of(
 
 def _plain(value: Any) -> Any:
     """A value as it is stored: dataclasses as arrays of their fields."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return list(astuple(value))
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    names = _NAMES.get(type(value))
+    return value if names is None else [_plain(getattr(value, name)) for name in names]
 
 
 def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:

@@ -6,15 +6,15 @@ before that is what is wanted again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from loom_audit.model.display import first_few
 from loom_audit.model.files import FileChange, FileState, Move, Tree, is_opaque
 
 
-@dataclass(frozen=True, slots=True)
-class PathStep:
+class PathStep(NamedTuple):
     """One recorded change of one path; `taken` when it is to be taken back.
 
     `call` is the number of the call that made it, None for outside changes and the baseline.
@@ -49,16 +49,14 @@ def events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     return found | {seq for seq, _, after in edits if (seq, after) in was}
 
 
-@dataclass(frozen=True, slots=True)
-class PathState:
+class PathState(NamedTuple):
     """A path and the state of what is there, None when it is absent."""
 
     path: str
     state: FileState | None
 
 
-@dataclass(frozen=True, slots=True)
-class LineageStep:
+class LineageStep(NamedTuple):
     """One step of a lineage; a rename changes the path, perhaps the content too.
 
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
@@ -120,8 +118,8 @@ class Lineage:
         first = self.steps[0]
         if first.before.state:
             nothing = PathState(first.before.path, None)
-            older.steps.append(replace(first, after=nothing))
-            self.steps[0] = replace(first, before=nothing)
+            older.steps.append(first._replace(after=nothing))
+            self.steps[0] = first._replace(before=nothing)
         return older
 
 
