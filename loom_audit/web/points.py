@@ -274,6 +274,6 @@ def _absent(
         404,
         "FILE_NOT_FOUND",
         f"{path} was not in the workspace at {point}.",
-        "It was there at other times." if own else "Nothing is on record about that name.",
+        "It was there at other times." if own else "No change of that name is listed.",
         links=tuple(links),
     )

@@ -22,7 +22,6 @@ def pages(made: Made) -> Readers:
         "file": f"{url}/at/head/src/0.py",
         "file at a point": f"{url}/at/@v1/src/1.py",
         "binary file": f"{url}/at/head/out/made.bin",
-        "no file": f"{url}/at/head/new.txt",
         "download": f"{url}/raw/head~4/src/0.py",
         "compare": f"{url}/compare/{first}..{last}",
         "compare back": f"{url}/compare/head..{made.middle}",
@@ -32,6 +31,7 @@ def pages(made: Made) -> Readers:
         "rollback of all": f"{plan}rollback&target=session:{made.sessions[-1]}&outside=1",
     }
     lists = {
+        "no file": f"{url}/at/head/new.txt",
         "workspaces": "/",
         "overview": f"{url}/",
         "timeline": f"{url}/calls",

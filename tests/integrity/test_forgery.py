@@ -96,6 +96,18 @@ def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(
     assert {one.code for one in found.findings} == {"projection"} | of_no_log
 
 
+def test_the_name_that_was_recorded_last_is_missed_when_its_row_is_gone(
+    small: Recorded, tmp_path: Path
+) -> None:
+    store = small.copy(tmp_path / "forged")
+    with connect(store) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        assert raw.execute("DELETE FROM path WHERE number = (SELECT max(number) FROM path)")
+    found = store.verify()
+    assert found.exit_code == 1
+    assert any("the projection path lacks a row" in one.message for one in found.findings)
+
+
 ALTERED = {
     "swallowing trigger": (
         "the trigger quiet",

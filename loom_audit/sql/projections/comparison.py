@@ -95,6 +95,12 @@ class RebuiltProjections:
 
     def differences(self) -> Iterator[tuple[int | None, str]]:
         """Where the store's projections are not what the events followed make, as (seq, text)."""
+        # a number whose row is gone is given anew, and means the same there
+        ours, theirs = (
+            one.execute(f"{_PATHS} ORDER BY number", (self._log,))
+            for one in (self._connection(), self._store)
+        )
+        yield from _compare("path", 1, None, ours, theirs)
         for table in PROJECTIONS:
             sql, keys, seq_at = listing_query(self._connection(), table)
             ours = self._connection().execute(sql, (self._log,))
