@@ -54,8 +54,6 @@ def cat(
 
 
 def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
-    assert state.blob is not None
-    workspace.timeline.check_kept({"": state})
-    with workspace.blobs.open(state.blob) as stream:
+    with workspace.timeline.stream(state) as stream:
         while piece := stream.read(PIECE):
             invocation.output.raw(piece)

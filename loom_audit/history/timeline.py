@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.kept_contents import KeptContents
@@ -25,6 +26,8 @@ from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Proje
 _NUMBER = re.compile(r"[0-9]{1,100}")
 NEAR = 10_000
 """Points so near to each other are compared by what happened between them."""
+PIECE = 1024 * 1024
+"""So much of a large content is read at once, in bytes."""
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
@@ -213,6 +216,16 @@ class Timeline:
             )
         self.check_kept({"": state})
         return self.blobs.get(state.blob)
+
+    def stream(self, state: FileState) -> BinaryIO:
+        """The same as a stream, all of which was checked before any of it is given."""
+        if state.blob is None or state.size <= PIECE:
+            return BytesIO(self.content(state))
+        self.check_kept({"": state})
+        with self.blobs.open(state.blob) as stream:
+            while stream.read(PIECE):
+                pass
+        return self.blobs.open(state.blob)
 
     def check_kept(self, states: Mapping[str, FileState]) -> None:
         """TooLarge when a content was recorded by hash only, Corrupt when it is gone."""

@@ -104,13 +104,9 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
     state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
     if state is None or state.blob is None:
         raise FileNotFound(f"no file {path} at {unquoted(point)}")
-    if state.blob not in workspace.blobs:
-        workspace.timeline.content(state)
-    # what is damaged is told before any of it is sent
-    content = workspace.blobs.open(state.blob)
     name = quoted(path.rsplit("/", 1)[-1])
     return StreamingResponse(
-        _pieces(content),
+        _pieces(workspace.timeline.stream(state)),
         media_type="application/octet-stream",
         headers={
             "content-disposition": f"attachment; filename*=UTF-8''{name}",
@@ -223,9 +219,7 @@ def read_text(workspace: AuditedWorkspace, state: FileState) -> FileText:
     if state.blob is None:
         return FileText()
     try:
-        if state.blob not in workspace.blobs:
-            workspace.timeline.content(state)
-        with workspace.blobs.open(state.blob) as stream:
+        with workspace.timeline.stream(state) as stream:
             content = stream.read(SHOWN_BYTES + 1)
     except AuditError as error:
         return FileText(problem=error)

@@ -62,11 +62,8 @@ def _page(path: str, *, post: bool = False) -> Reader:
             [code] = re.findall(r'<p class="faint"><code>([A-Z_]+)</code>', main)
             assert answer.status_code == STATUS.get(code, 500)
             return Answer((answer.status_code, main), code)
-        if PROBLEM.search(main):
-            beside = [line.strip() for line in PROBLEM.sub("", main).splitlines()]
-            return Answer((answer.status_code, main), "CORRUPT", tuple(beside))
-        return Answer(
-            (answer.status_code, main), lines=tuple(line.strip() for line in main.splitlines())
-        )
+        problem = "CORRUPT" if PROBLEM.search(main) else ""
+        texts = PROBLEM.sub("", main).replace("<", "\n<").splitlines()
+        return Answer((answer.status_code, main), problem, tuple(text.strip() for text in texts))
 
     return ask

@@ -270,7 +270,7 @@ ERRORS = [
     ("{url}/at/@nothing/", 404, "checkpoint"),
     ("{url}/at/never/", 400, "RFC 3339"),
     ("{url}/at?point=never", 400, "RFC 3339"),
-    ("{url}/at/head/nothing.txt", 404, "Nothing is on record"),
+    ("{url}/at/head/nothing.txt", 404, "No change of that name"),
     ("{url}/at/head/build/out.o", 404, "history"),
     ("{url}/raw/head/nothing.txt", 404, ""),
     ("{url}/raw/head/src", 404, ""),
