@@ -19,7 +19,7 @@ def revision(file: Path) -> str:
         with closing(connect(str(file), "ro")) as raw:
             rows = raw.execute("SELECT version_num FROM alembic_version").fetchall()
     except driver().Error as error:
-        problem = write_error(error)
+        problem = write_error(error, str(file))
         raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
     return str(rows[0][0]) if rows else "none"
 

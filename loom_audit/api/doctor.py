@@ -16,6 +16,7 @@ from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
+from loom_audit.history.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible_path
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
@@ -27,7 +28,6 @@ Verdict = Literal["ok", "warning", "problem"]
 
 _TIME = "%Y-%m-%d %H:%M:%SZ"
 ROOM_WARNING = 1024**3
-ROOM_PROBLEM = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _room(settings: Settings) -> Check:
     above = next(p for p in (settings.home, *settings.home.parents) if p.exists())
     free = shutil.disk_usage(above).free
     text = f"{size_text(free)} free where the store lies"
-    if free < ROOM_PROBLEM:
+    if free < MIN_FREE_BYTES:
         return Check("space", "problem", text, "Free some: a full disk stops every recorded call.")
     if free < ROOM_WARNING:
         return Check("space", "warning", text, "Free some before it stops every recorded call.")

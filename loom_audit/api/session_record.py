@@ -10,6 +10,7 @@ from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.call import close_unfinished
 from loom_audit.history.recovery import decision_needed, recover
+from loom_audit.history.room import check_room
 from loom_audit.history.watching import end_watch
 from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
@@ -20,7 +21,8 @@ class SessionRecord:
     """A context manager, entered once, that gives the writer of a new session.
 
     While it is open its process holds an OS lock that says so, and there is a scratch directory.
-    CONFLICT when an interrupted undo or rollback waits for a decision.
+    CONFLICT when an interrupted undo or rollback waits for a decision; AUDIT_UNAVAILABLE when
+    the store's disk is nearly full.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class SessionRecord:
         self._rule_files = RuleFiles(adapters.settings.configuration)
 
     def __enter__(self) -> Writer:
+        check_room(self._attachment, "no session begins")
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
             for one in recover(self._attachment):

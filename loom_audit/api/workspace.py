@@ -23,6 +23,7 @@ from loom_audit.history.planner import Planner
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.recovery import RecoveredCall, interrupted_calls, recover
 from loom_audit.history.replay import replay
+from loom_audit.history.room import lacks_room
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.undo import Undo, UndoResult
 from loom_audit.history.verification import Verification, verify
@@ -101,6 +102,10 @@ class AuditedWorkspace:
     @functools.cached_property
     def _undo(self) -> Undo:
         return Undo(self.attachment, Planner(self._checked, self.timeline))
+
+    def lacks_room(self) -> str:
+        """That the store's disk is nearly full, in words; mostly empty."""
+        return lacks_room(self.attachment)
 
     # --- recording ------------------------------------------------------------------------
 

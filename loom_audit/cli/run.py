@@ -93,6 +93,8 @@ def _run(
         output.error(error)
         return int(error.details.get("exit_code", exits.OUR_FAILURE))
     result, coverage = ran.result, ran.coverage
+    if left := session.workspace.lacks_room():
+        output.note(f"[loom-audit] {left}: no other session begins until some is freed")
     if result.unconfined:
         output.note(f"[loom-audit] not confined: {result.unconfined}")
     if output.json:

@@ -1,5 +1,6 @@
 """Locks by name: flock(2) on a file each, released by the system when the holder dies."""
 
+import errno
 import fcntl
 import hashlib
 import itertools
@@ -88,7 +89,7 @@ class DiskLock:
         with audit_errors(path):
             try:
                 self._wait(descriptor, name, timeout)
-                os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
+                _write_holder(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -149,6 +150,16 @@ class DiskLock:
         for descriptor in held.values():
             with suppress(OSError):
                 os.close(descriptor)
+
+
+def _write_holder(descriptor: int) -> None:
+    """Who holds it, for those who wait; where the disk is full nobody is named."""
+    try:
+        os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        os.ftruncate(descriptor, 0)
 
 
 def _close_in_children(lock: weakref.ref[DiskLock]) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loom_audit.errors import StorageFailed
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, outside_draft
 from loom_audit.history.capture import ScanResult, record_drift, scan
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.opaque import left_out_rows
+from loom_audit.history.room import check_room
 from loom_audit.history.without_gc import without_gc
-from loom_audit.model.display import size_text
 from loom_audit.model.events import (
     BaselineFinished,
     Draft,
@@ -24,7 +23,7 @@ from loom_audit.model.files import FileChange, is_opaque
 from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
-MIN_FREE_BYTES = 256 * 1024 * 1024
+_LESS = " Or exclude folders in .loomignore and run `loom-audit scope accept`. Then do it again."
 
 
 def baseline_end(attachment: Attachment) -> int:
@@ -38,11 +37,11 @@ def baseline_end(attachment: Attachment) -> int:
 def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     """Record everything in scope. After an interruption it goes on where it stopped.
 
-    StorageFailed when the store's disk is nearly full; what was recorded by then stays.
+    AuditUnavailable when the store's disk is nearly full; what was recorded by then stays.
     """
 
     def flush(found: ScanResult) -> None:
-        _check_free_space(attachment)
+        check_room(attachment, "the listing stopped", _LESS)
         facts: list[Fact] = []
         if found.changes:
             facts.append(FilesChanged(tuple(found.changes), "baseline"))
@@ -77,7 +76,7 @@ def accept_scope(
     """
 
     def let_in(found: ScanResult, *first: Draft) -> None:
-        _check_free_space(attachment)
+        check_room(attachment, "the listing stopped", _LESS)
         drafts = [*first, *_let_in_drafts(found.changes)]
         if found.untracked:
             drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
@@ -109,13 +108,3 @@ def _let_in_drafts(changes: Sequence[FileChange]) -> list[Draft]:
     arrived = [change.path for change in others if change.before is None]
     drafts = [Draft(fact, "", OUTSIDE) for fact in facts]
     return [*drafts, *([outside_draft(others, (), arrived)] if others else [])]
-
-
-def _check_free_space(attachment: Attachment) -> None:
-    free = attachment.free_bytes()
-    if free < MIN_FREE_BYTES:
-        raise StorageFailed(
-            f"only {size_text(free)} are left where the store lives; the listing stopped",
-            hint="Free space, or exclude folders in .loomignore and run"
-            " `loom-audit scope accept`; then do it again.",
-        )

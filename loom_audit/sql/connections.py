@@ -15,13 +15,22 @@ from weakref import finalize
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, NotFound
 from loom_audit.ports import Lock
 from loom_audit.sql.connection import Connection, Row
-from loom_audit.sql.driver import HINTS, connect, connect_writer, driver, read_error, write_error
+from loom_audit.sql.driver import (
+    HINTS,
+    connect,
+    connect_writer,
+    driver,
+    has_shared_memory,
+    read_error,
+    write_error,
+)
 from loom_audit.sql.statements import Prepared
 
 LOCK_SECONDS = 60.0
 
 _IDLE_READERS = 4
-"""Readers that stay open between uses; as many more are opened as are in use at once."""
+"""Readers that stay open between uses; as many more are opened as are in use at once. One that
+keeps others out, as there is no room for the shared memory, is closed after each use."""
 
 
 @dataclass(slots=True)
@@ -55,6 +64,7 @@ class Connections:
     def _start(self) -> None:
         self._mutex = threading.RLock()
         self._pool = _Pool()
+        self._kept = _IDLE_READERS
         # the finalizer holds the pool, and must not hold us
         self._finalizer = finalize(self, _close, self._pool, self.lock)
 
@@ -93,7 +103,7 @@ class Connections:
                 # The writer has the pages it wrote last; a reader reads them after each commit.
                 for raw in self._pool.writer:
                     if not raw.in_transaction:
-                        with _read_errors(self._discard_writer):
+                        with _read_errors(self.path, self._discard_writer):
                             return statement.rows(Connection(raw), **values)
             finally:
                 self._mutex.release()
@@ -106,15 +116,16 @@ class Connections:
         self._check_open()
         pool, used = self._pool, list[Any]()
         try:
-            with _read_errors(lambda: _close_all(used)):
+            with _read_errors(self.path, lambda: _close_all(used)):
                 try:
                     used.append(pool.readers.pop())
                 except IndexError:
                     used.append(connect(self.path, "ro"))
+                    self._kept = _IDLE_READERS if has_shared_memory(self.path) else 0
                 yield used[0]
         finally:
             pool.readers += used
-            _close_all(pool.readers, but=0 if self._closed else _IDLE_READERS)
+            _close_all(pool.readers, but=0 if self._closed else self._kept)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -138,7 +149,7 @@ class Connections:
             except driver().Error as error:
                 self._discard_writer()
                 _close_all(self._pool.discarded)
-                raise write_error(error) from error
+                raise write_error(error, self.path) from error
 
     def _store_lock(self) -> Any:
         if not self.writable:
@@ -168,13 +179,13 @@ class Connections:
 
 
 @contextmanager
-def _read_errors(drop: Callable[[], None]) -> Iterator[None]:
+def _read_errors(path: str, drop: Callable[[], None]) -> Iterator[None]:
     """Errors as who reads gets them; `drop` lets go of the connection that the database failed."""
     try:
         yield
     except driver().Error as error:
         drop()
-        raise read_error(error) from error
+        raise read_error(error, path) from error
     except OverflowError as error:
         raise NotFound(
             "no event has so large a number", hint="`loom-audit log --events` lists them."

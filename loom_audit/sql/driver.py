@@ -14,6 +14,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFailed
+from loom_audit.model.display import size_text
 
 SAFE_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000
@@ -34,7 +35,7 @@ _CAUSES: dict[int, Cause] = {
     14: "missing",
 }
 HINTS: dict[Cause, str] = {
-    "full": "Free some space where the store lies, then try again.",
+    "full": "Free some space there, or move the store to another disk and name it with --store.",
     "io": "The disk reported an error. Run `loom-audit doctor`, then `loom-audit verify`.",
     "busy": "Another program holds the database open for writing. Close it, then try again.",
     "damaged": "`loom-audit salvage --to DIR` saves what is readable.",
@@ -47,6 +48,11 @@ _DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE, _DELETE, _UPDATE = 11, 16, 24
 APPEND_ONLY = frozenset({"log", "event", "tree_node", "dictionary"})
 _SMALLEST = 512
 """Bytes of the smallest database that SQLite makes."""
+_NO_ROOM = 1 << 20
+"""Where fewer bytes are free, an error of the disk is taken for a lack of room: SQLite cannot
+always tell the two apart."""
+_SHARED_MEMORY = 32 * 1024
+"""Bytes of the smallest file of shared memory that SQLite makes beside a database."""
 
 
 def driver() -> ModuleType:
@@ -61,14 +67,45 @@ def driver() -> ModuleType:
 
 
 def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
-    """A driver's connection with our settings, in autocommit; `ro` cannot write or checkpoint.
+    """A driver's connection with our settings, in autocommit; `ro` cannot write.
 
-    AuditUnavailable for what is left of a file that was cut off.
+    Who reads where there is no room for the shared memory is alone while the connection lasts:
+    see `has_shared_memory`. AuditUnavailable for what is left of a file that was cut off.
     """
     refuse_cut_off(path)
+    try:
+        return _open(path, mode, f"mode={mode}")
+    except driver().OperationalError as error:
+        if mode == "rw" or not os.path.exists(path) or _cause(error, path) != "full":
+            raise
+        return _open_alone(path, error)
+
+
+def has_shared_memory(path: str) -> bool:
+    """Whether an open store shares its index of the write-ahead log, as others may open it too."""
+    try:
+        return os.path.getsize(path + "-shm") >= _SHARED_MEMORY
+    except OSError:
+        return False
+
+
+def _open_alone(path: str, reason: Exception) -> Any:
+    """A reader that keeps the index of the write-ahead log to itself, and the others out.
+
+    Raises the reason where that cannot be had either, as while others have the store open.
+    """
+    try:
+        connection = _open(path, "ro", "mode=rw&vfs=unix-excl")
+        connection.execute("PRAGMA temp_store=MEMORY")
+    except driver().OperationalError:
+        raise reason from None
+    return connection
+
+
+def _open(path: str, mode: Literal["ro", "rw"], parameters: str) -> Any:
     module: Any = driver()
     connection = module.connect(
-        f"file:{quote(os.path.abspath(path))}?mode={mode}",
+        f"file:{quote(os.path.abspath(path))}?{parameters}",
         uri=True,
         check_same_thread=False,
         isolation_level=None,
@@ -146,21 +183,37 @@ def connect_writer(path: str) -> Any:
     return connection
 
 
-def write_error(error: Exception) -> AuditUnavailable:
-    """What a driver's error means to a caller; `details["cause"]` is a Cause."""
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    cause: Cause = _CAUSES.get(code & 0xFF, "other")
-    if "decode to UTF-8" in str(error):
-        cause = "damaged"  # bytes where we wrote text, or text where we wrote bytes
+def write_error(error: Exception, path: str) -> AuditUnavailable:
+    """What a driver's error about a store's file means; `details["cause"]` is a Cause."""
+    cause = _cause(error, path)
+    message = f"The audit store cannot be used: {error}"
+    details = {"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))}
+    if cause != "full":
+        return AuditUnavailable(message, hint=HINTS[cause], details=details)
+    free = _free_bytes(path)
     return AuditUnavailable(
-        f"The audit store cannot be used: {error}",
+        f"The disk of the audit store is full: {size_text(free)} are free at {path}",
         hint=HINTS[cause],
-        details={"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))},
+        details=details | {"store": path, "free_bytes": free},
     )
 
 
-def read_error(error: Exception) -> AuditError:
+def read_error(error: Exception, path: str) -> AuditError:
     """The same for who reads: Corrupt, or StorageFailed when it may go well the next time."""
-    problem = write_error(error)
+    problem = write_error(error, path)
     kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
     return kind(problem.message, hint=problem.hint, details=problem.details)
+
+
+def _cause(error: Exception, path: str) -> Cause:
+    if "decode to UTF-8" in str(error):
+        return "damaged"  # bytes where we wrote text, or text where we wrote bytes
+    cause: Cause = _CAUSES.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, "other")
+    if cause in ("io", "missing") and os.path.exists(path) and _free_bytes(path) < _NO_ROOM:
+        return "full"
+    return cause
+
+
+def _free_bytes(path: str) -> int:
+    room = os.statvfs(os.path.dirname(os.path.abspath(path)))
+    return room.f_bavail * room.f_frsize

@@ -96,7 +96,8 @@ class SqlEventLog:
         try:
             return self._append(drafts)
         except AuditUnavailable as error:
-            if not (self._is_full(error) and _is_outcome(drafts) and self._ballast.give_up()):
+            full = error.details.get("cause") == "full"
+            if not (full and _is_outcome(drafts) and self._ballast.give_up()):
                 raise
             return self._append(drafts)
 
@@ -220,14 +221,6 @@ class SqlEventLog:
                 if finished:
                     raise _call_conflict(fact.call_id, "is finished already")
                 batch[key] = True
-
-    def _is_full(self, error: AuditUnavailable) -> bool:
-        """Full, or an I/O error with no room left: SQLite cannot always tell the two apart."""
-        cause = error.details.get("cause")
-        if cause != "io":
-            return cause == "full"
-        room = os.statvfs(os.path.dirname(self._connections.path) or ".")
-        return room.f_bavail * room.f_frsize < 1 << 20
 
     # --- reading --------------------------------------------------------------------------
 

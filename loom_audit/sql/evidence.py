@@ -89,13 +89,14 @@ class SqlEvidence:
 
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
+        self._path = connections.path
         self._resources = ExitStack()
         self._check: QuickCheck | None = None
         self._in_doubt = False
         self._blobs = SqlBlobStore(connections, blob_folder)
         self._large = LargeObjects(blob_folder)
         try:
-            self._raw = self._open(connections.path)
+            self._raw = self._open()
             found = self._rows("SELECT number FROM log WHERE id = ?", log)
             row = next(found, None)
             if row is None:
@@ -108,15 +109,15 @@ class SqlEvidence:
             self._resources.close()
             raise
 
-    def _open(self, path: str) -> Any:
+    def _open(self) -> Any:
         """A connection of our own, so that text that is not UTF-8 can be read as it lies."""
         try:
-            raw = connect(path, "ro")
+            raw = connect(self._path, "ro")
             self._resources.callback(raw.close)
             raw.text_factory = _decode_losslessly
             raw.execute("BEGIN")
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
         return raw
 
     @property
@@ -161,14 +162,14 @@ class SqlEvidence:
         try:
             self._rebuilt.add_references(contents)
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
 
     def references(self) -> Iterator[ReferencedBlob]:
         """Each content referred to, bases before what leans on them."""
         try:
             yield from self._rebuilt.references()
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
@@ -209,7 +210,7 @@ class SqlEvidence:
             self._rebuild(report or (lambda _: None))
             yield from self._rebuilt.differences()
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
 
     def _rebuild(self, report: Report) -> None:
         done = 0
@@ -254,7 +255,7 @@ class SqlEvidence:
             store = Connection(self._raw)
             return tree.to_tree(store, keyframes.tree_at(store, self._number, at))
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
         finally:
             self._raw.text_factory = _decode_losslessly
 
@@ -268,7 +269,7 @@ class SqlEvidence:
         try:
             yield from self._rebuilt.alterations()
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
         if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
             yield "the dictionaries are not those that rows are packed with"
         yield from self._find_misfiled_logs()
@@ -331,7 +332,7 @@ class SqlEvidence:
             while batch := cursor.fetchmany(_BATCH):
                 yield batch
         except driver().Error as error:
-            raise _storage_error(error) from error
+            raise _storage_error(error, self._path) from error
 
 
 _decode_losslessly = methodcaller("decode", "utf-8", "surrogateescape")
@@ -351,8 +352,8 @@ def _file_size(path: str) -> int | None:
         return None
 
 
-def _storage_error(error: Exception) -> StorageFailed:
-    problem = write_error(error)
+def _storage_error(error: Exception, path: str) -> StorageFailed:
+    problem = write_error(error, path)
     return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
 
 

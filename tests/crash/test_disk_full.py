@@ -1,9 +1,7 @@
 """A full disk under the store, and one under the workspace."""
 
-import os
 import random
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +12,15 @@ from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_s
 from loom_audit.sql.ballast import BALLAST_BYTES
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.small_disks import Mount, fill_up, mounting
 from tests.trees import tree_of
-
-Mount = Callable[[str, int], Path]
 
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Mount]:
     """Small file systems of their own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root for a tmpfs")
-    mounted: list[Path] = []
-
-    def make(name: str, mebibytes: int) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"needs root for a tmpfs: {done.stderr.strip()}")
-        mounted.append(folder)
-        return folder
-
-    yield make
-    for folder in reversed(mounted):
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill_up(folder: Path, *, leave: int = 0) -> Path:
-    """A file that takes all the room but some."""
-    ballast = folder / "filler"
-    chunk = bytes(4096)
-    with ballast.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(chunk)
-        except OSError:
-            pass
-        file.truncate(max(0, file.tell() - leave))
-    return ballast
+    with mounting(tmp_path) as mount:
+        yield mount
 
 
 def call(session: Session, tool: str, **arguments: Any) -> ToolResult:
