@@ -24,6 +24,7 @@ from loom_audit.history.opaque import (
     opaque_change,
     unrecorded,
 )
+from loom_audit.history.parts import HeldDeletions, LooseEnds
 from loom_audit.history.survivors import Window
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
@@ -70,7 +71,8 @@ class ScanResult:
     part: `left_out` counts the files, `unrecorded` are opaque entries that came or went and what
     was untracked and is gone, `moved_in` those that are in scope by now, `gone` the vanished caches
     by identity, `known` the identities that were on record, `lost` says which left-out files are
-    gone, `created` are the new paths that did not arrive with a folder.
+    gone, `created` are the new paths that did not arrive with a folder, `apart` those to which a
+    file was moved that left its old path in another part.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -87,6 +89,8 @@ class ScanResult:
     known: set[str] = field(default_factory=set)
     lost: tuple[str, ...] = ()
     created: set[str] = field(default_factory=set)
+    ends: LooseEnds = field(default_factory=LooseEnds)
+    apart: list[str] = field(default_factory=list)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -96,6 +100,7 @@ class ScanResult:
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
         texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
         texts += [f"not on record: {one}" for one in self.lost]
+        texts += [f"a move that is not on record: {visible_path(path)}" for path in self.apart]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 
@@ -143,20 +148,15 @@ def scan(
         left_out=left_out,
     )
     state_of = recorded_state_lookup(attachment, len(doubtful) + len(gone))
+    held = HeldDeletions()
     for path in sorted(gone):
-        before = state_of(path)
-        if before is not None and attachment.scope.holds(path, before.kind):
-            _add_change(attachment, found, path, before, None)
-        elif before is None:
-            if (entry := attachment.index.get(path)) and entry.identity:
-                found.gone[entry.identity] = path
-            found.unrecorded += [path] if known.get(path) == UNTRACKED else []
-        found.entries[path] = None
+        _add_gone(attachment, found, held, path, state_of(path))
     found = _scan_paths(
         attachment,
         doubtful,
         ScannedLinks(doubtful, gone, known, state_of),
         found,
+        held,
         state_of,
         flush,
         keep=keep,
@@ -191,6 +191,29 @@ def _differences(
         seen.unchecked.clear()
 
 
+def _add_gone(
+    attachment: Attachment,
+    found: ScanResult,
+    held: HeldDeletions,
+    path: str,
+    before: FileState | None,
+) -> None:
+    entry = attachment.index.get(path)
+    identity = entry.identity if entry else ""
+    if before is None:
+        if identity:
+            found.gone[identity] = path
+        if attachment.last_seen.stamps.get(path) == UNTRACKED:
+            found.unrecorded.append(path)
+    elif attachment.scope.holds(path, before.kind):
+        _add_change(attachment, found, path, before, None)
+        added = bool(found.changes) and found.changes[-1].path == path
+        if added and held.hold(found.changes[-1], identity):
+            found.changes.pop()
+            return
+    found.entries[path] = None
+
+
 def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> set[str]:
     """The known paths that are not there any more, also where something else is now.
 
@@ -207,6 +230,7 @@ def _scan_paths(
     doubtful: list[tuple[str, Stamp]],
     links: ScannedLinks,
     found: ScanResult,
+    held: HeldDeletions,
     state_of: Callable[[str], FileState | None],
     flush: Callable[[ScanResult], None],
     *,
@@ -215,6 +239,7 @@ def _scan_paths(
     report: Report | None,
     stage: str,
 ) -> ScanResult:
+    whole = True
     for n, (path, stamp) in enumerate(doubtful):
         before = state_of(path)
         try:
@@ -232,20 +257,44 @@ def _scan_paths(
         if after != before or is_opaque(after):
             _add_change(attachment, found, path, before, after, keep=keep)
         found.entries[path] = entry
+        _add_deletions(found, held.release(entry.identity if entry else "", path))
         if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
             found.too_large.append(path)
         full = attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
         if keep and full and _is_content((path, stamp)):
+            if whole:
+                found.known |= _known_identities(attachment, doubtful)
+                whole = False
             _complete(attachment, found)
+            _hold_folders(found, held)
             flush(found)
             found = replace(found, changes=[], entries={}, moves=(), arrived=())
         if report and n % 200 == 0:
             report(Progress(stage, n, len(doubtful)))
     if report:
         report(Progress(stage, len(doubtful), len(doubtful)))
+    _add_deletions(found, held.rest())
     found.changes.sort(key=lambda change: change.path)
     _complete(attachment, found)
     return found
+
+
+def _known_identities(attachment: Attachment, paths: list[tuple[str, Stamp]]) -> set[str]:
+    known = attachment.index.load()
+    return {known[path].identity for path, _ in paths if path in known}
+
+
+def _add_deletions(found: ScanResult, deletions: list[FileChange]) -> None:
+    found.changes += deletions
+    found.entries.update(dict.fromkeys(change.path for change in deletions))
+
+
+def _hold_folders(found: ScanResult, held: HeldDeletions) -> None:
+    """Leave the deletions of folders to the last part, since what was in them may be held."""
+    left = held.without_folders(found.changes, found.moves)
+    for path in {change.path for change in found.changes} - {change.path for change in left}:
+        del found.entries[path]
+    found.changes = left
 
 
 def _is_content(one: tuple[str, Stamp]) -> bool:
@@ -256,11 +305,13 @@ def _is_content(one: tuple[str, Stamp]) -> bool:
 def _complete(attachment: Attachment, found: ScanResult) -> None:
     """Find the moves of a part, what arrived, and what came or went unrecorded."""
     now = {path: entry.identity for path, entry in found.entries.items() if entry is not None}
+    was: dict[str, str] = {}
     if any(change.before for change in found.changes):
         before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
         was = {path: entry.identity for path, entry in before if entry is not None}
         found.moves = proven_moves(found.changes, was, now)
         found.known |= set(was.values())
+    found.apart += found.ends.add(found.changes, found.moves, was, now)
     found.moved_in |= arrivals(found.changes, now, found.gone)
     arrived = []
     for change in found.changes:

@@ -9,6 +9,7 @@ from loom_audit import AuditedWorkspace, Session
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import Move
 from loom_audit.ports import EventFilter
+from tests.trees import everything
 
 
 def moves_of(
@@ -64,3 +65,67 @@ def test_a_file_that_is_given_the_inode_of_a_deleted_one_was_not_moved(
         assert moves_of(session, workspace, root, f"rm old{n}; printf same > new{n}") == ()
         reused += new.stat().st_ino == inode
     assert reused, "this filesystem gives no inode again, so nothing is tried here"
+
+
+@pytest.mark.parametrize("limit", ["CHUNK_PATHS", "CHUNK_BYTES"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv src lib",
+        "mv src lib; for n in 1 2 3; do echo changed > lib/$n; done",
+        "mv src/1 a; mv src/2 b; rm src/3; mv src/4 src/5",
+    ],
+)
+def test_what_was_moved_is_on_record_however_many_parts_a_scan_has(
+    session: Session,
+    workspace: AuditedWorkspace,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    limit: str,
+) -> None:
+    for n in range(8):
+        (root / "src" / str(n)).write_text(f"content {n}\n")
+    moves_of(session, workspace, root, "true")
+    before = everything(root)
+    inodes = {path: (root / path).lstat().st_ino for path in before}
+    monkeypatch.setattr(f"loom_audit.history.capture.{limit}", 1)
+    moves = moves_of(session, workspace, root, command)
+    now = {path: (root / path).lstat().st_ino for path in everything(root)}
+    by_inode = {inode: path for path, inode in now.items() if (root / path).is_file()}
+    assert {(move.source, move.target) for move in moves} == {
+        (path, by_inode[inode])
+        for path, inode in inodes.items()
+        if by_inode.get(inode, path) != path
+    }
+    assert workspace.timeline.calls()[0].coverage.reasons == ()
+    assert workspace.status().drift == ()
+    workspace.carry_out(workspace.plan_undo())
+    assert everything(root) == before
+    assert workspace.status().drift == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "targets"),
+    [
+        ("mv a.txt t; mv b.txt a.txt; mv t b.txt", ["a.txt", "b.txt"]),
+        ("mv a.txt old.txt; echo new > a.txt", ["old.txt"]),
+    ],
+)
+def test_a_file_moved_from_where_another_is_now_is_told_where_a_scan_records_them_apart(
+    session: Session,
+    workspace: AuditedWorkspace,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    targets: list[str],
+) -> None:
+    (root / "b.txt").write_text("other\n")
+    moves_of(session, workspace, root, "true")
+    before = everything(root)
+    monkeypatch.setattr("loom_audit.history.capture.CHUNK_PATHS", 1)
+    assert moves_of(session, workspace, root, command) == ()
+    told = workspace.timeline.calls()[0].coverage.reasons
+    assert sorted(told) == [f"a move that is not on record: {path}" for path in targets]
+    workspace.carry_out(workspace.plan_undo())
+    assert everything(root) == before
