@@ -4,10 +4,10 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from msgspec import Struct
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
@@ -22,8 +22,7 @@ VERSION: str = import_module("loom_audit").__version__
 """This release's, which stands at the top of the package, above all that uses it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Where things are kept.
 
     `home` is the data folder (database, large blobs, locks, change indexes), `heads` the folder

@@ -13,10 +13,11 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.config import read_settings
@@ -30,8 +31,7 @@ CHECKPOINT = "tests-pass"
 AGENT = "demo"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One tool call of the session; `label` is how the demo refers to its number later."""
 
     tool: str
@@ -39,8 +39,7 @@ class Step:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(Struct, frozen=True):
     """A recorded session and independent copies of the workspace at its turning points.
 
     `start`, `checkpoint` and `end` are seqs; `copies` has a folder for each. `numbers` are the
@@ -64,8 +63,7 @@ class Demo:
     environment: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """Paths compared and paths that differ, per comparison: replayed, rolled back, undone."""
 
     compared: Mapping[str, int]
@@ -148,8 +146,7 @@ def _environment(store: AuditStore) -> dict[str, str]:
     return needed
 
 
-@dataclass(slots=True)
-class _Recording:
+class _Recording(Struct):
     report: Report | None
     total: int
     done: int = 0

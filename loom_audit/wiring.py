@@ -4,8 +4,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk.heads import (
@@ -41,8 +42,7 @@ from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 __all__ = ["Adapters", "WorkspaceEntry", "open_adapters"]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapters:
+class Adapters(Struct, frozen=True):
     """An open database with the locks, indexes and heads that belong to it."""
 
     settings: Settings

@@ -9,12 +9,13 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from msgspec.structs import fields
 
 import loom_audit
 from loom_audit import errors

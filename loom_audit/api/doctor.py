@@ -6,11 +6,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
@@ -30,8 +31,7 @@ _TIME = "%Y-%m-%d %H:%M:%SZ"
 ROOM_WARNING = 1024**3
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One thing looked at: what was found, and what to do about it."""
 
     name: str

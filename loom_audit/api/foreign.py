@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
+
+from msgspec import Struct
 
 from loom_audit.errors import (
     ApprovalDenied,
@@ -36,8 +37,7 @@ REPORTED = tuple(status for status in get_args(Status) if status != "interrupted
 """The statuses that a client may report: that a call was interrupted is found out here."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignSession:
+class ForeignSession(Struct, frozen=True):
     """A session that another program reports. It holds nothing: any process may have one like it.
 
     While the client's process runs its calls are open until their end is reported. Where the

@@ -4,9 +4,11 @@ import functools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.api.functions import recorded_function
 from loom_audit.api.gates import default_settings
@@ -39,8 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRun:
+class CommandRun(Struct, frozen=True):
     """A command that has ended: the event of its finish, how it ended, and what it changed."""
 
     event: Event

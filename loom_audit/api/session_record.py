@@ -1,8 +1,9 @@
 """The start and the end of a session, on record."""
 
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from loom_audit.api.rules import RuleFiles
 from loom_audit.config import VERSION

@@ -3,9 +3,11 @@
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.api.foreign import SECONDS, ForeignSession, lease_of, start_session
 from loom_audit.api.gates import default_gate
@@ -55,8 +57,7 @@ MAX_NAME = 256
 """Bytes of a checkpoint's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """Disk against log: `drift` leads from the log's tree to what is on disk."""
 
     head: int

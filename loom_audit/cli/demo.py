@@ -3,9 +3,10 @@
 import shlex
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+from msgspec.structs import asdict
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command

@@ -5,11 +5,12 @@ no safer and much slower than two flushes of the filesystem.
 """
 
 import contextlib
-import dataclasses
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import replace as with_fields
 
 from loom_audit.disk.attributes import change_mode
 from loom_audit.disk.exchange import Location, location_of
@@ -64,8 +65,7 @@ def _rank(step: Replacement) -> tuple[int, int]:
     return (2, depth) if change.after.kind == "directory" else (3, 0)
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     folders: OpenFolders
     steps: Sequence[Replacement]
     done: dict[int, Displaced]
@@ -162,7 +162,7 @@ class _Batch:
         if after is not None:
             mode = after.mode
             if mode & _OWNER_ALL != _OWNER_ALL and os.geteuid() != 0:
-                after = dataclasses.replace(after, mode=mode | _OWNER_ALL)
+                after = with_fields(after, mode=mode | _OWNER_ALL)
         change = FileChange(change.path, change.before, after)
         displaced = replace(self.folders, change, None, durable=False, slot=slot)
         if after is not None and after.mode != mode:
@@ -178,7 +178,7 @@ class _Batch:
             state = displaced.state
             if state is not None:
                 mode = state.mode & ~_OWNER_ALL | before & _OWNER_ALL
-                displaced.set_state(dataclasses.replace(state, mode=mode))
+                displaced.set_state(with_fields(state, mode=mode))
 
     def tidy(self) -> None:
         """Remove what was written and not used, and give folders the mode they should have."""

@@ -9,8 +9,9 @@ filesystems without hard links, or for directories, the name is absent for a mom
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loom_audit.disk import system
 from loom_audit.disk.paths import join, split
@@ -20,8 +21,7 @@ _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A name in a folder that is reached by its descriptor."""
 
     folders: OpenFolders

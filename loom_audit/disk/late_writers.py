@@ -7,7 +7,8 @@ writing, nor mapped so that it could be written. The lease is given back at once
 import fcntl
 import signal
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MOST = 0.05
 """Seconds that are waited at most."""
@@ -32,8 +33,7 @@ def is_open_for_writing(descriptor: int) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class Patience:
+class Patience(Struct):
     """How many seconds are waited for whoever writes.
 
     Half as long after each time in vain: some keep a file open for ever, and some filesystems

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Lease
@@ -18,8 +19,7 @@ _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What /proc says of a process or a thread; `started` in clock ticks since boot."""
 
     state: str

@@ -8,7 +8,8 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loom_audit.disk.exchange import Location, location_of
 from loom_audit.disk.identity import identity_at
@@ -64,8 +65,7 @@ class StagingFolders:
         return staging
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """Where a temporary is to be; `inode` is that of an empty file there that nobody uses yet."""
 
     folder: str

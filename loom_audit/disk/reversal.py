@@ -11,8 +11,9 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, cast
+
+from msgspec import Struct
 
 from loom_audit.disk import attributes, system
 from loom_audit.disk.attributes import acl_at, acl_of, own_mode
@@ -24,8 +25,7 @@ from loom_audit.model.files import BlobId, FileState
 CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """What identifies our own replacement; size and time only of a file."""
 
     device: int
@@ -150,8 +150,7 @@ def owner_access(*locations: Location | None) -> Iterator[None]:
             folder.chmod(mode)
 
 
-@dataclass(slots=True)
-class PathReversal:
+class PathReversal(Struct):
     """A replaced path: the file or link that was there lies at `displaced`.
 
     Of a folder, which is gone, the state is known.
@@ -310,8 +309,7 @@ class PathReversal:
         )
 
 
-@dataclass(slots=True)
-class ModeReversal:
+class ModeReversal(Struct):
     """A path whose content stayed and whose mode may have been changed in place."""
 
     target: Location

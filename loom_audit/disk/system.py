@@ -13,8 +13,9 @@ import re
 import struct
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loom_audit.errors import StorageFailed
 
@@ -57,8 +58,7 @@ if _LINUX:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(Struct, frozen=True):
     """Which calls may be used; all False is the portable way that works everywhere."""
 
     openat2: bool = False

@@ -1,8 +1,9 @@
 """A look at the folders in which something happened, with what a look at everything would find."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from stat import S_ISDIR
+
+from msgspec.structs import replace
 
 from loom_audit.disk.paths import join, split
 from loom_audit.disk.walk import Scan, find_differences, walk

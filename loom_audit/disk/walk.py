@@ -6,8 +6,9 @@ import stat
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
+
+from msgspec import Struct, field
 
 from loom_audit.disk.identity import TICK, identity_at
 from loom_audit.disk.paths import audit_errors, join, kind_of, printable, to_audit_error
@@ -59,8 +60,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What an open says that has nothing to do with the folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """One scan of a tree: what is as `expected` is not reported.
 
     `excluded` are paths that are never recorded, each with its reason, `mapped` the inodes

@@ -5,11 +5,12 @@ answers to one question the first on record counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from time import monotonic, sleep
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment
@@ -23,8 +24,7 @@ Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """A question on record that waits for an answer.
 
     `seq` is the seq of the question, `requested` that of the call's request. `alive` is False

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import get_args
+
+from msgspec import Struct, field
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.model.coverage import Effect
@@ -43,8 +44,7 @@ UNTRACKED = Stamp(0, 0, 0, 0, 1)
 """As STALE, for a path on record as untracked; when it is absent later it counts as deleted."""
 
 
-@dataclass(slots=True)
-class LastSeen:
+class LastSeen(Struct):
     """What this process last saw of the workspace, kept between scans.
 
     `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
@@ -69,8 +69,7 @@ class LastSeen:
     unchecked: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """One workspace with its log.
 
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the

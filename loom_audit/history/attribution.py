@@ -1,7 +1,9 @@
 """Which open calls may have made the changes that a look at the workspace finds."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
@@ -14,8 +16,7 @@ from loom_audit.ports import EventFilter
 OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A call that may be changing files; `paths` are the only ones, None when it does not say.
 
     `requested` is the seq of its request. One that has `ended` cannot own what is found later;

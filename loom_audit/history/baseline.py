@@ -1,7 +1,8 @@
 """The baseline, which is the first listing of a workspace, and accepting a new scope."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, outside_draft

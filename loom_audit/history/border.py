@@ -5,7 +5,9 @@ when it is proven to be the same folder.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
@@ -31,8 +33,7 @@ _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may say what arrived."""
 
 
-@dataclass(slots=True)
-class MovedFolder:
+class MovedFolder(Struct):
     """A folder of one identity that taken calls moved: where it was before and where it is since.
 
     `brings` are the states it had on record where it was, `leaves` those that it has where it is.
@@ -58,8 +59,7 @@ class MovedFolder:
         return self.holds(step.change.path) and (not self.came_back or step.call in self.calls)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderPlan:
+class FolderPlan(Struct, frozen=True):
     """What is done with moved folders, and the steps and the tree for what is left to plan."""
 
     steps: Sequence[PathStep]
@@ -239,8 +239,7 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed:
+class Renamed(Struct, frozen=True):
     """What is different on disk after a folder was renamed, and the index entries for it.
 
     `arrived` are created paths of which nothing was on record.

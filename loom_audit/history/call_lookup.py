@@ -1,8 +1,9 @@
 """Which call did what an event says, and which others may have: found in the log itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.proven_log import ProvenLog
@@ -14,8 +15,7 @@ from loom_audit.model.summaries import plain_text
 from loom_audit.ports import Projections
 
 
-@dataclass(frozen=True, slots=True)
-class Whose:
+class Whose(Struct, frozen=True):
     """An event that says how files changed, and the calls it is of, by their requests."""
 
     event: Event

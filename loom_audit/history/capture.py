@@ -3,7 +3,9 @@
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
 from loom_audit.history.attachment import UNTRACKED, Attachment
@@ -61,8 +63,7 @@ WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
 
 
-@dataclass(slots=True)
-class ScanResult:
+class ScanResult(Struct):
     """A part of a scan: changes against the log's tree, and index entries to store with them.
 
     `tracked_again` are changed paths that were untracked until now, so that it is not known

@@ -4,9 +4,10 @@ This version cannot record an erasure, so what is missing counts as tampered wit
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeVar, get_args
+
+from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.log_check import Findings
@@ -47,8 +48,7 @@ _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
 
-@dataclass(slots=True)
-class ContentChecker:
+class ContentChecker(Struct):
     """Checks the payloads of one log, event by event in order, and counts what it checked.
 
     `max_file_bytes` is the smallest limit over which files were recorded by hash only; `listed` are

@@ -6,7 +6,8 @@ still writes into it, through a descriptor from before, loses nothing.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.writer import Writer

@@ -5,8 +5,9 @@ Nothing is held between the two. While a call is open its session's lease says w
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.attachment import (

@@ -1,8 +1,9 @@
 """What calls did whose process ended before they did."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import acting_calls, innermost, outside_draft
@@ -22,8 +23,7 @@ PathOutcome = Literal["happened", "did not happen", "unknown"]
 SOURCE = "recovery"
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A call's intended changes against disk: what came of each path.
 
     `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are

@@ -1,7 +1,8 @@
 """Whether the contents that events name are in the store, or were recorded by hash only."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loom_audit.errors import Corrupt, TooLarge
 from loom_audit.model.events import WorkspaceAttached
@@ -10,8 +11,7 @@ from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import BlobStore, EventFilter, EventLog
 
 
-@dataclass(frozen=True, slots=True)
-class KeptContents:
+class KeptContents(Struct, frozen=True):
     """The contents of one log's files."""
 
     log: EventLog

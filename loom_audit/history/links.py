@@ -5,8 +5,9 @@ the group that its names have on record, or none where only one of them is in th
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from stat import S_ISREG
+
+from msgspec.structs import replace
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment

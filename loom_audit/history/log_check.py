@@ -6,9 +6,10 @@ rewritten together by the stored node over 256 events and by the heads kept else
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
+
+from msgspec import Struct, field
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.codec import PREV_DIGITS, read_envelope
@@ -22,8 +23,7 @@ _MAX_GAP = 1 << 20
 _UNKNOWN = bytes(32)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is wrong, and the event it is about, if any.
 
     `tampered`: what is stored is not what was recorded. `incomplete`: something was erased and
@@ -36,8 +36,7 @@ class Finding:
     grade: Grade = "tampered"
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """All findings so far, in the order in which they were made."""
 
     found: list[Finding] = field(default_factory=list)

@@ -1,8 +1,9 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from loom_audit.history.attribution import (
     Candidate,
@@ -21,8 +22,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """What was seen before a block of code that changes files by itself.
 
     `mode` is the stamp of the workspace's own folder, `others` the calls that were open and

@@ -2,7 +2,8 @@
 
 import hashlib
 import stat
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.errors import FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, Attachment

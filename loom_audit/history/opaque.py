@@ -2,7 +2,8 @@
 
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE

@@ -1,7 +1,9 @@
 """What came of changes on disk: what they displaced, and what is there now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import STALE, Attachment
@@ -15,8 +17,7 @@ from loom_audit.ports import Displaced, IndexEntry
 Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """What the steps changed, and the reasons and the error if that is not what was intended.
 
     `displaced` is what was at a path before and is still on disk under a temporary name,

@@ -1,8 +1,9 @@
 """Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from loom_audit.errors import PermissionDenied
 from loom_audit.history.aside import moved_aside, special_kind

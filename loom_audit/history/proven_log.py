@@ -1,16 +1,16 @@
 """Whole stretches of a log, every leaf checked, and proven by a tree head kept elsewhere."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.ports import EventLog, Heads, Wanted
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenLog:
+class ProvenLog(Struct, frozen=True):
     """One log, of which what is read is what was recorded, or Corrupt names the event.
 
     `heads` are those that are kept of it outside the store.

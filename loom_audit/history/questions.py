@@ -1,6 +1,6 @@
 """Reads questions about calls, and their answers, from one log."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from loom_audit.model.events import ApprovalRequested, CallDecided, Event
 from loom_audit.model.records import Call
@@ -9,8 +9,7 @@ from loom_audit.ports import EventFilter, EventLog
 _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalState:
+class ApprovalState(Struct, frozen=True):
     """The newest question about a call and the answer to it, or None for each."""
 
     question: Event | None = None

@@ -4,8 +4,9 @@ Of the workspace it removes temporaries, once what is in them is in the store, a
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from loom_audit.errors import Conflict, NoWorkspace
 from loom_audit.history.attachment import Attachment, is_undo
@@ -30,8 +31,7 @@ OVERDUE = "nobody reported the end of this call in time"
 WORKSPACE_GONE = "the workspace is gone"
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredCall:
+class RecoveredCall(Struct, frozen=True):
     """A call that recovery closed, and the outcome for each path it intended to change.
 
     `waiting` is true for an undo or a rollback that waits for a person to decide.

@@ -5,8 +5,9 @@ Kept on the machine that the processes are on, beside the looks before foreign c
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
@@ -21,8 +22,7 @@ _CLIENT = "client"
 """The task of a call that its client says goes on, where no process of it is known."""
 
 
-@dataclass(slots=True)
-class Window:
+class Window(Struct):
     """The time from the last look to the one that is made; the workspace lock is held.
 
     `since` is what survivors had done at the last look, by the request of their call, and

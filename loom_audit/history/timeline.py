@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.kept_contents import KeptContents
@@ -31,8 +32,7 @@ PIECE = 1024 * 1024
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
-@dataclass(frozen=True, slots=True)
-class CallDetail:
+class CallDetail(Struct, frozen=True):
     """One call with its request, decision, result and net changes.
 
     `events` are its own, also what was reported about it after its finish.
@@ -47,8 +47,7 @@ class CallDetail:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Reads one workspace's log; changes nothing.
 
     Lists are as the tables have them; a single call, a tree, a state and a difference are read

@@ -1,8 +1,9 @@
 """Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
@@ -36,8 +37,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 
-@dataclass(frozen=True, slots=True)
-class UndoResult:
+class UndoResult(Struct, frozen=True):
     """The call that carried out a plan, and the paths that are different now."""
 
     call: Call

@@ -8,7 +8,8 @@ that was rewritten from some event on, cut off at its end or started over looks 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.history.content_check import ContentChecker
@@ -20,8 +21,7 @@ OK, TAMPERED, INCOMPLETE, UNREADABLE = 0, 1, 3, 4
 _ATTEMPTS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What verifying found. `root` is that of all `size` events as they are stored.
 
     The first `anchored` events are those under a matching head that was kept elsewhere;

@@ -5,8 +5,10 @@ made of events, each checked; where a table says something else, it is Corrupt a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.call_lookup import CallLookup, Whose
@@ -29,8 +31,7 @@ from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter, Projections
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Struct, frozen=True):
     """One call with its events and the changes that it made or may have made."""
 
     call: Call

@@ -1,9 +1,10 @@
 """Who puts facts on record, and in which log."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
+
+from msgspec import Struct
 
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.history.attachment import Attachment
@@ -11,8 +12,7 @@ from loom_audit.model.events import Draft, Event, Fact
 from loom_audit.ports import Workspace
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """An actor in a session, and the workspace whose log they write; "" for no session.
 
     `source` is where the facts come from, when that is not the actor itself, and `occurred_at`

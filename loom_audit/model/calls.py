@@ -1,7 +1,8 @@
 """Calls as lists show them, made of the events of a log."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.model.coverage import FULL, Coverage
 from loom_audit.model.events import (

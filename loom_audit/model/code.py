@@ -6,8 +6,9 @@ parse are found too, and one that is written unusually may be missed.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 MAX_BYTES = 1024 * 1024
 """Longer content is not searched."""
@@ -23,8 +24,7 @@ SymbolKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """A name and where it is defined: line from 1, and the text of that line."""
 
     name: str
@@ -33,8 +33,7 @@ class Definition:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """Some lines of a file, the first from 1; `words` are the parts of its camelCase names."""
 
     first: int

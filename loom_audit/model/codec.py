@@ -7,9 +7,10 @@ what is hashed, and they are never encoded again. Everything secret or large is 
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.envelope import fit_envelope
@@ -49,8 +50,7 @@ UPCASTERS: Mapping[str, Upcaster] = {"1.0": upcast_from_1_0}
 """By version: pure functions to a later one."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedEvent:
+class EncodedEvent(Struct, frozen=True):
     """An event ready to be stored; `leaf` are the exact bytes that are hashed."""
 
     leaf: bytes

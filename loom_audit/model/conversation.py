@@ -1,11 +1,11 @@
 """Facts about what an agent was told and said, and about who holds its session."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class PromptSubmitted:
+
+class PromptSubmitted(Struct, frozen=True):
     """What a person told the agent; `prompt_id` is the client's name for it."""
 
     kind: ClassVar[str] = "prompt.submitted"
@@ -13,8 +13,7 @@ class PromptSubmitted:
     prompt_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(Struct, frozen=True):
     """What the agent said, or was given; `message_id` is the client's name for it."""
 
     kind: ClassVar[str] = "message.received"
@@ -23,8 +22,7 @@ class MessageReceived:
     message_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHeld:
+class SessionHeld(Struct, frozen=True):
     """From here on no call of the session runs until it is released."""
 
     kind: ClassVar[str] = "session.held"
@@ -32,8 +30,7 @@ class SessionHeld:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReleased:
+class SessionReleased(Struct, frozen=True):
     kind: ClassVar[str] = "session.released"
     by: str
     reason: str = ""

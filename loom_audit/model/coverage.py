@@ -1,7 +1,8 @@
 """What a call may do, how it ended, and how completely its effects were captured."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import ApprovalDenied, ToolTimeout
 
@@ -15,8 +16,7 @@ Level = Literal["full", "partial", "none"]
 Origin = Literal["baseline", "tool", "command", "undo", "outside"]
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """How completely a call's effects were captured within the scope, and why not fully.
 
     Reasons are short stable texts, such as `shared: 12, 15` or `too large: big.bin`.

@@ -5,9 +5,10 @@ JSON means: None, bool, int, float, str, and lists and string-keyed dicts of the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal
+
+from msgspec import Struct, field
 
 from loom_audit.model.conversation import (
     MessageReceived,
@@ -19,16 +20,14 @@ from loom_audit.model.coverage import FULL, Coverage, Effect, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 
 
-@dataclass(frozen=True, slots=True)
-class Untracked:
+class Untracked(Struct, frozen=True):
     """A path that is no longer recorded, and why: `unreadable`, `out of scope`, …"""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A folder whose files are not recorded: why, and how many files and bytes it has."""
 
     path: str
@@ -37,8 +36,7 @@ class LeftOut:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """By which process a foreign session lives, and for how long where it cannot be seen.
 
     `started` is when process `pid` started, in clock ticks since boot; `boot` and `namespace` name
@@ -57,16 +55,14 @@ Rules = tuple[tuple[str, str], ...]
 """The rules in force: name and SHA-256 of each, as `("scope", "9f86…")`, in order of name."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceAttached:
+class WorkspaceAttached(Struct, frozen=True):
     kind: ClassVar[str] = "workspace.attached"
     root: str
     ignore: str
     max_file_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineFinished:
+class BaselineFinished(Struct, frozen=True):
     """The first listing is complete; the points before this one cannot be rolled back to."""
 
     kind: ClassVar[str] = "baseline.finished"
@@ -75,8 +71,7 @@ class BaselineFinished:
     left_out: tuple[LeftOut, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeAccepted:
+class ScopeAccepted(Struct, frozen=True):
     """A person accepted the text of `.loomignore` as the scope from here on."""
 
     kind: ClassVar[str] = "scope.accepted"
@@ -84,24 +79,21 @@ class ScopeAccepted:
     left_out: tuple[LeftOut, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RulesChanged:
+class RulesChanged(Struct, frozen=True):
     """The rules in force in a session from here on."""
 
     kind: ClassVar[str] = "rules.changed"
     rules: Rules
 
 
-@dataclass(frozen=True, slots=True)
-class PathsUntracked:
+class PathsUntracked(Struct, frozen=True):
     """Paths of the tree that could not be read; the tree keeps their last recorded state."""
 
     kind: ClassVar[str] = "paths.untracked"
     paths: tuple[Untracked, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStarted:
+class SessionStarted(Struct, frozen=True):
     """An agent's run begins, or goes on in another process.
 
     `parent` is the session it is a part of, `version` that of this program. A session with a
@@ -118,14 +110,12 @@ class SessionStarted:
     lease: Lease | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
+class SessionEnded(Struct, frozen=True):
     kind: ClassVar[str] = "session.ended"
     status: Literal["completed", "failed", "interrupted"] = "completed"
 
 
-@dataclass(frozen=True, slots=True)
-class CallRequested:
+class CallRequested(Struct, frozen=True):
     """A tool is called.
 
     `cwd` is the directory of a foreign call; `paths` are the only ones it changes, None when it
@@ -142,8 +132,7 @@ class CallRequested:
     within: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequested:
+class ApprovalRequested(Struct, frozen=True):
     """A question whether a call may run, and the preview it was shown with.
 
     `rule` names what asks: a rule of the policy, or "" for the tool itself; `preview` is what
@@ -162,8 +151,7 @@ class ApprovalRequested:
     number: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CallDecided:
+class CallDecided(Struct, frozen=True):
     """A gate's answer; `arguments` are the modified ones, or None when they were kept.
 
     A `lasting` one also answers later questions for the same reason in the session.
@@ -179,8 +167,7 @@ class CallDecided:
     lasting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Temporary:
+class Temporary(Struct, frozen=True):
     """A file that exists beside `path` while it is replaced: its name, and which file it is."""
 
     path: str
@@ -188,8 +175,7 @@ class Temporary:
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeIntended:
+class ChangeIntended(Struct, frozen=True):
     """The changes that will be made next; contents before and after are durable with this event."""
 
     kind: ClassVar[str] = "change.intended"
@@ -200,8 +186,7 @@ class ChangeIntended:
     temporaries: tuple[Temporary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FilesChanged:
+class FilesChanged(Struct, frozen=True):
     """What is on disk now. Trees are folded from these events only.
 
     `call_id` is None for the baseline and for changes from outside. `causes` are the seqs of
@@ -223,8 +208,7 @@ class FilesChanged:
     arrived: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ContentFound:
+class ContentFound(Struct, frozen=True):
     """A content that a late writer left and that is not in the tree; trees do not fold it."""
 
     kind: ClassVar[str] = "content.found"
@@ -234,8 +218,7 @@ class ContentFound:
     call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(Struct, frozen=True):
     """The one finish of a call; a call's number is the seq of this event.
 
     `result` is the ToolResult as JSON; `duration` is in microseconds.
@@ -253,8 +236,7 @@ class CallFinished:
     reverts: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallReported:
+class CallReported(Struct, frozen=True):
     """What was reported about a call after its finish; it changes no status."""
 
     kind: ClassVar[str] = "call.reported"
@@ -264,8 +246,7 @@ class CallReported:
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageLowered:
+class CoverageLowered(Struct, frozen=True):
     """What was found later lowers the coverage of finished calls, by their numbers."""
 
     kind: ClassVar[str] = "coverage.lowered"
@@ -273,8 +254,7 @@ class CoverageLowered:
     coverage: Coverage
 
 
-@dataclass(frozen=True, slots=True)
-class TreeListed:
+class TreeListed(Struct, frozen=True):
     """SHA-256, in hex, of the listing of the whole tree after event `point`."""
 
     kind: ClassVar[str] = "tree.listed"
@@ -282,16 +262,14 @@ class TreeListed:
     listing: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointMarked:
+class CheckpointMarked(Struct, frozen=True):
     kind: ClassVar[str] = "checkpoint.marked"
     name: str
     point: int
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownFact:
+class UnknownFact(Struct, frozen=True):
     """A fact of a kind that this version does not know; envelope and payloads are kept."""
 
     kind: str
@@ -326,8 +304,7 @@ Fact = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A fact without a place in the log yet, as it is given to `append`.
 
     `id` is the idempotency key; when it is None the id follows from what is stored. `occurred_at`
@@ -344,8 +321,7 @@ class Draft:
     parent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """A fact with its place: `seq` counts from 1 without gaps within one log."""
 
     log: str
@@ -365,8 +341,7 @@ class Event:
         return self.fact.kind
 
 
-@dataclass(frozen=True, slots=True)
-class TreeHead:
+class TreeHead(Struct, frozen=True):
     """Merkle root over the first `size` leaves of a log (RFC 9162 §2.1.1)."""
 
     log: str

@@ -2,13 +2,15 @@
 
 `LAYOUTS` says it for every kind: fields of the envelope, the field that is the payload `args`,
 and whether there is a `result` or a `manifest` (with `keys`). All other fields are in the payload
-`fact`, by name; those that have their default are left out of it. A value that is a dataclass is
+`fact`, by name; those that have their default are left out of it. A value that is a struct is
 stored as the array of its fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin
+
+from msgspec import NODEFAULT, Struct, field
+from msgspec.structs import astuple, fields
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.coverage import Coverage
@@ -52,8 +54,7 @@ _ERASED_TEXT = "[erased]"
 PayloadBytes = Mapping[tuple[str, int], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Where the fields of one kind are stored; those that are not named here are in `fact`.
 
     `envelope` pairs a field with its name there. `manifest` fields are in the manifest, beside
@@ -110,9 +111,7 @@ _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (SessionStarted, "lease"): Lease,
     (ChangeIntended, "temporaries"): Temporary,
 }
-"""Fields that hold dataclasses, or lists of them."""
-
-_NAMES = {made: [item.name for item in fields(made)] for made in _ITEMS.values()}
+"""Fields that hold structs, or lists of them."""
 
 _KINDS: Mapping[str, type[Any]] = {
     fact.kind: fact for fact in get_args(Fact) if fact is not UnknownFact
@@ -120,7 +119,7 @@ _KINDS: Mapping[str, type[Any]] = {
 _FIELDS: Mapping[str, Sequence[tuple[str, Any]]] = {
     kind: [(item.name, item.default) for item in fields(fact)] for kind, fact in _KINDS.items()
 }
-"""The names of a fact's fields with their defaults, MISSING where there is none."""
+"""The names of a fact's fields with their defaults, NODEFAULT where there is none."""
 
 _CHOICES: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     kind: [
@@ -142,11 +141,10 @@ def _places(fact: type[Any]) -> Iterator[tuple[str, Any, str, type[Any] | None]]
 
 
 _PLACES = {kind: [*_places(fact)] for kind, fact in _KINDS.items()}
-"""Of the fields in the envelope or in `fact`: name, default, name in the envelope, dataclass."""
+"""Of the fields in the envelope or in `fact`: name, default, name in the envelope, struct."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A stored event before decoding: what upcasters change into the next version's.
 
     `envelope["v"]` is the version it is in. `manifest` is the payload of this role where it was
@@ -158,8 +156,7 @@ class Record:
     manifest: Manifest | None = None
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(Struct):
     """A fact divided into envelope fields and what goes into payloads.
 
     `args` is a tuple of one value, or None for a fact without arguments; `manifest` the changes,
@@ -223,11 +220,10 @@ def _manifest_of(
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is stored: dataclasses as arrays of their fields."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    names = _NAMES.get(type(value))
-    return value if names is None else [_plain(getattr(value, name)) for name in names]
+    """A value as it is stored: structs as arrays of their fields."""
+    if isinstance(value, Struct):
+        return list(astuple(value))
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
@@ -285,7 +281,7 @@ def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) 
             values[name] = _frozen(envelope[near])
         elif name == "tool":
             values[name] = ""
-        elif erased and not near and default in (MISSING, ""):
+        elif erased and not near and default in (NODEFAULT, ""):
             values[name] = _ERASED_TEXT
     if "coverage" in values:
         values["coverage"] = _coverage(values["coverage"], fact_fields or {})
@@ -330,10 +326,10 @@ def _decoded_manifest(record: Record) -> Manifest | None:
 
 
 def _typed(made: type[Any] | None, value: Any) -> Any:
-    """A stored value as the fact has it; `made` is the dataclass it holds, or holds several of."""
+    """A stored value as the fact has it; `made` is the struct it holds, or holds several of."""
     if made is None or value is None:
         return _frozen(value)
-    known = len(fields(made))  # a later minor version may say more
+    known = len(made.__struct_fields__)  # a later minor version may say more
     if made is Lease:
         return Lease(*value[:known])
     return tuple(made(*item[:known]) for item in value)

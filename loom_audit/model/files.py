@@ -7,8 +7,9 @@ bytes on disk. Every directory has an entry, except the root.
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NewType, TypeGuard
+
+from msgspec import Struct
 
 BlobId = NewType("BlobId", str)
 """SHA-256 of the content, 64 lower-case hex digits."""
@@ -20,8 +21,7 @@ EPOCH_DIGITS = 12
 """How many digits of an identity stand for the boot and the mount in which it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """What a path is at one moment.
 
     `mode` holds the permission bits only (0o7777); a symlink's blob is its target's bytes and
@@ -37,14 +37,24 @@ class FileState:
     size: int
     group: int | None = None
     acl: bool = False
-    identity: str = field(default="", compare=False)
+    identity: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FileState):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[object, ...]:
+        return (self.kind, self.blob, self.mode, self.size, self.group, self.acl)
 
 
 Tree = Mapping[str, FileState]
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """One path before and after; `None` means absent."""
 
     path: str
@@ -52,8 +62,7 @@ class FileChange:
     after: FileState | None
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """What was at one path is at the other since the same event: the same file, not only equal.
 
     In events of before 0.3.0 it may be a guess by equal content.

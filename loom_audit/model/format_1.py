@@ -5,8 +5,9 @@ the envelope's texts: commitments in hexadecimal, the whole hash of the leaf bef
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from loom_audit.model.facts import Record
 from loom_audit.model.manifest import decode_manifest

@@ -1,7 +1,8 @@
 """What a plan cannot make exactly as it was at a path that it changes, each with its reason."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.model.display import count_text
 from loom_audit.model.files import FileChange, Tree

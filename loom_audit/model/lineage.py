@@ -6,15 +6,16 @@ before that is what is wanted again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.model.display import first_few
 from loom_audit.model.files import FileChange, FileState, Move, Tree, is_opaque
 
 
-class PathStep(NamedTuple):
+class PathStep(Struct, frozen=True):
     """One recorded change of one path; `taken` when it is to be taken back.
 
     `call` is the number of the call that made it, None for outside changes and the baseline.
@@ -49,14 +50,14 @@ def events_with_moves(steps: Sequence[PathStep]) -> set[int]:
     return found | {seq for seq, _, after in edits if (seq, after) in was}
 
 
-class PathState(NamedTuple):
+class PathState(Struct, frozen=True):
     """A path and the state of what is there, None when it is absent."""
 
     path: str
     state: FileState | None
 
 
-class LineageStep(NamedTuple):
+class LineageStep(Struct, frozen=True):
     """One step of a lineage; a rename changes the path, perhaps the content too.
 
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
@@ -73,8 +74,7 @@ class LineageStep(NamedTuple):
     came_in: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Lineage:
+class Lineage(Struct, eq=False):
     """The steps of one file in log order, never empty."""
 
     steps: list[LineageStep] = field(default_factory=list)
@@ -118,8 +118,8 @@ class Lineage:
         first = self.steps[0]
         if first.before.state:
             nothing = PathState(first.before.path, None)
-            older.steps.append(first._replace(after=nothing))
-            self.steps[0] = first._replace(before=nothing)
+            older.steps.append(replace(first, after=nothing))
+            self.steps[0] = replace(first, before=nothing)
         return older
 
 
@@ -135,8 +135,7 @@ def by_calls_text(calls: Sequence[int]) -> str:
     return f"by call{'s' * (len(calls) > 1)} {first_few(calls, 3)}"
 
 
-@dataclass(slots=True)
-class LineageTrace:
+class LineageTrace(Struct):
     """All lineages, which of them holds each path now, and what else the steps say.
 
     `displaced` has the lineages of files whose path another file took by a rename,

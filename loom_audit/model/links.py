@@ -1,7 +1,8 @@
 """Hard links: names of one file, which have the same group and change together. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.model.files import FileChange, FileState, Tree
 

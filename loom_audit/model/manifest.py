@@ -16,9 +16,11 @@ shape, a blob store does not have it (NotFound), and it is never equal to that o
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
@@ -38,8 +40,7 @@ _TAGS: Mapping[str, str] = {"file": "f", "symlink": "l"}
 _KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What a manifest says; `fields` are the fact's own beside changes and moves.
 
     `commitments` are those to the contents, in the order of their keys; `salt_bytes` is how long

@@ -6,8 +6,9 @@ missing final newline are kept as they are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from loom_audit.model.lines import Edit, edits, split_lines
 
@@ -17,8 +18,7 @@ MAX_BYTES: Final = 10_000_000
 _SNIFFED: Final = 8000
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(Struct, frozen=True):
     """A merged content; with `conflicts` above 0 it holds that many stretches with markers."""
 
     content: bytes

@@ -6,9 +6,10 @@ so a stored node never changes, and roots and proofs of earlier sizes are comput
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 EMPTY_ROOT = sha256().digest()
 """The root of an empty tree."""
@@ -43,8 +44,7 @@ def root(leaf_hashes: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
-@dataclass(slots=True)
-class Frontier:
+class Frontier(Struct):
     """The complete nodes that together cover the first `size` leaves, largest first.
 
     It is all that appending needs: one hash for each set bit of `size`.

@@ -18,9 +18,10 @@ import json
 import math
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId
@@ -48,8 +49,7 @@ _ENCODER = json.JSONEncoder(
 _READ = json.JSONDecoder().raw_decode
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """One payload: its bytes, their blob id, and the commitment that the envelope holds.
 
     `commitment` is 32 bytes; role `keys` has neither (both are empty), because each
@@ -90,8 +90,7 @@ def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
     return Payload(role, n, salt, content, BlobId(digest.hexdigest()), commitment)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPayload:
+class StoredPayload(Struct, frozen=True):
     """A payload as the store has it; `digest` is the content's SHA-256.
 
     Both are None when it was erased. `size` is that of the content, None when not known.

@@ -2,8 +2,10 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.model.display import first_few
 from loom_audit.model.files import BlobId, FileState, Tree, parents
@@ -15,8 +17,7 @@ EntryStatus = Literal["wanted", "kept", "blocked", "irreversible"]
 KEPT_BY_CHOICE = "kept by choice"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A lineage with its planned result; unless wanted it stays as it is, for the reason.
 
     A `forced` entry was chosen by a person and may replace what is not in the plan.
@@ -41,8 +42,7 @@ class Entry:
         return replace(self, result=self.lineage.current, status=status, reason=reason, calls=known)
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Why a path has to stay as it is, and what that makes of an entry that would change it."""
 
     status: EntryStatus
@@ -50,15 +50,13 @@ class Hold:
     calls: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFolder:
+class KeptFolder(Struct, frozen=True):
     path: str
     reason: str
     calls: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """The entries as they fit, the state wanted at each path, and the folders that stay."""
 
     entries: list[Entry]

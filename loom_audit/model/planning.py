@@ -1,8 +1,9 @@
 """Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileChange, Move, Tree
 from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
@@ -29,8 +30,7 @@ Choice = Literal["current", "old", "merge"]
 """Per path: keep what is there, take the old state, or write a merge with conflict markers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a person asked for, kept with the plan so that it can be made again.
 
     `targets` are call numbers, seqs, a point or `session:ID`; `paths` limit a rollback;
@@ -45,8 +45,7 @@ class Request:
     outside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What taking something back would do, made at `head`.
 
     `changes` lead from what is on disk to what will be; `reverts` are the numbers of the calls
@@ -76,7 +75,7 @@ class Plan:
     blocked: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
     inexact: tuple[Note, ...] = ()
-    contents: Mapping[BlobId, bytes] = field(default_factory=dict, repr=False)
+    contents: Mapping[BlobId, bytes] = field(default_factory=dict)
     """Merged texts that the changes need and the blob store does not have yet."""
     request: Request | None = None
     calls: tuple[int, ...] = ()

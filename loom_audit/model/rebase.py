@@ -6,10 +6,11 @@ themselves is not a conflict.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from typing import Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.lineage import Lineage, LineageStep, PathState, by_calls_text, call_numbers
@@ -28,24 +29,21 @@ class BlobReader(Protocol):
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class MergeConflict:
+class MergeConflict(Struct, frozen=True):
     """Why a kept step cannot be applied; `missing` when a content to merge is not stored."""
 
     reason: str
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KeptChange:
+class KeptChange(Struct, frozen=True):
     """Kept steps that show in the result; without calls they came from outside."""
 
     reason: str
     calls: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RebaseResult:
+class RebaseResult(Struct, frozen=True):
     """The path and state that are wanted, or the conflict, with the calls that cause it."""
 
     result: PathState
@@ -54,8 +52,7 @@ class RebaseResult:
     calls: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class StateMerger:
+class StateMerger(Struct):
     """Merges states; `merged` holds the merged contents, which are not stored yet.
 
     With `markers` conflicting texts are merged with conflict markers.

@@ -1,14 +1,14 @@
 """Sessions, calls, changes and checkpoints as they are listed."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A session as lists show it; `ended` is None while it is open."""
 
     id: str
@@ -25,8 +25,7 @@ class Session:
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call as lists show it; `seq` is its number, None while it is open.
 
     `paths` are the first 20 it changed and `changed` how many there are; `undone_by` is the
@@ -55,8 +54,7 @@ class Call:
     within: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedChange:
+class RecordedChange(Struct, frozen=True):
     """One path's change with the event that holds it; `number` is its call's, when finished.
 
     `requested` is the seq of its call's request. `causes` are those of all calls that may have
@@ -75,8 +73,7 @@ class RecordedChange:
     requested: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     name: str
     point: int
     seq: int

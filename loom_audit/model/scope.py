@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
 from pathspec import GitIgnoreSpec
 
 from loom_audit.errors import InvalidArguments
@@ -62,8 +62,7 @@ def check_rules(ignore: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True, dict=True):
     """The rules by which a path is recorded, as a person last accepted them.
 
     `ignore` is text in gitignore syntax; a line that is not a pattern excludes nothing. Files over
@@ -72,7 +71,7 @@ class Scope:
 
     ignore: str = ""
     max_file_bytes: int = MAX_FILE_BYTES
-    heavy: frozenset[str] = field(default=HEAVY)
+    heavy: frozenset[str] = HEAVY
 
     @cached_property
     def _spec(self) -> GitIgnoreSpec | None:

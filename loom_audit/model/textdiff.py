@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from loom_audit.model.files import FileState
 from loom_audit.model.lines import Edit, edits, split_lines
@@ -23,8 +24,7 @@ _ESCAPES: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 3
 Kind = Literal[" ", "-", "+"]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a hunk, its ending included; numbers count from 1, None on the other side.
 
     `spans` are the changed stretches within the line as byte offsets (start, end), empty when
@@ -38,8 +38,7 @@ class Line:
     spans: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """A stretch of changes with context; a start counts from 1 and stands before an empty side."""
 
     old_start: int
@@ -49,8 +48,7 @@ class Hunk:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Struct, frozen=True):
     """The difference of two contents in lines; without hunks when one is `binary`."""
 
     hunks: tuple[Hunk, ...]

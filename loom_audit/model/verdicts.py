@@ -1,8 +1,9 @@
 """One verdict per path: what is said about each in a plan, with its reasons put together."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Category = Literal["blocked", "irreversible", "merged", "kept", "already"]
 """What is said about a path beside its change: of a `merged` one there is a change, too."""
@@ -10,8 +11,7 @@ Category = Literal["blocked", "irreversible", "merged", "kept", "already"]
 _FIRST: tuple[Category, ...] = ("blocked", "irreversible", "kept", "already")
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A path with the reason it is listed, and the numbers of the calls that cause it."""
 
     path: str

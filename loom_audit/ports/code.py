@@ -1,15 +1,15 @@
 """An index over the content of the files that are on record."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from loom_audit.model.code import Chunk, Definition
 from loom_audit.model.files import BlobId
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCode:
+class FoundCode(Struct, frozen=True):
     """A search result: a definition with its kind and name, or a line of text (kind `text`)."""
 
     path: str
@@ -19,8 +19,7 @@ class FoundCode:
     snippet: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCode:
+class ReadCode(Struct, frozen=True):
     """What can be found in a content; nothing when it is not text."""
 
     blob: BlobId

@@ -1,9 +1,10 @@
 """The append-only log of one workspace, and the tables derived from it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
@@ -20,8 +21,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(Struct, frozen=True):
     """Which events to read: `after < seq < before`; None and () mean all."""
 
     after: int = 0
@@ -111,8 +111,7 @@ class Heads(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallFilter:
+class CallFilter(Struct, frozen=True):
     """Which calls to list, by the seq of their request: `after < requested < before`.
 
     `path` matches a changed path exactly or below it as a folder; `since`/`until` are on the

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from loom_audit.model.events import Lease
 
@@ -11,8 +12,7 @@ Confinement = Literal["required", "preferred", "off"]
 """Run it confined or not at all; confined if this machine can; not confined."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What each process of a command may use; None is unlimited.
 
     Seconds of CPU time, bytes of private memory, processes and threads alive at once (only
@@ -25,8 +25,7 @@ class Limits:
     file: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """What to run: an argument vector; a shell's text is `("sh", "-c", text)`.
 
     `cwd` is a workspace path. `environment` replaces ours when given; by default it is ours
@@ -60,8 +59,7 @@ class Command:
     keep: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """How a command ended: exit code (128+n by signal n), streams, surviving processes.
 
     `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
@@ -185,8 +183,7 @@ class Processes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The progress of long work; `total` is None while it is not known."""
 
     stage: str

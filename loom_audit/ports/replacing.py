@@ -1,8 +1,9 @@
 """Replacing what is at a path: what is to be done, what is displaced, and under which names."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
+
+from msgspec import Struct
 
 from loom_audit.model.events import Temporary
 from loom_audit.model.files import FileChange, FileState
@@ -45,8 +46,7 @@ class Displaced(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """One step of `replace_all`: the change of a path and how to open the new content.
 
     `content` opens the bytes (a symlink's target); None for directories and deletions. The

@@ -10,7 +10,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, CommandResult

@@ -4,14 +4,15 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.ports import Command, CommandResult, Runner
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """A backend and why it does not work on this machine; empty when it does."""
 
     runner: Runner

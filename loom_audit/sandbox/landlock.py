@@ -13,7 +13,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command, CommandResult

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Limits
@@ -23,8 +24,7 @@ from loom_audit.sandbox import terminal
 from loom_audit.sandbox.run import HeadAndTail, Run, close, exit_code, run_to_end, send
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchOptions:
+class LaunchOptions(Struct, frozen=True):
     """How a supervisor is started, and how its command is restricted.
 
     `wrap` goes before its argument vector, and it gets these descriptors and this environment

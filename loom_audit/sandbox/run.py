@@ -7,7 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from loom_audit.sandbox import terminal
 
@@ -58,8 +59,7 @@ KILL_SECONDS = 15.0
 KILL = b"\0"
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One running command."""
 
     process: subprocess.Popen[bytes]

@@ -10,7 +10,8 @@ import errno
 import platform
 import socket
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed
 
@@ -24,8 +25,7 @@ NEW_NAMESPACES = 0x7E020000  # CLONE_NEW* but for time, linux/sched.h
 INPUT_PUSHERS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
+class _Machine(Struct, frozen=True):
     """What is different by machine: ELF audit number, x32 bit, call numbers."""
 
     audit: int

@@ -1,7 +1,8 @@
 """The rows of contents: how each is stored, inserted and looked up, one by one or many at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection, Row
@@ -50,8 +51,7 @@ _PRESENT = "SELECT sha256 FROM blob WHERE encoding <> 'absent' AND sha256 IN ({l
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
 
-@dataclass(frozen=True, slots=True)
-class BlobEntry:
+class BlobEntry(Struct, frozen=True):
     """How one content is stored; `content` are its stored bytes while it is staged."""
 
     sha256: bytes

@@ -1,8 +1,9 @@
 """Conditions of a query that is put together when it is asked, and lists within them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 T = TypeVar("T")
 
@@ -10,8 +11,7 @@ MANY = 500
 """Most values of a list in one statement; every SQLite takes 999 parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """Conditions that must all hold, as text with `:name` parameters, and the values of these.
 
     `f"SELECT … WHERE {where} ORDER BY …"` and `prepare(sql).rows(connection, **where.values)`;

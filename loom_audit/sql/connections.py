@@ -8,9 +8,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import finalize
+
+from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, NotFound
 from loom_audit.ports import Lock
@@ -33,8 +34,7 @@ _IDLE_READERS = 4
 keeps others out, as there is no room for the shared memory, is closed after each use."""
 
 
-@dataclass(slots=True)
-class _Pool:
+class _Pool(Struct):
     """The driver's connections of one process: the readers not in use, the writer if there is one.
 
     What is discarded is closed when the store lock is held next.

@@ -6,11 +6,12 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from shutil import copyfile, rmtree
 from weakref import finalize
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments, NotFound, StorageFailed
 from loom_audit.ports import Clock, Lock
@@ -43,8 +44,7 @@ _WORKSPACES = prepare(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceEntry:
+class WorkspaceEntry(Struct, frozen=True):
     """A workspace of the store as lists show it; `head` is the seq of its last event."""
 
     id: str

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.model.codec import encode, id_of, parse_time, read_envelope, seq_of
@@ -46,8 +47,7 @@ _LEAVES = prepare(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _LogEnd:
+class _LogEnd(Struct, frozen=True):
     """Where the log ends: what appending needs, and the connection it was read over."""
 
     generation: int

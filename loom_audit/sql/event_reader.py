@@ -1,7 +1,8 @@
 """Reading events of one log within somebody's transaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loom_audit.model.codec import intention_of
 from loom_audit.model.events import CallReported, Event

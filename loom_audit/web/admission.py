@@ -6,7 +6,8 @@ Nothing of it is stored: all of it ends with the server.
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 COOKIE = "loom-audit"
 LABEL_CHARACTERS = 80
@@ -14,8 +15,7 @@ LABEL_CHARACTERS = 80
 Hook = Callable[["Visitor"], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(Struct, frozen=True):
     """Who asks: the account that runs the server, and the name that was given at the sign-in.
 
     Whoever held the token is taken for that account; the `label` is only what they called

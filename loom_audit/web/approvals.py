@@ -1,10 +1,10 @@
 """Calls that wait for an answer: what they would do, and the answer."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
+from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api import ApprovalRequest, AuditedWorkspace
@@ -32,8 +32,7 @@ MAX_TYPED = 200_000
 Mark = Literal["ins", "del", "at", "head", ""]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a preview, and what it stands for there."""
 
     mark: Mark

@@ -1,10 +1,10 @@
 """The timeline of calls and the page of one call."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request
+from msgspec import Struct
 from starlette.responses import Response
 
 from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
@@ -23,8 +23,7 @@ VALUE_CHARACTERS = 20_000
 STATUSES = (*get_args(Status), "open")
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """Arguments or a result as text; `length` counts the characters when it was cut."""
 
     text: str

@@ -5,8 +5,9 @@ nothing over 20,000 lines or 1 MiB a version, which can be downloaded instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes
@@ -27,8 +28,7 @@ Body = Literal["rows", "later", "binary", "large", "missing", "none"]
 RowKind = Literal["add", "remove", "context", "gap"]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of the table; `pieces` are texts with whether that stretch changed."""
 
     kind: RowKind
@@ -38,8 +38,7 @@ class Row:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Which of the listed changes a page shows: `count` paths changed, `listed` have a heading."""
 
     count: int
@@ -58,8 +57,7 @@ class Slice:
         return max(0, self.listed - self.start - FILES_PER_PAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class FileView:
+class FileView(Struct, frozen=True):
     """A change ready to show; `added` and `removed` are None where nothing was compared."""
 
     change: FileChange

@@ -1,8 +1,9 @@
 """The rows of a timeline: calls, and between them what came from outside, newest first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from loom_audit.api import Timeline
 from loom_audit.model.events import FilesChanged
@@ -17,8 +18,7 @@ PATHS = 20
 FILTERS = ("tool", "status", "path")
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideRow:
+class OutsideRow(Struct, frozen=True):
     """A change nobody called for: a person's editor, another program."""
 
     seq: int
@@ -27,8 +27,7 @@ class OutsideRow:
     changed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """One page of a timeline, with the seqs from which the neighbours start."""
 
     calls: Sequence[Call]

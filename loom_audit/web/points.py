@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Request
+from msgspec import Struct
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from loom_audit.api import AuditedWorkspace
@@ -29,8 +29,7 @@ HISTORY_ROWS = 100
 PIECE = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One line of a folder: `inside` counts the files below a folder."""
 
     name: str
@@ -39,8 +38,7 @@ class Entry:
     inside: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FileText:
+class FileText(Struct, frozen=True):
     """A file's content ready to show: lines, or for binary content a dump of its beginning."""
 
     lines: tuple[str, ...] = ()

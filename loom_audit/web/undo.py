@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 from fastapi import APIRouter, Request
+from msgspec import Struct, field
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api import AuditedWorkspace
@@ -23,8 +23,7 @@ CLEAN_FILES = 20
 CHOICE = "choice:"
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a person asks to be taken back, as it stands in the URL of its plan."""
 
     verb: Verb

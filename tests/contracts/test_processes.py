@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple, replace
 
 from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.errors import NotFound
@@ -136,7 +136,7 @@ processes = LinuxProcesses()
 outer = Lease(*ast.literal_eval(sys.argv[1]))
 inner = processes.lease(1, 60)
 print([processes.is_alive(outer), processes.is_alive(inner), astuple(inner)])
-""".replace("import ast", "from dataclasses import astuple\nimport ast")
+""".replace("import ast", "from msgspec.structs import astuple\nimport ast")
 
 
 @pytest.mark.parametrize("mounted", [True, False], ids=["own /proc", "the /proc of others"])

@@ -1,13 +1,13 @@
 """However events are cut into commits, the tables that follow them are the same."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (

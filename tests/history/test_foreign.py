@@ -4,12 +4,12 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
 from loom_audit import (
     AuditedWorkspace,
@@ -389,7 +389,7 @@ class AnotherMachine:
 @pytest.fixture
 def machine(workspace: AuditedWorkspace) -> AnotherMachine:
     machine = AnotherMachine(workspace)
-    object.__setattr__(workspace.attachment, "clock", machine)
+    force_setattr(workspace.attachment, "clock", machine)
     return machine
 
 

@@ -1,7 +1,6 @@
 """Events to bytes and back: every fact, arbitrary JSON, names that are not UTF-8, tampering."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import os
@@ -16,6 +15,7 @@ import pytest
 import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import fields, replace
 
 from loom_audit.errors import AuditError, Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.codec import (
@@ -305,7 +305,7 @@ drafts = st.builds(
 
 
 def values_of(fact: Fact) -> list[object]:
-    return [getattr(fact, item.name) for item in dataclasses.fields(fact)]
+    return [getattr(fact, item.name) for item in fields(fact)]
 
 
 # --- round trips --------------------------------------------------------------------------
@@ -672,7 +672,7 @@ def test_one_erased_content_of_a_manifest_reads_as_its_commitment() -> None:
     assert event.fact.changes[1] == two
     gone = event.fact.changes[0].after
     assert one.after is not None and gone is not None and gone.blob is not None
-    assert gone == dataclasses.replace(one.after, blob=gone.blob)
+    assert gone == replace(one.after, blob=gone.blob)
     assert len(gone.blob) == 64 and gone.blob != one.after.blob
     assert [code for code, _ in check_manifest(manifest, erased)] == ["keys.erased"]
     assert [code for code, _ in check_manifest(manifest, None)] == ["keys.erased"] * 3

@@ -2,10 +2,10 @@
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Confinement

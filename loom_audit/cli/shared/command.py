@@ -5,11 +5,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation, SharedOptions
@@ -27,8 +28,7 @@ from loom_audit.errors import (
 Body = Callable[..., int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command's body `(Invocation, own options…) -> exit code or None`, and its help.
 
     `failure` replaces every exit code of an error of ours; `passes_on` leaves options after the
@@ -55,8 +55,7 @@ class Command:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Commands under one name: `db path`, `db upgrade`."""
 
     help: str

@@ -4,8 +4,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
@@ -22,8 +23,7 @@ MOST_BYTES = 4 * 1024 * 1024
 """A file over this is listed and not compared line by line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One changed path with its text in git's format; `omitted` says why there is none."""
 
     change: FileChange

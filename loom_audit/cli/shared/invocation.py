@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from loom_audit.cli.shared.output import Output
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = "loom-audit"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedOptions:
+class SharedOptions(Struct, frozen=True):
     """The shared options as given so far: before the command, then after it."""
 
     store: str | None = None
@@ -40,8 +40,7 @@ class SharedOptions:
                 raise InvalidArguments(f"{option} is empty", hint="Name one, or leave it out.")
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """One command being carried out: where it looks, and where it prints."""
 
     shared: SharedOptions

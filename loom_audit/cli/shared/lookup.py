@@ -39,7 +39,7 @@ def note_verified(invocation: Invocation, workspace: "AuditedWorkspace") -> None
 
 def calls_of(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
     """The calls that match, read page by page."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     left = query.limit
     while left is None or left > 0:

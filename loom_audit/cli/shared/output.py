@@ -10,8 +10,9 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible
@@ -46,8 +47,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """Standard output and standard error of one invocation."""
 
     json: bool

@@ -9,17 +9,16 @@ default is None and none was given.
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin
 
 import click
+from msgspec import Struct
 
 _TYPES = {str: click.STRING, int: click.INT, float: click.FLOAT}
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """What a signature says about a parameter besides its name, type and default."""
 
     positional: bool

@@ -5,9 +5,11 @@ that is not UTF-8 carries surrogates. A field may be added, none is renamed or r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged, TreeHead
@@ -105,11 +107,11 @@ def event_record(event: Event) -> Record:
 
 
 def plain(value: Any) -> Any:
-    """A value of the model as JSON values: dataclasses as dicts, states as `state_record`."""
+    """A value of the model as JSON values: structs as dicts, states as `state_record`."""
     if isinstance(value, FileState):
         return state_record(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Struct):
+        return {name: plain(item) for name, item in asdict(value).items()}
     if isinstance(value, datetime):
         return time_text(value)
     if isinstance(value, bytes):

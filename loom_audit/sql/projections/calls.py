@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
 from loom_audit.model.coverage import FULL, Coverage, Effect, Level

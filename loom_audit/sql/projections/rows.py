@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from loom_audit.model.events import Event, Fact
 from loom_audit.model.summaries import plain_text
@@ -36,8 +37,7 @@ def json_list(values: Sequence[Any]) -> str | None:
     return json.dumps(list(values), separators=(",", ":")) if values else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBack:
+class ReadBack(Struct, frozen=True):
     """How the values that a statement was run with are read from the rows it made.
 
     `columns` are expressions by the names of values; `source` is the rest of the query, from FROM

@@ -16,11 +16,12 @@ import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import Any, BinaryIO
+
+from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
@@ -51,8 +52,7 @@ _ORDER = {"directory": 0, "file": 1, "symlink": 2}
 _BLOBS = "SELECT number, sha256 FROM blob WHERE typeof(sha256) = 'blob' ORDER BY number"
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(Struct, frozen=True):
     """What came out. `notice` says when a copy of the store had to be read."""
 
     folder: str
@@ -100,8 +100,7 @@ def _make_empty(folder: str) -> None:
     os.makedirs(folder, mode=0o700)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One salvage, as far as it has come."""
 
     folder: str
@@ -233,8 +232,7 @@ class _Run:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(Struct, frozen=True):
     record: dict[str, Any]
     fact: FilesChanged | None
 

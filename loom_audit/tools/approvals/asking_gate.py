@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from loom_audit.errors import AuditError
@@ -36,8 +37,7 @@ POLL = 0.2
 """Seconds between two looks for an answer in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownCall:
+class _ShownCall(Struct, frozen=True):
     """A call as it is put to somebody."""
 
     args: Any

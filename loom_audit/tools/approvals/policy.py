@@ -3,11 +3,11 @@
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
 from pathspec import PathSpec
 
 from loom_audit.errors import InvalidArguments
@@ -30,8 +30,7 @@ _MOST_OPTIONS = 50
 """Words after a program that are passed over when they begin with an option."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """A call as the rules see it; `command` is None where the tool runs none.
 
     `paths` holds for each path named in the arguments all workspace paths it may stand for.
@@ -44,8 +43,7 @@ class Subject:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One `[[rule]]`: it matches when all that it names do. `number` counts from 1."""
 
     number: int
@@ -90,8 +88,7 @@ class Rule:
         return self.path is not None and (self.tool, self.command, self.effect) == (None,) * 3
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The rules in order; the first that matches decides.
 
     Where none does, `default` decides, or the tool itself when that is None. `timeout` is in
@@ -134,7 +131,7 @@ def _read_rule(number: int, table: Any) -> Rule:
     where = f"rule {number}"
     if not isinstance(table, dict):
         raise _invalid_policy(where, "must be a table")
-    known = {field.name for field in fields(Rule)} - {"number"}
+    known = set(Rule.__struct_fields__) - {"number"}
     for key, value in table.items():
         if key not in known:
             raise _invalid_policy(f"{where}: {key}", f"is not known; known are {_listed(known)}")

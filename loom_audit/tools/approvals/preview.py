@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from hashlib import sha256
 from json import dumps
 from typing import Any
+
+from msgspec.structs import asdict
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment

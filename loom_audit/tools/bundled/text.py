@@ -4,8 +4,9 @@ import base64
 import binascii
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.textdiff import diff_lines, hunks_text
@@ -40,8 +41,7 @@ def from_base64(text: str) -> bytes:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of a file; `truncated` when the limit cut it, `lines` seen before it ended."""
 
     raw: bytes
@@ -75,8 +75,7 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
     return Part(bytes(kept), False, line if begun else line - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class TextEdit:
+class TextEdit(Struct, frozen=True):
     """One replacement in a text: `old` must be there once, or at least once with `everywhere`."""
 
     old: bytes

@@ -7,11 +7,12 @@ looked for outside both.
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from posixpath import normpath
 from typing import Literal
+
+from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
 from loom_audit.model.display import moment
@@ -23,8 +24,7 @@ SCRATCH = "scratch://"
 """How a path in the scratch directory begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A path as listings show it; `modified` in UTC, `size` in bytes (0 for directories)."""
 
     path: str
@@ -64,8 +64,7 @@ def scratch_relative(disk: Workspace, text: str) -> str:
     return disk.relative(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """A directory whose paths a call may name; `prefix` stands before those handed back.
 
     Methods take and give paths as `path` makes them.

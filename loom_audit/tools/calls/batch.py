@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, Protocol
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
 from loom_audit.history.writer import new_id
@@ -22,8 +23,7 @@ MAX_HOOK_SECONDS = 120
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HookOutcome:
+class HookOutcome(Struct, frozen=True):
     """What a hook said after a batch; `ok` is False when it failed, `text` then says why."""
 
     name: str
@@ -31,8 +31,7 @@ class HookOutcome:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
+class BatchOutcome(Struct, frozen=True):
     """A finished batch: results in the order of the calls.
 
     `mutated`: at least one call whose tool writes or executes got as far as doing so, or is

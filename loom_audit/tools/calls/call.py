@@ -6,13 +6,14 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
 import anyio
+from msgspec import Struct
 
 from loom_audit.errors import (
     ApprovalDenied,
@@ -50,8 +51,7 @@ class Tools(Protocol):
     def list(self) -> Sequence[Tool]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     """What was asked for, as far as it can be put on record, and what is wrong with it."""
 
     call_id: str
@@ -65,8 +65,7 @@ class _Request:
         return self.tool.effect if self.tool else "read"
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """How a call ended; `recorded` when it is on record already, with the result as it is there."""
 
     status: Status

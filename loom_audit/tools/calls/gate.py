@@ -1,8 +1,9 @@
 """The gate: says whether a call may run. `asking` holds the one that asks people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.model.files import FileState
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from loom_audit.tools.calls.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A gate's answer, by whom and why; `arguments` replace the caller's when given.
 
     A `lasting` one holds for the session. `recorded` says that it is on record already, and

@@ -6,8 +6,10 @@ Read are the messages of OpenAI's chat completions (`tool_calls`), the items of 
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.writer import new_id
@@ -19,8 +21,7 @@ NAMELESS = "(no name)"
 """What a call is recorded as that names no tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A call as a model asked for it.
 
     `arguments` is a text where the model's JSON could not be read: calling it records that

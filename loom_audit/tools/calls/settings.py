@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.ports import Confinement, Limits
@@ -15,8 +16,7 @@ LIMITS = ("cpu_seconds", "memory_mib", "processes", "file_mib")
 CONFINEMENTS: tuple[Confinement, ...] = ("required", "preferred", "off")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSettings:
+class ToolSettings(Struct, frozen=True):
     """The keys of `tools.toml`; nothing set is the careful choice.
 
     `confinement` replaces every tool's own when given; `readable` are further paths a confined
@@ -52,7 +52,7 @@ class ToolSettings:
 
 def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
     """The settings of a parsed file. InvalidArguments names the key and what it must be."""
-    known = {field.name for field in fields(ToolSettings)}
+    known = set(ToolSettings.__struct_fields__)
     for key, value in table.items():
         if key not in known:
             raise _invalid(key, f"is not known; known are {', '.join(sorted(known))}")

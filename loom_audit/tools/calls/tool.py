@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from pydantic import ValidationError as ModelError
 
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What a call would change: a text for people, and what stood at each path it is about.
 
     An approval is bound to the states (None: absent); nothing else may be changed by the

@@ -6,7 +6,8 @@ where an expansion falls apart, and `REF`, which names the output of a substitut
 """
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 HOME, UNKNOWN, FETCHED, STAR, ANY, SET, OPEN, COMMA, CLOSE, SPLIT, REF = (
     chr(code) for code in range(0xFDD0, 0xFDDB)
@@ -33,8 +34,7 @@ MOST_ALTERNATIVES = 64
 _LONGEST_CHAIN = 50
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """Characters that may still be read, so that texts inside texts cannot grow for ever."""
 
     left: int
@@ -44,8 +44,7 @@ class Budget:
         return self.left >= 0
 
 
-@dataclass(slots=True, eq=False)
-class Flow:
+class Flow(Struct, eq=False):
     """What goes through a pipe: whether it came from the network, and texts that are known.
 
     `link` says that it is a `|` between two commands.
@@ -78,8 +77,7 @@ class Flow:
         return downloaded, texts[:8]
 
 
-@dataclass(slots=True, eq=False)
-class Command:
+class Command(Struct, eq=False):
     """One simple command: its words, where it stands, what it reads and where it writes.
 
     `inner` and `result` are the input and output of the group that closed just before, where the
@@ -98,8 +96,7 @@ class Command:
     result: Flow | None = None
 
 
-@dataclass(slots=True)
-class Script:
+class Script(Struct):
     """All commands of a text in the order they are written; `whole` unless the budget ran out."""
 
     commands: list[Command] = field(default_factory=list)
@@ -129,8 +126,7 @@ class Script:
         return text
 
 
-@dataclass(slots=True, eq=False)
-class Frame:
+class Frame(Struct, eq=False):
     """What is open: a group, a substitution or the text itself, and the word read just now."""
 
     kind: str

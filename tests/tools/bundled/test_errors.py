@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.bundled.project import install_package as packages
@@ -85,7 +86,7 @@ def test_each_error_of_a_tool_happens(
         text = f"import unittest\nclass T(unittest.TestCase):\n    def test_it(self): {body}\n"
         (bench.root / f"{name_of}.py").write_text(text)
     if cause == ("write_file", "TOO_LARGE"):
-        object.__setattr__(bench.session.writer.attachment.scope, "max_file_bytes", 1000)
+        force_setattr(bench.session.writer.attachment.scope, "max_file_bytes", 1000)
     if cause == ("install_package", "PERMISSION_DENIED"):
         (bench.root / ".venv").mkdir()  # no environment: it is left alone
     if cause == ("install_package", "EXECUTION_ERROR"):
@@ -95,7 +96,7 @@ def test_each_error_of_a_tool_happens(
     if cause == ("install_package", "TIMEOUT"):
         monkeypatch.setattr(packages, "SECONDS", 0.01)
     if cause == ("search_code", "EXECUTION_ERROR"):
-        object.__setattr__(bench.session.writer.attachment, "code", None)
+        force_setattr(bench.session.writer.attachment, "code", None)
     if cause == ("search_files", "TIMEOUT"):
         (bench.root / "b").write_text("a" * 60 + "!\n")
         monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)

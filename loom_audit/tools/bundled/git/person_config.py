@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 KEPT_VARIABLES = frozenset(
     {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
@@ -16,8 +17,7 @@ KEPT_VARIABLES = frozenset(
 _NAMED = frozenset({"core.excludesfile", "core.attributesfile", "commit.template"})
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting as git lists it: who set it and in which file, its key and its value."""
 
     scope: str

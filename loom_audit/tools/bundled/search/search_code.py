@@ -1,10 +1,10 @@
 """search_code: definitions by name and text by words, from an index kept up by the log."""
 
 import re
-from dataclasses import asdict
 from time import monotonic
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import asdict
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loom_audit.errors import InvalidArguments, PermissionDenied
 
@@ -20,8 +21,7 @@ _UNICAST = IPv6Network("2000::/3")
 """RFC 4291 §2.4, all that IANA gives out. Beyond lie old forms that hold IPv4 addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A URL that may be asked for: its host as it is resolved, and the port."""
 
     url: "httpx.URL"

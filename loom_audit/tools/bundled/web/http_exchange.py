@@ -5,10 +5,10 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.bundled.web.addresses import Target, check_address
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """What is asked of a server."""
 
     method: str
@@ -28,8 +27,7 @@ class HttpRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True):
     """What a server said, decoded; `truncated` when more was sent than was kept."""
 
     status: int

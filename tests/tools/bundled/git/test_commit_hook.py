@@ -1,11 +1,11 @@
 """A batch that changed files ends with a commit of them, when somebody wants that."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from loom_audit.model.events import TreeHead
 from loom_audit.tools.bundled.git.commit_hook import AutoCommit, message_of
