@@ -14,6 +14,7 @@ from loom_audit.disk.attributes import inherited_acl, own_mode
 from loom_audit.disk.exchange import location_of
 from loom_audit.disk.identity import born_at, identity_at
 from loom_audit.disk.letter_case import folds_case
+from loom_audit.disk.lstat import lstat, lstat_each
 from loom_audit.disk.paths import (
     audit_errors,
     kind_of,
@@ -126,31 +127,16 @@ class DiskWorkspace:
 
     def stamp(self, path: str) -> Stamp | None:
         try:
-            found = self._lstat(path)
+            found = lstat(self._beneath, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise to_audit_error(error, path) from error
         return None if found is None else stamp_of(found)
 
-    def _lstat(self, path: str) -> os.stat_result | None:
-        """None when absent, or when a folder on the way is a link: then it has no such path."""
-        if not path:
-            self._beneath.check()
-            return os.fstat(self._beneath.fd)
-        parent, name = split(path)
-        if not parent:
-            return os.stat(name, dir_fd=self._beneath.fd, follow_symlinks=False)
-        try:
-            folder = self._beneath.open_folder(parent, readable=False)
-        except OSError as error:
-            if error.errno in walking.GONE:
-                return None
-            raise
-        try:
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
-        finally:
-            os.close(folder)
+    def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
+        seen = lstat_each(self._beneath, paths)
+        return [None if found is None else stamp_of(found) for found in seen]
 
     def is_mounted(self, folder: str) -> bool:
         with audit_errors(folder):
@@ -183,7 +169,7 @@ class DiskWorkspace:
     def _special_mode(self, path: str) -> int | None:
         """The mode of a socket or device that cannot even be opened."""
         try:
-            found = self._lstat(path)
+            found = lstat(self._beneath, path)
         except OSError:
             return None
         kinds = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
@@ -246,7 +232,7 @@ class DiskWorkspace:
     def links(self, path: str) -> int:
         with audit_errors(path):
             try:
-                found = self._lstat(normalize(path))
+                found = lstat(self._beneath, normalize(path))
             except (FileNotFoundError, NotADirectoryError):
                 return 0
         return 0 if found is None else found.st_nlink

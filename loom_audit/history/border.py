@@ -137,6 +137,8 @@ def _moved_folders(
     steps: Sequence[PathStep], facts: Mapping[int, FilesChanged], drift: FilesChanged
 ) -> list[MovedFolder]:
     """The folders that taken steps moved, each once however often."""
+    if not facts and not drift.moves:
+        return []
     ends_of = {(step.seq, step.change.path): step for step in steps}
     found: dict[str, MovedFolder] = {}
     last = max((step.seq for step in steps), default=0)

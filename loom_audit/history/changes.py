@@ -104,7 +104,7 @@ def renamed_folders(
 
 def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -> None:
     """Conflict when a path is not in the state that its change begins with."""
-    preconditions.expect_paths(len(changes))
+    preconditions.expect_paths([change.path for change in changes])
     preconditions.overlooks_special = True  # it is moved aside
     for change in changes:
         if preconditions.look(change.path) != change.before:

@@ -12,7 +12,7 @@ from loom_audit.history.observation import observe
 from loom_audit.model.display import count_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.links import without_group
-from loom_audit.ports import Displaced, IndexEntry
+from loom_audit.ports import Displaced, IndexEntry, Stamp
 
 Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]
 
@@ -107,9 +107,10 @@ def look_for_results(attachment: Attachment, outcome: Outcome) -> None:
     """Add what is on disk now to the outcome, which need not be what was intended."""
     wanted = {change.path: change.after for change in outcome.looked_for}
     first: dict[str, tuple[FileState | None, IndexEntry | None]] = {}
-    for change in outcome.looked_for:
+    for change, stamp in zip(outcome.looked_for, _stamps(attachment, outcome), strict=True):
+        path, before = change.path, change.before
         try:
-            first[change.path] = observe(attachment, change.path, change.before, keep=False)
+            first[path] = observe(attachment, path, before, keep=False, seen=stamp)
         except AuditError as error:
             _not_seen(outcome, change, error)
     seen = _settled(attachment, first, wanted)
@@ -119,6 +120,15 @@ def look_for_results(attachment: Attachment, outcome: Outcome) -> None:
                 _add_result(attachment, outcome, change, *seen[change.path])
             except AuditError as error:
                 _not_seen(outcome, change, error)
+
+
+def _stamps(attachment: Attachment, outcome: Outcome) -> Sequence[Stamp | None]:
+    """The stamps at the paths to be looked at; None too where they are to be asked one by one."""
+    paths = [change.path for change in outcome.looked_for]
+    try:
+        return attachment.workspace.stamps(paths)
+    except AuditError:
+        return [None for _ in paths]
 
 
 def _not_seen(outcome: Outcome, change: FileChange, error: AuditError) -> None:

@@ -22,7 +22,7 @@ from loom_audit.model.files import (
 )
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.links import groups_in, names_by_group, sources, whole_groups
-from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation
+from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation, Stamp
 
 MAX_ONE_BY_ONE = 8
 """Most changes that are synced one by one; more of them share two syncs of the filesystem."""
@@ -48,10 +48,12 @@ class Preconditions:
         self._mounted: dict[str, bool] = {"": False}
         self._names: Names = {}
         self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
+        self._stamps: Mapping[str, Stamp | None] = {}
 
-    def expect_paths(self, paths: int) -> None:
-        """Prepare for so many paths to be looked at before the next commit."""
-        self._recorded_state = recorded_state_lookup(self.attachment, paths)
+    def expect_paths(self, paths: Sequence[str]) -> None:
+        """Prepare for these paths to be looked at now."""
+        self._recorded_state = recorded_state_lookup(self.attachment, len(paths))
+        self._stamps = dict(zip(paths, self.attachment.workspace.stamps(paths), strict=True))
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
@@ -61,7 +63,7 @@ class Preconditions:
 
     def _observe(self, path: str) -> FileState | None:
         recorded = self._recorded_state(path)
-        stamp = self.attachment.workspace.stamp(path)
+        stamp = self._stamps.get(path) or self.attachment.workspace.stamp(path)
         if self.overlooks_special and special_kind(stamp):
             stamp = None
         if stamp is None and recorded is None:

@@ -8,16 +8,17 @@ from loom_audit.model.placement import Entry
 def as_far_as_recorded(entry: Entry) -> Entry:
     """The entry left in place where its result would need, or destroy, what is not on record."""
     lineage, wanted, there = entry.lineage, entry.result.state, entry.lineage.current.state
-    calls = lineage.calls(taken=True)
     if entry.status in ("wanted", "blocked") and _left_the_scope(lineage.steps[-1]):
-        return entry.left_in_place("kept", "out of scope now", calls)
+        return entry.left_in_place("kept", "out of scope now", lineage.calls(taken=True))
     if entry.status != "wanted" or not lineage.is_taken:
         return entry
     if lineage.steps[0].came_in and wanted is None and there is not None:
-        return entry.left_in_place("kept", "it was there before, where it is not recorded", calls)
+        why = "it was there before, where it is not recorded"
+        return entry.left_in_place("kept", why, lineage.calls(taken=True))
     taken = [step for step in lineage.steps if step.taken]
     if not any(is_opaque(s.before.state) or is_opaque(s.after.state) for s in taken):
         return entry
+    calls = lineage.calls(taken=True)
     if is_opaque(there) and is_opaque(wanted):
         if not any(is_opaque(step.before.state) for step in taken):
             return entry

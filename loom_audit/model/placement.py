@@ -211,7 +211,8 @@ class _PlacementRun:
         path, state = entry.result.path, entry.result.state
         if state is None:
             return None
-        for rival in (self.entries[m] for m in self.owners[path] if m != n):
+        owners = self.owners[path]
+        for rival in (self.entries[m] for m in owners if m != n) if len(owners) > 1 else ():
             if rival.result.state != state:
                 calls = [step.call for step in rival.lineage.steps]
                 return entry.left_in_place("blocked", f"another file is to be at {path}", calls)
@@ -243,10 +244,10 @@ class _PlacementRun:
 
     def _lost_content(self, entry: Entry) -> Entry | None:
         """The entry left in place when the wanted or the overwritten content is not stored."""
-        calls = entry.lineage.calls(taken=True)
         current, result = entry.lineage.current, entry.result
-        if current == result:
+        if current == result or not self.missing:
             return None
+        calls = entry.lineage.calls(taken=True)
         if result.state is not None and result.state.blob in self.missing:
             return entry.left_in_place("irreversible", "its content was not kept", calls)
         for path in dict.fromkeys((current.path, result.path)):

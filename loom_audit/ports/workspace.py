@@ -145,6 +145,10 @@ class Workspace(Protocol):
         """lstat of the path, None when absent or when a folder on the way is a symlink."""
         ...
 
+    def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
+        """As `stamp` for each, quicker where paths in one folder follow each other."""
+        ...
+
     def is_mounted(self, folder: str) -> bool:
         """Whether a folder is, or lies in, what is mounted inside: `walk` does not go there."""
         ...

@@ -173,6 +173,9 @@ class MemoryWorkspace:
             raise FileNotFound(f"file not found: {path}")
         return node
 
+    def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
+        return [self.stamp(path) for path in paths]
+
     def is_mounted(self, folder: str) -> bool:
         return False
 
