@@ -72,5 +72,5 @@ class AnchoredLog:
     def tree_head(self) -> TreeHead:
         return self._log.tree_head()
 
-    def around(self, at: datetime) -> tuple[int, int]:
-        return self._log.around(at)
+    def listed_before(self, at: datetime) -> int:
+        return self._log.listed_before(at)

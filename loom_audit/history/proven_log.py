@@ -1,11 +1,13 @@
 """Whole stretches of a log, every leaf checked, and proven by a tree head kept elsewhere."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from loom_audit.errors import Corrupt
+from loom_audit.model.codec import parse_time
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.ports import EventLog, Heads, Wanted
 
@@ -41,6 +43,28 @@ class ProvenLog(Struct, frozen=True):
         for event in self.events(after, until, changes_files):
             if isinstance(event.fact, FilesChanged):
                 yield event, event.fact
+
+    def around(self, at: datetime) -> tuple[int, int]:
+        """The seq before the first event later than `at`, and the last event not later than it.
+
+        0 when there is none. The two differ where clocks went back.
+        """
+        start, head = self.log.listed_before(at), self.log.head()
+        if not 0 < start <= head or self.event(start).at > at:
+            start = 0
+        not_later, first_later = start, head + 1
+
+        def look(envelope: Mapping[str, Any]) -> bool:
+            nonlocal not_later, first_later
+            if parse_time(envelope["at"]) <= at:
+                not_later = int(envelope["seq"])
+            else:
+                first_later = min(first_later, int(envelope["seq"]))
+            return False
+
+        for _ in self.events(start, head, look):
+            pass
+        return (not_later if first_later > head else first_later - 1), not_later
 
     def _prove(self, after: int, until: int) -> None:
         """Corrupt unless the events are those that the heads were taken of, as far as these go.

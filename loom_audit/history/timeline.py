@@ -90,7 +90,7 @@ class Timeline(Struct, frozen=True):
         if _is_named(text):
             seq = self._named(text)
             return seq, seq
-        return self.log.around(_time(text))
+        return self.proven.around(_time(text))
 
     def _named(self, text: str) -> int:
         head = self.log.head()

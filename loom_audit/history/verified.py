@@ -238,8 +238,11 @@ class VerifiedProjections:
             unlike = (one for one, other in zip(made, listed, strict=False) if one != other)
             raise _listed_error(next(unlike, [*made, *listed][-1]).requested)
         for (session, call_id), (number, fact) in fold.ended.items():
-            one = self._suggested.call(session, call_id)
             coverage = fold.coverage(number, fact.coverage)
+            try:
+                one = self._suggested.call(session, call_id)
+            except NotFound:
+                raise _listed_error(number) from None
             if (one.seq, one.status, one.coverage) != (number, fact.status, coverage):
                 raise _listed_error(number)
         reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}

@@ -91,11 +91,8 @@ class EventLog(Protocol):
         """The Merkle root over all events."""
         ...
 
-    def around(self, at: datetime) -> tuple[int, int]:
-        """The seq before the first event later than `at`, and the last event not later than it.
-
-        0 when there is none. The two differ where clocks went back.
-        """
+    def listed_before(self, at: datetime) -> int:
+        """An event up to which none is listed as later than this; 0 when there is none."""
         ...
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
-from loom_audit.model.codec import encode, id_of, parse_time, read_envelope, seq_of
+from loom_audit.model.codec import encode, id_of, read_envelope, seq_of
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -41,10 +41,6 @@ _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER B
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id AND id <> x''")
 _HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq AND id = x''")
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")
-_LEAVES = prepare(
-    "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq > :after "
-    "ORDER BY seq LIMIT 1000"
-)
 
 
 class _LogEnd(Struct, frozen=True):
@@ -264,22 +260,11 @@ class SqlEventLog:
             head = HEAD.value(connection, log=self._number) or 0
             return TreeHead(self._id, head, root_at(head, stored_nodes(connection, self._number)))
 
-    def around(self, at: datetime) -> tuple[int, int]:
-        """The seq before the first event later than `at`, and the last event not later than it."""
-        latest = to_micros(at)
-        first_later: int | None = None
+    def listed_before(self, at: datetime) -> int:
+        """An event up to which none is listed as later than this; 0 when there is none."""
         with self._connections.reading() as connection:
-            after = _KEYFRAME_BEFORE.value(connection, log=self._number, latest=latest) or 0
-            not_later = int(after)
-            while rows := _LEAVES.rows(connection, log=self._number, after=after):
-                for seq, packed, hashed in rows:
-                    leaf = event_rows.read_leaf(seq, packed, hashed)
-                    if parse_time(read_envelope(leaf)["at"]) <= at:
-                        not_later = int(seq)
-                    elif first_later is None:
-                        first_later = int(seq)
-                after = rows[-1][0]
-        return not_later if first_later is None else first_later - 1, not_later
+            found = _KEYFRAME_BEFORE.value(connection, log=self._number, latest=to_micros(at))
+        return int(found or 0)
 
 
 def _as_event(draft: Draft, log: str, seq: int, at: datetime, hashed: bytes) -> Event:

@@ -26,6 +26,7 @@ def _verified(made: Made) -> Iterable[str]:
     yield from (f"show {number}" for number in made.numbers)
     yield from (f"show {middle} --json", "show 1", f"show {last + 1}")
     yield from ("cat src/0.py", "cat src/1.py --at @v1", f"cat new.txt --at {middle}")
+    yield from (f"cat src/0.py --at {made.time}", f"rollback {made.time} --dry-run")
     yield from ("cat src/0.py --at head~4", "cat out/made.bin --raw")
     yield from ("ls -r", f"ls --at {middle}", "ls src --at @v1 --json")
     yield from ("diff", "diff --raw", "diff --name-only", "diff --stat", "diff --json")

@@ -77,6 +77,7 @@ def _verified(made: Made) -> Mapping[str, Question]:
         "cat at a number": cat("src/1.py", middle),
         "cat what is deleted": cat("new.txt", "@v1"),
         "cat some calls back": cat("src/0.py", "head~4"),
+        "a time": lambda w: w.timeline.meanings(made.time),
         "tree": lambda w: w.timeline.tree(),
         "tree at a number": lambda w: w.timeline.tree(middle),
         "diff": lambda w: w.timeline.diff(first, last),

@@ -67,13 +67,17 @@ Reader = Callable[[Opened], Answer]
 
 @dataclass(frozen=True)
 class Made:
-    """A closed store in its own data folder, and what there is to ask about, oldest first."""
+    """A closed store in its own data folder, and what there is to ask about, oldest first.
+
+    `time` is when the middle one of the calls began.
+    """
 
     home: Path
     work: Path
     id: str
     numbers: tuple[int, ...]
     sessions: tuple[str, ...]
+    time: str
 
     @property
     def middle(self) -> int:
@@ -109,7 +113,9 @@ def make(folder: Path) -> Made:
         _record(found, work)
         calls = found.timeline.calls(CallFilter(newest_first=False))
         sessions = tuple(session.id for session in found.timeline.sessions())
-        return Made(home, work, found.id, tuple(c.seq for c in calls if c.seq), sessions)
+        numbers = tuple(call.seq for call in calls if call.seq)
+        time = calls[len(calls) // 2].at.isoformat()
+        return Made(home, work, found.id, numbers, sessions, time)
 
 
 def _record(found: AuditedWorkspace, work: Path) -> None:

@@ -4,6 +4,7 @@ The right answer or CORRUPT; lists may be wrong, and verification then says so.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 
 from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt, NotFound
@@ -18,7 +20,9 @@ from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
+from loom_audit.ports import CallFilter
 from loom_audit.sql.driver import driver
+from loom_audit.sql.projections import keyframes
 from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded
 
 FILES = ("a.txt", "b.txt", "c.txt")
@@ -134,6 +138,43 @@ def test_a_session_that_is_not_listed_any_more_is_not_said_to_be_none(
         again(workspace).plan_revert([f"session:{id}"])
     with pytest.raises(NotFound):
         again(workspace).timeline.point("session:none")
+
+
+def test_a_call_that_ended_later_and_is_not_listed_is_corrupt(
+    workspace: AuditedWorkspace,
+) -> None:
+    client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    for id in ("one", "two", "three"):
+        client.begin_call(id, "Bash", effect="execute")
+    for id in ("one", "two", "three"):
+        client.end_call(id)
+    one = min(call.requested for call in workspace.timeline.calls(CallFilter(session="f")))
+    forge(workspace, f"DELETE FROM call WHERE requested = {one}")
+    with pytest.raises(Corrupt, match="What is listed of event"):
+        again(workspace).timeline.point("head~1")
+
+
+@pytest.mark.parametrize("forged", ["listed time", "event"])
+def test_a_time_means_the_events_of_the_log(
+    workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch, forged: str
+) -> None:
+    monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", 4)
+    workspace.rebuild()
+    written = workspace.timeline.calls()[-2]
+    at, events = written.at.isoformat(), {e.seq: e for e in workspace.timeline.events()}
+    point = workspace.timeline.point(at)
+    assert events[point].at <= written.at < events[point + 1].at
+    if forged == "listed time":
+        forge(workspace, "UPDATE keyframe SET latest = 0")
+        assert again(workspace).timeline.point(at) == point
+    else:
+        with closing(driver().connect(str(workspace.adapters.settings.file))) as raw:
+            leaf = json.loads(leaf_of(unguarded(raw), point))
+            leaf["at"] = json.loads(leaf_of(raw, point + 1))["at"]
+            put_leaf(raw, point, rfc8785.dumps(leaf))
+            raw.commit()
+        with pytest.raises(Corrupt):
+            again(workspace).timeline.point(at)
 
 
 def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:
