@@ -58,8 +58,9 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     attachment = record.attachment
     began = attachment.running.pop(record.key, None)
     if began is None:
-        began = attachment.processes.running()
-    going_on = tasks_left(attachment, began, left, beside=attachment.running.values())
+        going_on = attachment.processes.activity(left)
+    else:
+        going_on = tasks_left(attachment, began, left, beside=attachment.running.values())
     look_after(record, before.others)
     if attachment.workspace.stamp("") != before.mode:
         record.lower_coverage("the workspace's own mode changed")
