@@ -20,6 +20,7 @@ BENCHMARKS = (
     "write",
     "baseline",
     "noop",
+    "commands",
     "storage",
     "rollback",
     "reading",
