@@ -16,6 +16,7 @@ from msgspec import Struct
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
+from loom_audit.disk.inotify import most_watches
 from loom_audit.errors import AuditError
 from loom_audit.history.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible_path
@@ -209,6 +210,7 @@ def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     name = f"workspace {workspace.root}"
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
+    checks.append(_watch(workspace, name))
     waiting = workspace.status().interrupted
     if waiting:
         text = count_text(len(waiting), "interrupted call")
@@ -239,6 +241,21 @@ def _clock(workspace: AuditedWorkspace, name: str, now: datetime) -> Check:
             "Set the clock: points given as a time would name the wrong events.",
         )
     return Check(name, "ok", "the clock is not behind the log")
+
+
+def _watch(workspace: AuditedWorkspace, name: str) -> Check:
+    """Whether commands can be told what changed, so that they need not look at everything."""
+    states = workspace.attachment.projections.tree().values()
+    folders = 1 + sum(1 for state in states if state.kind == "directory")
+    most = most_watches()
+    flaw = workspace.attachment.workspace.watch().flaw
+    hint = "It works all the same: recorded commands take longer."
+    if not flaw and most is not None and folders > most:
+        flaw = f"it has {count_text(folders, 'folder')}, and {most:,} may be watched"
+        hint = f"`sysctl fs.inotify.max_user_watches={2 * folders}`"
+    if flaw:
+        return Check(name, "warning", f"every command looks at all of it: {flaw}", hint)
+    return Check(name, "ok", f"{count_text(folders, 'folder')} can be watched between commands")
 
 
 def _scope(workspace: AuditedWorkspace, name: str) -> Check:

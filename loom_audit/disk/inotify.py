@@ -5,6 +5,8 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 MODIFY = 0x2
 ATTRIB = 0x4
@@ -24,6 +26,7 @@ WANTED = MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 """No event of opening and reading: a search through all files would fill the queue with them.
 A file written as memory is told by CLOSE_WRITE, once nobody has it open or mapped."""
 
+_MOST_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 1 << 18
 
@@ -63,6 +66,13 @@ def events(queue: int) -> Iterator[tuple[int, int, str]]:
             watch, mask, _, length = _EVENT.unpack_from(data, at)
             at += _EVENT.size + length
             yield watch, mask, os.fsdecode(data[at - length : at].rstrip(b"\0"))
+
+
+def most_watches() -> int | None:
+    """How many folders a user may watch; None where that is not told."""
+    with suppress(OSError, ValueError):
+        return int(_MOST_WATCHES.read_text("ascii"))
+    return None
 
 
 def filesystem_type(descriptor: int) -> int:

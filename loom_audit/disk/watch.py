@@ -27,6 +27,7 @@ TRUSTED = frozenset(
         0xF2F52010,  # f2fs
         0x2FC12FC1,  # zfs
         0xCA451A4E,  # bcachefs
+        0x794C7630,  # overlay, of which what lies below is not to be changed by other ways
     }
 )
 """The kinds of filesystem of which all changes pass this kernel, so that it can tell of them."""
@@ -51,13 +52,12 @@ class DiskWatch:
     """
 
     def __init__(self, beneath: RootDirectory) -> None:
-        self._beneath = beneath
         self._queue = -1
         self._owner = 0
         self._close: Callable[[], object] = _nothing
         self._paths: dict[int, str] = {}
         self._deleted: set[int] = set()
-        self.flaw = "" if inotify.AVAILABLE else "this system has no inotify"
+        self.flaw = _flaw(beneath.fd)
         self.doubt = "nothing was watched before"
         self.why_whole = self.doubt
         self.folders: dict[str, int] = {}
@@ -176,10 +176,6 @@ class DiskWatch:
         self.linked = {}
         if self.flaw:
             return
-        kind = inotify.filesystem_type(self._beneath.fd)
-        if kind not in TRUSTED:
-            self.flaw = f"not all changes pass this kernel on a filesystem of type {kind:#x}"
-            return
         try:
             self._queue, self._owner = inotify.open_queue(), os.getpid()
         except OSError as error:
@@ -198,6 +194,16 @@ class DiskWatch:
             del self._paths[watch]
             self._deleted.discard(watch)
             inotify.remove(self._queue, watch)
+
+
+def _flaw(root: int) -> str:
+    """Why what is below an open folder cannot be watched; "" where it can."""
+    if not inotify.AVAILABLE:
+        return "this system has no inotify"
+    kind = inotify.filesystem_type(root)
+    if kind not in TRUSTED:
+        return f"not all changes pass this kernel on a filesystem of type {kind:#x}"
+    return ""
 
 
 def _nothing() -> None:

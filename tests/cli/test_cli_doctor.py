@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from loom_audit.model.scope import TEMPORARY
 from tests.cli.shells import Shell
 
@@ -138,3 +140,12 @@ def test_a_log_that_the_store_has_not_got_is_missed(audited: Shell) -> None:
 def test_where_nothing_was_kept_a_store_is_to_be_made(shell: Shell) -> None:
     (check,) = [c for c in shell.records("doctor", code=None) if c["name"] == "store"]
     assert (check["verdict"], check["hint"]) == ("warning", "`loom-audit init`")
+
+
+def test_doctor_says_whether_commands_look_at_all_of_a_workspace(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "can be watched between commands" in audited("doctor").text
+    monkeypatch.setattr("loom_audit.api.doctor.most_watches", lambda: 0)
+    said = audited("doctor").text
+    assert "every command looks at all of it" in said and "max_user_watches" in said

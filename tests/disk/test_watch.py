@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import zlib
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -83,7 +83,8 @@ def looks(tmp_path: Path) -> Looks:
 def look_at_random_operations(folder: Path, seed: int, looks_made: int, most: int) -> int:
     """Looks between random operations, each checked; how many operations there were."""
     root, outside = folder / f"work{seed}", folder / f"outside{seed}"
-    made_folders(root, outside)
+    for made in (root, outside):
+        made.mkdir(exist_ok=True)
     chosen = random.Random(seed)
     ignore = "*.py\n" if seed % 3 == 0 else ""
     looks = Looks(root, Scope(ignore=ignore))
@@ -102,6 +103,31 @@ def look_at_random_operations(folder: Path, seed: int, looks_made: int, most: in
 @pytest.mark.parametrize("seed", range(3))
 def test_random_operations_are_seen_as_by_a_look_at_everything(tmp_path: Path, seed: int) -> None:
     assert look_at_random_operations(tmp_path, seed, 40, 20) > 100
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[Path]:
+    """An overlay on a folder that random operations have filled."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount an overlay")
+    lower, upper, work, merged = (tmp_path / name for name in ("lower", "upper", "w", "merged"))
+    made_folders(lower, upper, work, merged, lower / "work0", lower / "outside0")
+    upheaval = Upheaval(lower / "work0", lower / "outside0", random.Random(7))
+    for _ in range(80):
+        upheaval.act()
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(merged)]
+    done = subprocess.run(mount, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.decode()}")
+    try:
+        yield merged
+    finally:
+        subprocess.run(["umount", "-l", str(merged)], check=True)
+
+
+def test_random_operations_in_an_overlay_are_seen(overlay: Path) -> None:
+    assert look_at_random_operations(overlay, 0, 40, 20) > 100
 
 
 @pytest.mark.deep
