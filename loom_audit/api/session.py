@@ -23,6 +23,7 @@ from loom_audit.errors import (
 from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
 from loom_audit.history.disk_check import doubt_index
+from loom_audit.history.watching import why_everything
 from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
@@ -87,6 +88,14 @@ class Session:
     def writer(self) -> Writer:
         """Who records: with the session's scratch directory, once it has begun."""
         return self._record.writer
+
+    @property
+    def looked_at_everything(self) -> str:
+        """Why the workspace was looked at as a whole after the last command.
+
+        "" when only that was looked at of which the kernel said that something happened.
+        """
+        return why_everything(self.workspace.attachment)
 
     @functools.cached_property
     def registry(self) -> "ToolRegistry":

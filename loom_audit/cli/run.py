@@ -43,6 +43,9 @@ def run(
     keep: Annotated[
         bool, option("--keep", help="Leave alive what the command leaves running.")
     ] = False,
+    verbose: Annotated[
+        bool, option("--verbose", help="Say whether all of the workspace was looked at, and why.")
+    ] = False,
 ) -> int:
     """Run a command and record what it changed.
 
@@ -63,7 +66,16 @@ def run(
         inside, actor = _inside(workspace), actor_of(agent, workspace.actor)
         with workspace.session(agent, actor=actor, title=title) as session:
             confinement = cast("Confinement", sandbox)
-            return _run(invocation.output, session, words, inside, confinement, keep=keep)
+            code = _run(invocation.output, session, words, inside, confinement, keep=keep)
+            if verbose:
+                _say_what_was_looked_at(invocation.output, session)
+            return code
+
+
+def _say_what_was_looked_at(output: Output, session: "Session") -> None:
+    why = session.looked_at_everything
+    seen = f"everything: {why}" if why else "what the kernel told of"
+    output.note((f"[loom-audit] looked at {seen}", "dim"))
 
 
 def _inside(workspace: "AuditedWorkspace") -> str:

@@ -36,6 +36,14 @@ def note_command(attachment: Attachment) -> None:
         seen.watch = attachment.workspace.watch()
 
 
+def why_everything(attachment: Attachment) -> str:
+    """Why the last look was of everything; "" when it was of what the kernel told of only."""
+    watch = attachment.last_seen.watch
+    if watch is None:
+        return "a session's first command is looked at so"
+    return watch.why_whole
+
+
 def note_unchecked(attachment: Attachment, requested: int) -> None:
     """Keep in mind that the look after a call was not of everything, if it was not."""
     watch = attachment.last_seen.watch

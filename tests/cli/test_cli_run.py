@@ -21,6 +21,11 @@ def test_run_gives_the_commands_own_exit_code_and_streams(audited: Shell) -> Non
     assert [r["status"] for r in audited.records("log")] == ["error"] * 3
 
 
+def test_run_says_what_was_looked_at_when_it_is_asked(audited: Shell) -> None:
+    assert "looked at everything" in audited("run", "--verbose", "--", "true").errors
+    assert "looked at" not in audited("run", "--", "true").errors
+
+
 def test_run_passes_the_commands_own_options_on(audited: Shell) -> None:
     assert audited("run", "echo", "--json", "--store", "x", "-n").text == "--json --store x -n\n"
 

@@ -68,8 +68,9 @@ def test_a_session_watches_from_its_second_command_on(workspace: AuditedWorkspac
     with workspace.session("tester") as session:
         run(session)
         assert whole(session) == "nothing is watched"
+        assert session.looked_at_everything == "a session's first command is looked at so"
         run(session)
-        assert whole(session) == ""
+        assert whole(session) == session.looked_at_everything == ""
     assert whole(session) == "nothing is watched"
 
 
