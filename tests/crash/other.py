@@ -101,21 +101,24 @@ def everything_in(folder: Path) -> list[Path]:
 
 
 WAYS = {
-    "replacing": replacing, "appending": appending, "noting": appending, "swapping": swapping,
-    "editing": editing,
+    "replacing": replacing, "appending": appending, "swapping": swapping, "editing": editing
 }  # fmt: skip
-PAUSES = {"replacing": 0.02, "appending": 0.01, "noting": 0.08, "swapping": 0.002, "editing": 0.04}
-"""At most so many seconds between two steps, so that both sides get somewhere."""
+PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002, "editing": 0.04}
+"""At most so many seconds between two steps, so that both sides get somewhere.
+
+A file `pace` beside the folder says it otherwise.
+"""
 
 
 def main() -> None:
     way, folder, stop = WAYS[sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3])
-    chosen = random.Random(sys.argv[1])
+    chosen, pace = random.Random(sys.argv[1]), folder.parent / "pace"
     n = 0
     while not stop.exists():
         n += 1
         way(folder, n)
-        time.sleep(chosen.random() * PAUSES[sys.argv[1]])
+        pause = float(pace.read_text()) if pace.exists() else PAUSES[sys.argv[1]]
+        time.sleep(chosen.random() * pause)
 
 
 if __name__ == "__main__":
