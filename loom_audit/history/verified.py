@@ -64,7 +64,7 @@ class VerifiedProjections:
         self._proven = proven
         self._contents = contents
         self._suggested = suggested
-        self._trees = VerifiedTree(proven, suggested)
+        self._trees = VerifiedTree(proven, suggested, self._changed)
         self._read: tuple[int, int, Sequence[Whose]] = 0, 0, ()
 
     # --- made of events -------------------------------------------------------------------
@@ -101,6 +101,13 @@ class VerifiedProjections:
             for change in whose.fact.changes:
                 if names is None or change.path in names:
                     yield whose.recorded(change)
+
+    def _changed(self, after: int, until: int) -> Iterable[tuple[Event, FilesChanged]]:
+        """The events of a stretch that changed files; those read last are not read again."""
+        first, last, known = self._read
+        if first <= after and until <= last:
+            return [(one.event, one.fact) for one in known if after < one.event.seq <= until]
+        return self._proven.changes(after, until)
 
     def _since(self, after: int) -> Sequence[Whose]:
         """What changed files after an event up to the head; calls since then are compared."""

@@ -1,13 +1,15 @@
 """The tree at any point, folded from the log; a listing kept beside it only where it is proven."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.proven_log import ProvenLog
-from loom_audit.model.events import TreeListed
+from loom_audit.model.events import Event, FilesChanged, TreeListed
 from loom_audit.model.files import FileState, follow
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter, Projections
+
+Changes = Callable[[int, int], Iterable[tuple[Event, FilesChanged]]]
 
 
 class VerifiedTree:
@@ -16,9 +18,13 @@ class VerifiedTree:
     The tree that was asked for last is kept, so that the next one need not begin so far back.
     """
 
-    def __init__(self, proven: ProvenLog, suggested: Projections) -> None:
+    def __init__(
+        self, proven: ProvenLog, suggested: Projections, changes: Changes | None = None
+    ) -> None:
+        """`changes` gives the events of a stretch that changed files, by default read for it."""
         self._proven = proven
         self._suggested = suggested
+        self._changes = changes or proven.changes
         self._last: tuple[int, Mapping[str, FileState]] = 0, {}
 
     def at(self, at: int | None = None) -> Mapping[str, FileState]:
@@ -31,7 +37,7 @@ class VerifiedTree:
         if start == until:
             return known
         tree = dict(known)
-        for _, fact in self._proven.changes(start, until):
+        for _, fact in self._changes(start, until):
             follow(tree, fact.changes)
         self._last = until, tree
         return tree

@@ -6,7 +6,7 @@ from typing import Any
 
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.format_1 import is_format_1, salt_bytes_of
-from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
+from loom_audit.model.manifest import Manifest, are_proven, contents_of, decode_manifest
 from loom_audit.model.payloads import opens
 
 StoredPart = tuple[str, int, bytes, bytes]
@@ -51,7 +51,7 @@ def opened_manifest(
         return None
     keys = payloads.get(_KEYS)
     manifest = decode_manifest(stored, keys, salt_bytes=salt_bytes_of(envelope))
-    for content in contents_of(manifest, keys):
+    for content in () if are_proven(manifest, keys) else contents_of(manifest, keys):
         if not content.proven:
             raise ValueError(
                 f"the content of {content.path!a} {content.side} the change is not on record"

@@ -136,6 +136,18 @@ class Content(NamedTuple):
     proven: bool
 
 
+def are_proven(manifest: Manifest, keys: bytes | None) -> bool:
+    """Whether there is a key for each content, and each opens its commitment."""
+    rest, salt_bytes = keys or b"", manifest.salt_bytes
+    starts = range(0, len(rest), salt_bytes + _DIGEST_BYTES)
+    if len(rest) != (salt_bytes + _DIGEST_BYTES) * len(manifest.commitments):
+        return False
+    return all(
+        _commitment(rest[n : n + salt_bytes], rest[n + salt_bytes : n + starts.step]) == commitment
+        for n, commitment in zip(starts, manifest.commitments, strict=True)
+    )
+
+
 def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
     """The contents in the manifest's order, each proven when its key opens its commitment.
 
