@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,12 @@ def main() -> int:
     parser.add_argument("--huge", action="store_true", help="also a million events")
     parser.add_argument("--only", action="append", choices=BENCHMARKS, help="just this one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--dir", type=Path, help="where temporary folders are made")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        action="append",
+        help="where temporary folders are made; several times: each benchmark in each of them",
+    )
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.inner:
@@ -46,9 +52,9 @@ def main() -> int:
     figures: list[dict[str, Any]] = []
     failed = 0
     print(f"{'':44}{'ours':>12}{'theirs':>12}{'ratio':>8}{'at most':>9}")
-    for name in chosen.only or BENCHMARKS:
+    for name, place in product(chosen.only or BENCHMARKS, chosen.dir or [None]):
         started = time.monotonic()
-        done = _in_child(name)
+        done = _in_child(name, place)
         failed += done.returncode != 0
         lines = done.stdout.splitlines()
         figures += [json.loads(line) for line in lines]
@@ -68,10 +74,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _in_child(name: str) -> subprocess.CompletedProcess[str]:
+def _in_child(name: str, place: Path | None) -> subprocess.CompletedProcess[str]:
     flags = [flag for flag in sys.argv[1:] if flag in ("--quick", "--huge")]
-    if "--dir" in sys.argv:
-        flags += ["--dir", sys.argv[sys.argv.index("--dir") + 1]]
+    if place is not None:
+        flags += ["--dir", str(place)]
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", "--inner", "--only", name, *flags],
         stdout=subprocess.PIPE,
@@ -82,7 +88,8 @@ def _in_child(name: str) -> subprocess.CompletedProcess[str]:
 def _measure(chosen: argparse.Namespace) -> int:
     sizes = Sizes(quick=chosen.quick, huge=chosen.huge)
     module = importlib.import_module(f"benchmarks.{chosen.only[0]}")
-    with tempfile.TemporaryDirectory(prefix="loom-audit-bench-", dir=chosen.dir) as folder:
+    place = chosen.dir[0] if chosen.dir else None
+    with tempfile.TemporaryDirectory(prefix="loom-audit-bench-", dir=place) as folder:
         for figure in module.measure(Path(folder), sizes):
             print(json.dumps(figure.to_dict()), flush=True)
     return 0

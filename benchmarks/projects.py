@@ -94,3 +94,13 @@ def files(root: Path) -> Iterator[os.stat_result]:
 def on_disk(*roots: Path) -> int:
     """Bytes that files take on disk, as their filesystem counts them."""
     return sum(seen.st_blocks * 512 for root in roots for seen in files(root))
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of filesystem that a folder lies on: `ext4`, `tmpfs`, …"""
+    real = f"{folder.resolve()}/"
+    rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    above = [
+        (point, kind) for _, point, kind, *_ in rows if real.startswith(f"{point.rstrip('/')}/")
+    ]
+    return max(above, key=lambda one: len(one[0]))[1]
