@@ -14,6 +14,7 @@ from loom_audit.cli.shared.dashboard import PORT, serve_dashboard, usable_port
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import option
+from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.demo import Demo, Proof
@@ -75,7 +76,7 @@ def demo(
 def _introduce(output: Output, made: "Demo") -> None:
     from loom_audit.demo import what_to_try
 
-    output.line((f"{made.calls} calls recorded on a copy of {made.package}", "green"))
+    output.line((f"{count_text(made.calls, 'call')} recorded on a copy of {made.package}", "green"))
     output.line(f"{made.failed} of them failed, and a person edited {', '.join(made.outside)}")
     output.line("")
     output.line("Try, in another terminal:")

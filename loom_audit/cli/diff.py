@@ -9,7 +9,7 @@ from loom_audit.cli.shared.lines import change_lines
 from loom_audit.cli.shared.lookup import ever_recorded
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.points import is_point, read_point
+from loom_audit.cli.shared.points import call_number, is_point, read_point
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_path
@@ -32,7 +32,7 @@ def diff(
         argument("POINT|PATH", help="Up to two points, then paths."),
     ] = None,
     call: Annotated[
-        int | None, option("--call", metavar="SEQ", help="What this call changed.")
+        str | None, option("--call", metavar="SEQ", help="What this call changed.")
     ] = None,
     name_only: Annotated[bool, option("--name-only", help="Only the paths.")] = False,
     stat: Annotated[bool, option("--stat", help="Lines added and removed.")] = False,
@@ -46,17 +46,18 @@ def diff(
     Contents are shown escaped except with --raw.
     """
     output = invocation.output
+    number = None if call is None else call_number(call)
     points, paths = _points_and_paths(arguments or [])
-    if call is not None and points:
+    if number is not None and points:
         raise InvalidArguments(
             "--call and points cannot be given together", hint="Give one of them."
         )
     with invocation.workspace() as workspace:
         timeline = workspace.timeline
-        disk = call is None and not points
+        disk = number is None and not points
         changes: tuple[FileChange, ...]
-        if call is not None:
-            changes = timeline.call(call).changes
+        if number is not None:
+            changes = timeline.call(number).changes
         elif disk:
             changes = workspace.status().drift
         else:

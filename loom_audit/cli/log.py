@@ -103,6 +103,8 @@ def log(
     for one in kind or ():
         if one not in KINDS:
             raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
+    if search is not None and not search.strip():
+        raise InvalidArguments("--search is empty", hint="Give words, or leave it out.")
     if search is not None and (events or kind):
         raise InvalidArguments(
             "--search finds calls, not the facts under them",

@@ -7,8 +7,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
-from loom_audit.cli.shared.points import SESSION, named_point
-from loom_audit.errors import InvalidArguments
+from loom_audit.cli.shared.points import SESSION, call_number, named_point
 
 if TYPE_CHECKING:
     from loom_audit.api import AuditedWorkspace
@@ -38,16 +37,10 @@ def revert(
     with invocation.workspace() as workspace:
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        named = [_target(workspace, text) for text in targets]
+        named = list(dict.fromkeys(_target(workspace, text) for text in targets))
         plan = workspace.plan_revert(named, choices=choices)
         return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)
 
 
 def _target(workspace: "AuditedWorkspace", text: str) -> int | str:
-    if text.isdecimal() and text.isascii():
-        return int(text)
-    if text.startswith(SESSION):
-        return named_point(workspace, text)
-    raise InvalidArguments(
-        f"not a call: {text}", hint="Name it by the number in `loom-audit log`, or session:ID."
-    )
+    return named_point(workspace, text) if text.startswith(SESSION) else call_number(text)

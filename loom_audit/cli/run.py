@@ -100,8 +100,6 @@ def _run(
         ran = session.run(words, cwd=inside, confinement=sandbox, keep=keep, started=started)
         exits.keep_from_interrupting()
     except ExecutionFailed as error:
-        if words[0].startswith("-"):
-            error.hint = "It was taken for the command: `loom-audit run --help` lists the options."
         output.error(error)
         return int(error.details.get("exit_code", exits.OUR_FAILURE))
     result, coverage = ran.result, ran.coverage

@@ -65,6 +65,11 @@ def session(
 
 def _read_words(words: list[str]) -> tuple[bool, str | None]:
     """Whether to end a session, and which one is named."""
+    if words == ["end"]:
+        raise InvalidArguments(
+            "the session to end is not named",
+            hint="Write `loom-audit session end ID`; `loom-audit session` lists them.",
+        )
     ending = len(words) == 2 and words[0] == "end"
     if len(words) > 1 and not ending:
         raise InvalidArguments(

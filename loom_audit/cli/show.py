@@ -16,6 +16,7 @@ from loom_audit.cli.shared.lines import (
 )
 from loom_audit.cli.shared.lookup import event_at, event_id, question_about, questions
 from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.points import call_number
 from loom_audit.cli.shared.records import (
     call_record,
     change_record,
@@ -38,7 +39,7 @@ LONG = 2_000
 @command(examples=("loom-audit show 42", "loom-audit show 42 --json"))
 def show(
     invocation: Invocation,
-    seq: Annotated[int, argument("SEQ", "The number of any event of the call.", min=1)],
+    number: Annotated[str, argument("SEQ", "The number of any event of the call.")],
     no_diff: Annotated[bool, option("--no-diff", help="Only name what changed.")] = False,
 ) -> None:
     """Show one call whole, or any other event.
@@ -47,6 +48,7 @@ def show(
     counted only; --json gives them.
     """
     output = invocation.output
+    seq = call_number(number)
     with invocation.workspace() as workspace:
         try:
             detail = workspace.timeline.call(seq)

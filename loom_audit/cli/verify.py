@@ -103,7 +103,10 @@ def _print_verification(invocation: Invocation, found: "Verification") -> None:
         text = f"{count_text(found.anchored, 'event')}; {found.unanchored} later not vouched for"
         output.line("anchored   ", (text, "yellow"))
     else:
-        output.line("anchored   ", f"all {found.size} events by a head kept outside the store")
+        output.line(
+            "anchored   ",
+            f"all of {count_text(found.size, 'event')} by a head kept outside the store",
+        )
     unsure = "incomplete" if found.findings else "unanchored: `loom-audit head` prints one to keep"
     verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
     good = found.exit_code == exits.OK

@@ -12,6 +12,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.verified import VerifiedProjections
+from loom_audit.model.display import count_text
 from loom_audit.model.events import (
     CallDecided,
     CallFinished,
@@ -119,7 +120,9 @@ class Timeline(Struct, frozen=True):
             return numbers[count]
         if len(numbers) == count:
             return min(call.requested for call in calls) - 1
-        raise NotFound(f"head~{count} does not exist", hint=f"There are {len(numbers)} calls.")
+        raise NotFound(
+            f"head~{count} does not exist", hint=f"On record: {count_text(len(numbers), 'call')}."
+        )
 
     # --- lists ----------------------------------------------------------------------------
 

@@ -217,5 +217,5 @@ def _arguments(plan: Plan) -> dict[str, object]:
 def _summary(plan: Plan) -> str:
     return (
         f"{plan.verb} of {plan.target}: {len(plan.changes)} changed "
-        f"({len(plan.merged)} merged), {len(plan.already)} already there, {len(plan.kept)} kept"
+        f"({len(plan.merged)} merged), {len(plan.already)} already so, {len(plan.kept)} kept"
     )

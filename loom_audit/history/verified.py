@@ -156,11 +156,15 @@ class VerifiedProjections:
 
     def record_at(self, seq: int) -> CallRecord:
         """As `call_at`, with all that belongs to it."""
-        event = self._proven.event(seq) if 0 < seq <= self._proven.log.head() else None
+        head = self._proven.log.head()
+        event = self._proven.event(seq) if 0 < seq <= head else None
         call_id = getattr(event.fact, "call_id", None) if event else None
         if event is None or call_id is None:
             raise NotFound(
-                f"Event {seq} belongs to no call", hint="Run `loom-audit log` to list the calls."
+                f"Event {seq} does not belong to a call"
+                if event
+                else f"There is no event {seq}: the log ends at {head}",
+                hint="Run `loom-audit log` to list the calls.",
             )
         return self.call_record(event.session, call_id)
 

@@ -82,9 +82,10 @@ def first_few(items: Sequence[T], most: int, text: Callable[[T], str] = str) -> 
     return ", ".join(map(text, items[:most])) + more
 
 
-def count_text(n: int, what: str) -> str:
-    """A number with its noun: `1 call`, `2 calls`."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+def count_text(n: float, what: str, *, grouped: bool = False) -> str:
+    """A number with its noun: `1 call`, `2 calls`, `0.5 seconds`; grouped: `1,000 calls`."""
+    shown = f"{n:,}" if grouped else str(n) if isinstance(n, int) else f"{n:g}"
+    return f"{shown} {what}" if n == 1 else f"{shown} {what}s"
 
 
 def size_text(n: int) -> str:

@@ -8,6 +8,7 @@ marks unseen). Page and fragment are one template: a fragment is one of its bloc
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,14 @@ from starlette.responses import HTMLResponse, Response
 from loom_audit.api import AuditedWorkspace
 from loom_audit.api.approvals import is_waiting
 from loom_audit.errors import AuditError
-from loom_audit.model.display import duration_text, one_line, size_text, visible, visible_path
+from loom_audit.model.display import (
+    count_text,
+    duration_text,
+    one_line,
+    size_text,
+    visible,
+    visible_path,
+)
 from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {
@@ -67,6 +75,7 @@ class Pages:
             stamp=stamp,
             size=size_text,
             count=count,
+            counted=partial(count_text, grouped=True),
             took=duration_text,
             mode=mode,
             plain=plain,

@@ -233,7 +233,7 @@ def test_a_plan_says_what_changes_what_stays_and_what_stops_it() -> None:
         "will change:",
         "R p -> p2",
         "M m  (3 B -> 4 B, mode 0644 -> 0755)",
-        "already there:",
+        "already so:",
         "kept as it is:",
         "conflict, choose",
         "cannot be undone:",

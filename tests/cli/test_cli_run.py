@@ -144,9 +144,3 @@ def test_wrong_usage_of_run_exits_as_its_help_says(shell: Shell, tmp_path: Path)
     shell("run", code=125, cwd=tmp_path)
     assert "\n    2  " not in shell("run", "--help").text
     assert "also for wrong usage" in " ".join(shell("run", "--help").text.split())
-
-
-def test_an_unknown_option_of_run_is_not_mistaken_silently_for_the_command(audited: Shell) -> None:
-    refused = audited("run", "--titel", "x", "--", "true", code=127)
-    assert "Command not found: --titel" in refused.errors
-    assert "`loom-audit run --help`" in refused.errors

@@ -44,7 +44,7 @@ class Command(Struct, frozen=True):
     def as_click(self, name: str) -> click.Command:
         """It with the shared options, the examples and the exit codes in its help."""
         always = exits.ALWAYS if self.failure is None else (exits.OK,)
-        settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+        settings = {"allow_interspersed_args": False}
         return click.Command(
             name,
             callback=partial(_run, self),

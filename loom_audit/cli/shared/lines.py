@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 Line = tuple[Piece, ...]
 NARROW = 90
-"""Columns below which a list leaves out the year, the seconds and its own columns."""
+"""Columns below which a list leaves out the year, the seconds, the zone and its own
+columns."""
 
 
 _STATUS: Mapping[str, Style] = {
@@ -50,8 +51,9 @@ _STATUS: Mapping[str, Style] = {
 
 
 def local_time(at: datetime) -> str:
-    """Date and time where the reader is, to the second."""
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Date and time where the reader is, to the second, with the zone; a time can be typed so."""
+    text = at.astimezone().isoformat(" ", "seconds")
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 
 def mark(change: FileChange) -> tuple[str, Style]:

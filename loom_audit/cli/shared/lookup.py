@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.errors import FileNotFound, NotFound
-from loom_audit.model.display import visible_path
+from loom_audit.model.display import count_text, visible_path
 from loom_audit.model.events import BaselineFinished, Event
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
@@ -33,7 +33,7 @@ def note_verified(invocation: Invocation, workspace: "AuditedWorkspace") -> None
     else:
         later = workspace.log.head() - last.size
         said = f"last verified {local_time(last.at)}" + (" with findings" if last.code == 1 else "")
-        said += f", {later} events ago" if later > 0 else ""
+        said += f", {count_text(later, 'event')} ago" if later > 0 else ""
     invocation.output.note((said, "dim"))
 
 

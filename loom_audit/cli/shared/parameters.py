@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 import click
 from msgspec import Struct
 
-_TYPES = {str: click.STRING, int: click.INT, float: click.FLOAT}
+_TYPES = {str: click.STRING, float: click.FLOAT}
 
 
 class Declared(Struct, frozen=True):
@@ -65,9 +65,7 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
     names = [given.name, *(declared.flags or (f"--{given.name.replace('_', '-')}",))]
     if kind is bool:
         return click.Option(names, is_flag=True, **settings)
-    settings["type"] = _TYPES[kind]
-    if (declared.least, declared.most) != (None, None):
-        settings["type"] = click.IntRange(declared.least, declared.most)
+    settings["type"] = _TYPES.get(kind) or _whole_number(declared.least, declared.most)
     if declared.positional:
         name = declared.metavar if required else f"[{declared.metavar}]"
         settings |= {"metavar": f"{name}..." if several else name, "nargs": -1 if several else 1}
@@ -75,6 +73,13 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
     settings["metavar"] = declared.metavar
     shown = default is not None and default != ""
     return click.Option(names, multiple=several, show_default=shown, **settings)
+
+
+def _whole_number(least: int | None, most: int | None) -> click.ParamType:
+    limited = (least, most) != (None, None)
+    kind = click.IntRange(least, most) if limited else click.types.IntParamType()
+    kind.name = "whole number"  # as an error says it
+    return kind
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:

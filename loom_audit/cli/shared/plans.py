@@ -168,7 +168,7 @@ def plan_lines(
     """A plan: what will change, what is left alone, what stops it, each with its reason.
 
     `sessions` are the calls taken back by the session they belong to; `most` bounds the lines
-    of what will change and what is there already.
+    of what will change and what is so already.
     """
     yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
     for session, taken in (sessions or {}).items():
@@ -185,7 +185,7 @@ def plan_lines(
         yield (("will hold conflict markers:", "red"),)
         yield from ((f"  {visible_path(path)}",) for path in holds)
     if plan.already:
-        yield ("already there:",)
+        yield ("already so:",)
         yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
     for title, notes, style in (
         ("kept as it is:", plan.kept, "cyan"),

@@ -44,6 +44,23 @@ def point_text(text: str) -> str:
     return text
 
 
+_NUMBERS = "`loom-audit log` lists the numbers, `log --events` those of all events."
+_DIGITS = 18
+"""As many as a number of an event may have."""
+
+
+def call_number(text: str) -> int:
+    """The number of a call or of any of its events, as typed. InvalidArguments."""
+    if text.isdecimal() and text.isascii() and (number := int(text[:_DIGITS])) > 0:
+        if len(text) > _DIGITS:
+            raise NotFound(f"there is no event {one_line(text, 40)}", hint=_NUMBERS)
+        return number
+    raise InvalidArguments(
+        f"not the number of a call: {one_line(text, 80) or 'an empty text'}",
+        hint=_NUMBERS,
+    )
+
+
 SESSION = "session:"
 _LIST = "`loom-audit session` lists them."
 _PAGE = 500

@@ -79,7 +79,8 @@ class SqlProjections:
         call_id = getattr(events[0].fact, "call_id", None) if events else None
         if call_id is None:
             raise NotFound(
-                f"Event {seq} belongs to no call", hint="Run `loom-audit log` to list the calls."
+                f"Event {seq} does not belong to a call" if events else f"There is no event {seq}",
+                hint="Run `loom-audit log` to list the calls.",
             )
         return self.call(events[0].session, call_id)
 

@@ -29,6 +29,7 @@ from loom_audit.errors import (
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.coverage import Effect, Status, status_of
+from loom_audit.model.display import count_text
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision
@@ -278,11 +279,11 @@ async def _execute(tool: Tool, args: Any, ctx: ToolContext) -> _Outcome:
         return outcomes[0]
     if ctx.left_running:
         error = ToolTimeout(
-            f"{tool.name} did not end within {limit:g} seconds and is still running",
+            f"{tool.name} did not end within {count_text(limit, 'second')} and is still running",
             hint="A function cannot be stopped; one with `@tool(isolate=True)` can.",
         )
         return _Outcome("running", ToolResult.failure(error))
-    error = ToolTimeout(f"{tool.name} was stopped after {limit:g} seconds")
+    error = ToolTimeout(f"{tool.name} was stopped after {count_text(limit, 'second')}")
     return _Outcome("timeout", ToolResult.failure(error))
 
 

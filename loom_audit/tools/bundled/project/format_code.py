@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
+from loom_audit.model.display import count_text
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
@@ -94,12 +95,12 @@ class FormatCode(Tool):
         said = "\n".join(output_text(one) for one in done)
         error: AuditError | None = None
         if any(one.timed_out for one in done):
-            error = ToolTimeout(f"The formatter was killed after {SECONDS:g} seconds")
+            error = ToolTimeout(f"The formatter was killed after {count_text(SECONDS, 'second')}")
         elif failed:
             error = ExecutionFailed("The formatter could not format everything")
         if error is not None:
             return ToolResult.failure(error, output=said, data=data)
-        head = ", ".join(data["formatters"]) + f": {data['files']} files"
+        head = ", ".join(data["formatters"]) + f": {count_text(data['files'], 'file')}"
         if args.check:
             head += ", all formatted" if data["formatted"] else ", not all formatted"
         else:

@@ -19,6 +19,7 @@ from loom_audit.errors import (
     PermissionDenied,
     ToolTimeout,
 )
+from loom_audit.model.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
 from loom_audit.tools.bundled.text import decode
@@ -127,7 +128,7 @@ class InstallPackage(Tool):
         output = output_text(done)
         error: AuditError | None = None
         if done.timed_out:
-            error = ToolTimeout(f"{args.manager} was killed after {SECONDS:g} seconds")
+            error = ToolTimeout(f"{args.manager} was killed after {count_text(SECONDS, 'second')}")
         elif done.exit_code == 127:
             error = ExecutionFailed(f"{args.manager} is not installed", hint="Install it first.")
         elif done.exit_code:

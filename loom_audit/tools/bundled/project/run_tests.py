@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
+from loom_audit.model.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
 from loom_audit.tools.bundled.text import decode
@@ -160,7 +161,7 @@ class RunTests(Tool):
         bad = (data["failed"] or 0) + (data["errors"] or 0)
         error: AuditError | None = None
         if done.timed_out:
-            error = ToolTimeout(f"The tests were killed after {seconds:g} seconds")
+            error = ToolTimeout(f"The tests were killed after {count_text(seconds, 'second')}")
         elif bad:
             error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
         elif done.exit_code == 5 and framework != "npm" and report:

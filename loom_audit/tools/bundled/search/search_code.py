@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
 from loom_audit.history.code_index import list_code, read_code
+from loom_audit.model.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -92,5 +93,7 @@ class SearchCode(Tool):
             for m in matches
         ] or ["[no matches]"]
         output += ["[more are left out]"] if data["truncated"] else []
-        output += [f"[{unread} files are not read yet: search again]"] if unread else []
+        output += (
+            [f"[{count_text(unread, 'file')} still to be read: search again]"] if unread else []
+        )
         return ToolResult(True, "\n".join(output), data)

@@ -102,7 +102,7 @@ class SearchFiles(Tool):
         data: dict[str, Any] = {"matches": matches, "count": len(matches), **ended}
         text = "\n".join(f"{m['path']}:{m['line']}: {m['text']}" for m in matches)
         if done.timed_out or "stuck" in end:
-            lasted = f"{seconds:g} seconds"
+            lasted = f"{count_text(seconds, 'second')}"
             if "stuck" in end:
                 lasted = f"{count_text(MAX_SECONDS, 'second')} in {beside}{end['stuck']}"
             error = ToolTimeout(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
+from loom_audit.model.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -114,7 +115,7 @@ def process_result(
     """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
     error: AuditError | None = None
     if done.timed_out:
-        error = ToolTimeout(f"The {what} was killed after {seconds:g} seconds")
+        error = ToolTimeout(f"The {what} was killed after {count_text(seconds, 'second')}")
     elif done.exit_code:
         error = ExecutionFailed(
             f"The {what} failed with exit code {done.exit_code}",

@@ -9,6 +9,7 @@ import anyio
 from pydantic import BaseModel, Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
+from loom_audit.model.display import count_text
 from loom_audit.tools.bundled.web.addresses import Target, is_listed, parse_target
 from loom_audit.tools.bundled.web.http_exchange import (
     HttpAnswer,
@@ -113,7 +114,8 @@ class WebFetch(Tool):
                 )
         except TimeoutError:
             error: AuditError = ToolTimeout(
-                f"{args.url[:200]} did not answer within {self._seconds(args):g} seconds"
+                f"{args.url[:200]} did not answer within "
+                f"{count_text(self._seconds(args), 'second')}"
             )
             return ToolResult.failure(error, data={"hops": hops})
         except AuditError as error:
