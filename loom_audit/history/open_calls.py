@@ -1,12 +1,52 @@
 """Says of an open call that is in the way: which it is, since when, and how it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.questions import approval_state
-from loom_audit.model.events import ApprovalRequested
-from loom_audit.model.records import Call
+from loom_audit.history.verified import listed_error
+from loom_audit.model.events import (
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.model.records import Call, Session
+from loom_audit.ports import EventLog
+
+
+def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session] = ()) -> None:
+    """Corrupt unless the log has that these began where they are listed, and not that they ended.
+
+    A session begins with its first event, whatever that is, and may begin again.
+    """
+    begun = {(call.session, call.call_id): call.requested for call in calls}
+    opened = {session.id: session.started for session in sessions}
+    still_open = set[object]()
+
+    def look(envelope: Mapping[str, Any]) -> bool:
+        kind, seq = envelope.get("kind"), envelope["seq"]
+        session = envelope.get("session", "")
+        call = session, envelope.get("call_id", "")
+        if kind == CallRequested.kind and begun.get(call) == seq:
+            still_open.add(call)
+        if session in opened and (kind == SessionStarted.kind or opened[session] == seq):
+            still_open.add(session)
+        if kind == CallFinished.kind:
+            still_open.discard(call)
+        if kind == SessionEnded.kind:
+            still_open.discard(session)
+        return False
+
+    listed = [*begun.items(), *opened.items()]
+    first = min((seq for _, seq in listed), default=log.head() + 1)
+    for _ in log.stretch(max(first, 1) - 1, log.head(), look):
+        pass
+    if ended := [seq for key, seq in listed if key not in still_open]:
+        raise listed_error(min(ended))
 
 
 def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:

@@ -19,6 +19,7 @@ from loom_audit.history.interrupted import (
     record_found_changes,
 )
 from loom_audit.history.kept_looks import discard_look, recall_looks
+from loom_audit.history.open_calls import check_open
 from loom_audit.history.questions import is_waiting
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
@@ -59,6 +60,7 @@ def recover(
         return []
     with attachment.exclusive():
         calls, sessions = _ended(attachment, sparing)
+        check_open(attachment.log, calls, sessions)
         waiting = [] if abandon else [call for call in calls if is_undo(call)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)

@@ -18,7 +18,7 @@ from loom_audit.history.interrupted import (
     intentions,
     writer_of,
 )
-from loom_audit.history.open_calls import open_call_error
+from loom_audit.history.open_calls import check_open, open_call_error
 from loom_audit.history.planner import Planner
 from loom_audit.history.recovery import (
     RecoveredCall,
@@ -129,7 +129,9 @@ class Undo:
             return recover(self.attachment, abandon=mode == "abandon")
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
-            done = [self._continue(call, actor) for call in self._open_undos()]
+            interrupted = self._open_undos()
+            check_open(self.attachment.log, interrupted)
+            done = [self._continue(call, actor) for call in interrupted]
         finally:
             release()
         return [*done, *recover(self.attachment)]

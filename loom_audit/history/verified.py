@@ -247,18 +247,18 @@ class VerifiedProjections:
         listed, made = ([replace(one, paths=()) for one in some] for some in (found, fold.calls()))
         if listed != made:
             unlike = (one for one, other in zip(made, listed, strict=False) if one != other)
-            raise _listed_error(next(unlike, [*made, *listed][-1]).requested)
+            raise listed_error(next(unlike, [*made, *listed][-1]).requested)
         for (session, call_id), (number, fact) in fold.ended.items():
             coverage = fold.coverage(number, fact.coverage)
             try:
                 one = self._suggested.call(session, call_id)
             except NotFound:
-                raise _listed_error(number) from None
+                raise listed_error(number) from None
             if (one.seq, one.status, one.coverage) != (number, fact.status, coverage):
-                raise _listed_error(number)
+                raise listed_error(number)
         reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}
         if reverted != fold.reverted():
-            raise _listed_error(min(reverted.items() ^ fold.reverted().items())[1])
+            raise listed_error(min(reverted.items() ^ fold.reverted().items())[1])
 
     # --- points ---------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class VerifiedProjections:
         except NotFound:
             head = self._proven.log.head()
             for event in self._proven.events(0, head, lambda one: one.get("session") == id):
-                raise _listed_error(event.seq) from None
+                raise listed_error(event.seq) from None
             raise
         event = self._proven.event(listed.started)
         if event.session != id or not isinstance(event.fact, SessionStarted):
@@ -343,7 +343,8 @@ def _has_fact(envelope: Mapping[str, Any]) -> bool:
     return any(item["role"] == "fact" for item in envelope.get("payloads", ()))
 
 
-def _listed_error(seq: int) -> Corrupt:
+def listed_error(seq: int) -> Corrupt:
+    """Of an event of which the tables say something else than the log."""
     return Corrupt(
         f"What is listed of event {seq} is not what the log says",
         hint="Run `loom-audit verify`, then `loom-audit db rebuild`, which makes lists anew.",

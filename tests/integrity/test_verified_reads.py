@@ -23,6 +23,7 @@ from loom_audit.model.events import CoverageLowered, Draft, TreeHead
 from loom_audit.ports import CallFilter
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections import keyframes
+from tests.cli.shells import Shell
 from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded
 
 FILES = ("a.txt", "b.txt", "c.txt")
@@ -138,6 +139,9 @@ def test_a_session_that_is_not_listed_any_more_is_not_said_to_be_none(
         again(workspace).plan_revert([f"session:{id}"])
     with pytest.raises(NotFound):
         again(workspace).timeline.point("session:none")
+    shell = Shell(Path(workspace.root), workspace.adapters.settings.home)
+    shell("revert", f"session:{id}", "--dry-run", code=6)
+    shell("revert", "session:none", "--dry-run", code=4)
 
 
 def test_a_call_that_ended_later_and_is_not_listed_is_corrupt(
@@ -175,6 +179,31 @@ def test_a_time_means_the_events_of_the_log(
             raw.commit()
         with pytest.raises(Corrupt):
             again(workspace).timeline.point(at)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE call SET finished = NULL WHERE requested = (SELECT max(requested) FROM call)",
+        "UPDATE call SET finished = NULL, call_id = x'0102030405060708' WHERE requested = "
+        "(SELECT max(requested) FROM call)",
+        "UPDATE call SET finished = NULL, requested = requested - 1 WHERE requested = "
+        "(SELECT max(requested) FROM call)",
+        "UPDATE session SET ended = NULL",
+    ],
+    ids=["finished", "unknown", "elsewhere", "session"],
+)
+def test_what_is_only_listed_as_open_is_not_ended_again(
+    workspace: AuditedWorkspace, sql: str
+) -> None:
+    head = workspace.log.head()
+    forge(workspace, sql)
+    seen = again(workspace)
+    with pytest.raises(Corrupt, match="What is listed of event"):
+        seen.recover()
+    assert seen.log.head() == head
+    seen.rebuild()
+    assert not seen.recover() and not seen.differences()
 
 
 def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:

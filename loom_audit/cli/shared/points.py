@@ -1,6 +1,7 @@
 """Points, times and sessions as they are typed; a session by the start of its id."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def session_id(workspace: "AuditedWorkspace", text: str) -> str:
         return found[0]
     shown = one_line(text, 80)
     if not found:
+        with suppress(NotFound):  # one that is on record and not listed is Corrupt
+            workspace.timeline.point(SESSION + text)
         raise NotFound(f"there is no session {shown}", hint=_LIST)
     raise InvalidArguments(
         f"{len(found)} sessions begin with {shown}: {first_few(found, _SHOWN)}",
