@@ -347,12 +347,19 @@ class AuditedWorkspace:
     def _plan(self, request: Request) -> Plan:
         return self._undo.planner.plan(request)
 
-    def carry_out(self, plan: Plan, *, actor: str | None = None, label: str = "") -> UndoResult:
+    def carry_out(
+        self,
+        plan: Plan,
+        *,
+        actor: str | None = None,
+        label: str = "",
+        report: Report | None = None,
+    ) -> UndoResult:
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
         An undo and a redo go on record in the session whose call they take back; a revert and
         a rollback in a session of the actor's own. `label` is a name beside the actor's, which
-        goes into the call's arguments.
+        goes into the call's arguments. `report` is told how far a plan of many changes is.
         """
         by = actor or self.actor
         recover(self.attachment)
@@ -364,7 +371,9 @@ class AuditedWorkspace:
                 title = f"{plan.verb} {plan.target}"
                 own = SessionRecord(self.adapters, self.attachment, by, by, title)
                 writer = stack.enter_context(own)
-            result = self._undo.carry_out(plan, writer, call_id=new_id(), label=label)
+            result = self._undo.carry_out(
+                plan, writer, call_id=new_id(), label=label, report=report
+            )
         self.adapters.keep_head(self.head())
         return result
 

@@ -21,10 +21,11 @@ from loom_audit.disk.reversal import Identity, ModeReversal, PathReversal, remov
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory, sync_filesystem
 from loom_audit.errors import AuditError, InvalidPath
 from loom_audit.model.files import FileChange
-from loom_audit.ports import Displaced, Replacement
+from loom_audit.ports import Displaced, Progress, Replacement, Report
 
 _OPEN_FOLDERS = 256
 _OWNER_ALL = 0o700
+_TOLD_AFTER = 64
 
 
 def replace_all(
@@ -32,11 +33,12 @@ def replace_all(
     steps: Sequence[Replacement],
     done: dict[int, Displaced],
     reserved: DiskReservation | None = None,
+    report: Report | None = None,
 ) -> Sequence[Displaced]:
     """Carry out the steps; `done` is filled as they are, by their number."""
     folders = OpenFolders(beneath, _OPEN_FOLDERS)
     staging = StagingFolders(folders, (step.change for step in steps))
-    batch = _Batch(folders, steps, done, staging, reserved)
+    batch = _Batch(folders, steps, done, staging, reserved, report or (lambda _: None))
     try:
         try:
             batch.check()
@@ -71,6 +73,7 @@ class _Batch(Struct):
     done: dict[int, Displaced]
     staging: StagingFolders
     reserved: DiskReservation | None
+    report: Report
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
     original_modes: dict[str, int] = field(default_factory=dict)
@@ -96,6 +99,7 @@ class _Batch(Struct):
     def write(self) -> None:
         """Write every new file and link under a temporary name, not flushed yet."""
         for number, step in enumerate(self.steps):
+            self._tell("write", number)
             after = step.change.after
             if after is None or after.kind == "directory" or is_same_content(step.change):
                 continue
@@ -110,6 +114,10 @@ class _Batch(Struct):
                 source = self._attributes_of(step)
                 put = stage(self.folders, slot, parent, after, content, source=source)
             self.staged[number] = (slot.location(self.folders), put)
+
+    def _tell(self, stage: str, done: int) -> None:
+        if done % _TOLD_AFTER == 0:
+            self.report(Progress(stage, done, len(self.steps)))
 
     def _attributes_of(self, step: Replacement) -> Location | None:
         source = step.attributes_of
@@ -134,6 +142,7 @@ class _Batch(Struct):
 
     def carry_out(self) -> None:
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n])):
+            self._tell("replace", len(self.done))
             step = self.steps[number]
             self.path = step.change.path
             self._make_usable(self.staging.above(self.path))

@@ -41,6 +41,7 @@ from loom_audit.ports import (
     Displaced,
     LeftOutFiles,
     Replacement,
+    Report,
     Reservation,
     Stamp,
     Stamps,
@@ -349,12 +350,14 @@ class DiskWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
+        report: Report | None = None,
     ) -> Sequence[Displaced]:
         for step in steps:
             self._check_writable(step.change.path)
         self._beneath.check()
         slots = reserved if isinstance(reserved, DiskReservation) else None
-        return bulk.replace_all(self._beneath, steps, {} if done is None else done, slots)
+        done = {} if done is None else done
+        return bulk.replace_all(self._beneath, steps, done, slots, report)
 
     def rename(self, source: str, target: str, identity: str) -> None:
         for path in (source, target):

@@ -39,7 +39,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import Call
-from loom_audit.ports import Command, CommandResult, Runner
+from loom_audit.ports import Command, CommandResult, Report, Runner
 
 
 class OpenCall:
@@ -176,14 +176,14 @@ class OpenCall:
         moves: tuple[Move, ...] = (),
         reverts: tuple[int, ...] = (),
         final: bool = False,
+        report: Report | None = None,
     ) -> None:
         """Carry out planned changes. Conflict, with nothing changed, when disk differs."""
         self._reverts = reverts
         with self._step(final) as preconditions:
+            preconditions.report = report
             check_planned(preconditions, changes)
-            make_changes(
-                self.record, preconditions, changes, moves=moves, reverts=reverts, origin="undo"
-            )
+            make_changes(self.record, preconditions, changes, moves, reverts, origin="undo")
             self.record.commit_and_index()  # what was displaced goes while the call is open
 
     def check_writable(self) -> None:

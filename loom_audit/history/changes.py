@@ -23,9 +23,9 @@ def make_changes(
     record: CallRecord,
     preconditions: Preconditions,
     changes: Sequence[FileChange],
-    *,
     moves: tuple[Move, ...] = (),
     reverts: tuple[int, ...] = (),
+    *,
     origin: Origin = "tool",
 ) -> None:
     """Record drift and intention, change the disk, collect the outcome for the next commit.

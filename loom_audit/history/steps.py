@@ -22,7 +22,7 @@ from loom_audit.model.files import (
 )
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.links import groups_in, names_by_group, sources, whole_groups
-from loom_audit.ports import Displaced, IndexEntry, Replacement, Reservation, Stamp
+from loom_audit.ports import Displaced, IndexEntry, Replacement, Report, Reservation, Stamp
 
 MAX_ONE_BY_ONE = 8
 """Most changes that are synced one by one; more of them share two syncs of the filesystem."""
@@ -35,12 +35,14 @@ class Preconditions:
 
     A state that is not the log's is listed as drift, and with `keep` its content is stored. A path
     at which something is that is not a file is an error, or with `overlooks_special` absent.
+    `report` is told how far the changes are when there are many.
     """
 
     def __init__(self, attachment: Attachment, *, keep: bool = True) -> None:
         self.attachment = attachment
         self._keep = keep
         self.overlooks_special = False
+        self.report: Report | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
@@ -302,7 +304,8 @@ def _replace_together(
 ) -> None:
     displaced: dict[int, Displaced] = {}
     try:
-        preconditions.attachment.workspace.replace_all(steps, displaced, reserved)
+        workspace = preconditions.attachment.workspace
+        workspace.replace_all(steps, displaced, reserved, preconditions.report)
     except AuditError as error:
         outcome.add_error(error)
     for number, step in enumerate(steps):

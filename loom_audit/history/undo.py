@@ -34,7 +34,7 @@ from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import moves_among
 from loom_audit.model.planning import Note, Plan, Request, is_equivalent
 from loom_audit.model.records import Call
-from loom_audit.ports import EventFilter
+from loom_audit.ports import EventFilter, Report
 
 
 class UndoResult(Struct, frozen=True):
@@ -53,7 +53,15 @@ class Undo:
         self.planner = planner
 
     @without_gc()
-    def carry_out(self, plan: Plan, writer: Writer, *, call_id: str, label: str = "") -> UndoResult:
+    def carry_out(
+        self,
+        plan: Plan,
+        writer: Writer,
+        *,
+        call_id: str,
+        label: str = "",
+        report: Report | None = None,
+    ) -> UndoResult:
         """Carry out the plan, if a plan made now does the same.
 
         `label` is what the person calls themselves; it stands in the arguments of the call.
@@ -80,17 +88,25 @@ class Undo:
                     hint="Look at the new plan and decide again.",
                     details={"planned_at": plan.head, "head": fresh.head},
                 )
-            return self._do(fresh, writer, call_id, label)
+            return self._do(fresh, writer, call_id, label, report)
         finally:
             release()
 
-    def _do(self, plan: Plan, writer: Writer, call_id: str, label: str) -> UndoResult:
+    def _do(
+        self, plan: Plan, writer: Writer, call_id: str, label: str, report: Report | None
+    ) -> UndoResult:
         for content in plan.contents.values():
             self.attachment.blobs.put(content)
         arguments = _arguments(plan) | ({"label": label} if label else {})
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
-                call.apply(plan.changes, moves=plan.moves, reverts=plan.reverts, final=True)
+                call.apply(
+                    plan.changes,
+                    moves=plan.moves,
+                    reverts=plan.reverts,
+                    final=True,
+                    report=report,
+                )
                 call.result["output"] = _summary(plan)
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from loom_audit.model.files import BlobId, FileChange
 from loom_audit.model.scope import Scope
+from loom_audit.ports.processes import Report
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 from loom_audit.ports.watch import Watch
 
@@ -271,6 +272,7 @@ class Workspace(Protocol):
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
+        report: Report | None = None,
     ) -> Sequence[Displaced]:
         """Many in two phases: all temporaries, one sync, all exchanges, one sync.
 
@@ -278,7 +280,7 @@ class Workspace(Protocol):
         first, then files, then links. What is displaced is handed back in the order of `steps`.
         When a step fails, those already exchanged stay, and the error's details name it as `path`,
         and how many were done as `done`; the dict `done` then holds what each of them
-        displaced, by the step's number.
+        displaced, by the step's number. `report` is told of each phase now and then.
         """
         ...
 

@@ -18,6 +18,7 @@ from loom_audit.ports import (
     Displaced,
     LeftOutFiles,
     Replacement,
+    Report,
     Reservation,
     Stamp,
     Stamps,
@@ -356,6 +357,7 @@ class MemoryWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
+        report: Report | None = None,
     ) -> Sequence[Displaced]:
         done = {} if done is None else done
         for step in steps:

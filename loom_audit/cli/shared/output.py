@@ -8,8 +8,9 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ from loom_audit.model.display import size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.ports import Progress, Report
+
+PATIENCE = 1.0
+"""Seconds after which progress is shown."""
 
 Style = Literal["", "bold", "dim", "red", "green", "yellow", "cyan"]
 _SGR: Mapping[str, str] = {
@@ -144,10 +148,29 @@ def _paint(piece: Piece, color: bool) -> str:
 
 @contextmanager
 def progress(output: Output) -> Iterator["Report | None"]:
-    """A function to report progress to, shown as a bar per stage; None where nobody looks."""
+    """A function to report progress to, shown as a bar per stage; None where nobody looks.
+
+    What is done within a second shows none.
+    """
     if output.json or not output.stderr.isatty():
         yield None
         return
+    started, shown = time.monotonic(), ExitStack()
+    report: Report | None = None
+
+    def show(now: "Progress") -> None:
+        nonlocal report
+        if report is None and time.monotonic() - started >= PATIENCE:
+            report = shown.enter_context(_bars(output))
+        if report is not None:
+            report(now)
+
+    with shown:
+        yield show
+
+
+@contextmanager
+def _bars(output: Output) -> Iterator["Report"]:
     from rich.console import Console
     from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars

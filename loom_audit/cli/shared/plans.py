@@ -66,8 +66,8 @@ def show_and_carry_out(
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
-    with progress(output):
-        result = workspace.carry_out(plan)
+    with progress(output) as report:
+        result = workspace.carry_out(plan, report=report)
     record |= {
         "carried_out": True,
         "call": result.call.seq,
