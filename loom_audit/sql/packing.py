@@ -219,9 +219,12 @@ def unpack_id(stored: bytes) -> str:
             return ""
         if len(stored) == _UUID_BYTES or (len(stored) == _SHORT_BYTES and stored[0] != 0xFF):
             return stored.hex()
-        return stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
+        id = stored[1:].rstrip(b"\xff").decode("utf-8", "surrogatepass")
     except (AttributeError, TypeError, ValueError) as error:
         raise Corrupt(f"An id cannot be read: {stored!a}") from error
+    if pack_id(id) != stored:
+        raise Corrupt(f"An id cannot be read: {stored!a}")
+    return id
 
 
 @contextmanager

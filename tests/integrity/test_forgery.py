@@ -96,6 +96,13 @@ def test_a_number_that_leads_elsewhere_is_a_projection_that_differs(
     assert {one.code for one in found.findings} == {"projection"} | of_no_log
 
 
+def test_an_id_that_reads_like_none_is_not_none(small: Recorded, tmp_path: Path) -> None:
+    store = small.copy(tmp_path / "forged")
+    with connect(store) as raw:
+        unguarded(raw).execute("UPDATE event SET id = x'78' WHERE seq = 20 AND id = x''")
+    assert ("event.column", 20) in codes(store.verify())
+
+
 def test_the_name_that_was_recorded_last_is_missed_when_its_row_is_gone(
     small: Recorded, tmp_path: Path
 ) -> None:
