@@ -4,13 +4,14 @@ The inside of an opaque entry is not on record, so it can only be renamed back a
 when it is proven to be the same folder.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.moved_folders import MovedFolder, moved_folders
 from loom_audit.history.observation import observe
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import FilesChanged
@@ -20,12 +21,14 @@ from loom_audit.model.files import (
     Move,
     Tree,
     apply,
-    border_moves,
+    diff,
     is_opaque,
     is_within,
+    parents,
 )
 from loom_audit.model.lineage import PathStep
-from loom_audit.model.planning import Note, Plan, Request
+from loom_audit.model.links import groups_in
+from loom_audit.model.planning import Note, Plan, Request, one_change_each
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import IndexEntry
 
@@ -33,52 +36,44 @@ _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may say what arrived."""
 
 
-class MovedFolder(Struct):
-    """A folder of one identity that taken calls moved: where it was before and where it is since.
+class FolderPlan(Struct, frozen=True):
+    """What is done with moved folders, and the steps and the tree for what is left to plan.
 
-    `brings` are the states it had on record where it was, `leaves` those that it has where it is.
+    `inside` are changes in folders before they are renamed, and `renames` those of each rename.
     """
 
-    identity: str
-    was: str
-    now: str
-    calls: list[int | None]
-    brings: dict[str, FileState]
-    leaves: dict[str, FileState] = field(default_factory=dict)
-    paths: set[str] = field(default_factory=set)
-
-    @property
-    def came_back(self) -> bool:
-        return self.was == self.now
-
-    def holds(self, path: str) -> bool:
-        return is_within(path, self.paths)
-
-    def takes(self, step: PathStep) -> bool:
-        """Whether the folder's own plan has to do with a step, so that no other has."""
-        return self.holds(step.change.path) and (not self.came_back or step.call in self.calls)
-
-
-class FolderPlan(Struct, frozen=True):
-    """What is done with moved folders, and the steps and the tree for what is left to plan."""
-
     steps: Sequence[PathStep]
-    tree: Tree
-    changes: tuple[FileChange, ...] = ()
-    moves: tuple[Move, ...] = ()
+    tree: dict[str, FileState]
+    inside: tuple[FileChange, ...] = ()
+    renames: tuple[tuple[Move, tuple[FileChange, ...]], ...] = ()
     blocked: tuple[Note, ...] = ()
     kept: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
 
     def added_to(self, plan: Plan) -> Plan:
+        stages = self._stages(plan.changes)
         return replace(
             plan,
-            changes=tuple(sorted([*plan.changes, *self.changes], key=lambda one: one.path)),
-            moves=(*plan.moves, *self.moves),
+            changes=one_change_each(stages),
+            stages=stages if len(stages) > 1 else (),
+            moves=(*plan.moves, *(move for move, _ in self.renames)),
             blocked=(*plan.blocked, *self.blocked),
             kept=(*plan.kept, *self.kept),
             irreversible=(*plan.irreversible, *self.irreversible),
         )
+
+    def _stages(self, others: Sequence[FileChange]) -> tuple[tuple[FileChange, ...], ...]:
+        """All changes in the order in which they can be made, in one stage where that is any."""
+        targets = [move.target for move, _ in self.renames]
+        above = {path for target in targets for path in parents(target)}
+        made = [one for one in others if one.path in above and one.before is None]
+        ends = [end for move, _ in self.renames for end in (move.source, move.target)]
+        again = any(is_within(change.path, targets) for change in others)
+        if not (self.inside or again or len(set(ends)) < len(ends)):
+            return ((*others, *(change for _, inside in self.renames for change in inside)),)
+        rest = tuple(one for one in others if one not in made)
+        stages = ((*made, *self.inside), *(inside for _, inside in self.renames), rest)
+        return tuple(stage for stage in stages if stage)
 
 
 def plan_folders(
@@ -94,16 +89,11 @@ def plan_folders(
     `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
     tree = apply(attachment.projections.tree(), drift.changes)
-    folders = _moved_folders(steps, facts, drift)
-    if not folders:
-        return FolderPlan(steps, tree)
+    folders = moved_folders(steps, facts, drift)
     left = [step for step in steps if not any(one.takes(step) for one in folders)]
-    folders = [one for one in folders if not one.came_back]
-    after = dict(tree)
-    plan = FolderPlan(left, after)
-    for one in folders:
-        calls = tuple(sorted({call for call in one.calls if call is not None}))
-        note = Note(one.now, "", calls)
+    plan = FolderPlan(left, dict(tree))
+    for one in _in_order([one for one in folders if not one.came_back]):
+        note = Note(one.now, "", tuple(sorted({call for call in one.calls if call is not None})))
         if "current" in (request.choices.get(one.now), request.choices.get(one.was)):
             plan = replace(plan, kept=(*plan.kept, replace(note, reason="kept by choice")))
             continue
@@ -112,104 +102,105 @@ def plan_folders(
             gone = replace(note, reason=f"{shown}, and is not there any more")
             plan = replace(plan, irreversible=(*plan.irreversible, gone))
             continue
-        why = _obstacle(attachment, request, one, steps, tree)
+        there = {path: state for path, state in tree.items() if is_within(path, [one.now])}
+        free = {move.source for move, _ in plan.renames}
+        why = (
+            _obstacle(attachment, one, steps, plan.tree, free, folders)
+            or _obstacle_inside(attachment, one, steps, there)
+            or _obstacle_to_proof(attachment, request, one, tree)
+        )
         if why:
             why = f"{shown}, and {why}; it is not renamed back"
             plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
             continue
-        changes = []
-        for path in sorted(path for path in tree if is_within(path, [one.now])):
-            before = after.pop(path)
-            if path == one.now:
-                before = replace(before, identity=one.identity)
-            changes.append(FileChange(path, before, None))
-        changes += [FileChange(path, None, state) for path, state in one.brings.items()]
-        after.update(one.brings)
-        plan = replace(
-            plan,
-            changes=(*plan.changes, *changes),
-            moves=(*plan.moves, Move(one.now, one.was)),
-        )
+        plan = _with_rename(plan, one, there)
     return plan
 
 
-def _moved_folders(
-    steps: Sequence[PathStep], facts: Mapping[int, FilesChanged], drift: FilesChanged
-) -> list[MovedFolder]:
-    """The folders that taken steps moved, each once however often."""
-    if not facts and not drift.moves:
-        return []
-    ends_of = {(step.seq, step.change.path): step for step in steps}
-    found: dict[str, MovedFolder] = {}
-    last = max((step.seq for step in steps), default=0)
-    for seq, fact in (*sorted(facts.items()), (last, drift)):
-        by_path = {change.path: change for change in fact.changes}
-        for move in border_moves(fact.changes, fact.moves):
-            step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
-            ends = by_path[move.source].before, by_path[move.target].after
-            identity = next((s.identity for s in ends if is_opaque(s)), "")
-            if step is None or not identity:
-                continue
-            own = [s for s in steps if s.seq == seq or (s.call is not None and s.call == step.call)]
-            one = found.get(identity)
-            if not step.taken:
-                if one is not None and move.target == one.now:  # by an undo and a redo
-                    one.leaves = _last_states(own, move.target)
-                continue
-            if one is None:
-                brings = _first_states(own, move.source)
-                for path in brings.keys() & by_path.keys():
-                    brings[path] = by_path[path].before or brings[path]  # with its identity
-                one = MovedFolder(identity, move.source, move.target, [], brings)
-                found[identity] = one
-            one.now = move.target
-            one.calls.append(step.call)
-            one.paths |= {move.source, move.target}
-            one.leaves = _last_states(own, move.target)
-    return list(found.values())
+def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
+    tree = {path: state for path, state in plan.tree.items() if path not in there} | one.brings
+    leaves = {**one.leaves, one.now: replace(one.leaves[one.now], identity=one.identity)}
+    changes = [FileChange(path, state, None) for path, state in sorted(leaves.items())]
+    changes += [FileChange(path, None, state) for path, state in one.brings.items()]
+    return replace(
+        plan,
+        tree=tree,
+        inside=(*plan.inside, *diff(there, one.leaves)),
+        renames=(*plan.renames, (Move(one.now, one.was), tuple(changes))),
+    )
 
 
-def _first_states(steps: Iterable[PathStep], folder: str) -> dict[str, FileState]:
-    states: dict[str, FileState | None] = {}
-    for step in steps:
-        if is_within(step.change.path, [folder]):
-            states.setdefault(step.change.path, step.change.before)
-    return {path: state for path, state in states.items() if state is not None}
-
-
-def _last_states(steps: Iterable[PathStep], folder: str) -> dict[str, FileState]:
-    states = {s.change.path: s.change.after for s in steps if is_within(s.change.path, [folder])}
-    return {path: state for path, state in states.items() if state is not None}
+def _in_order(folders: Sequence[MovedFolder]) -> Iterator[MovedFolder]:
+    """The folders, each after the one that is where it was."""
+    waiting = list(folders)
+    while waiting:
+        taken = {one.now for one in waiting}
+        ready = next((one for one in waiting if one.was not in taken), waiting[0])
+        waiting.remove(ready)
+        yield ready
 
 
 def _obstacle(
     attachment: Attachment,
-    request: Request,
     one: MovedFolder,
     steps: Sequence[PathStep],
     tree: Tree,
+    free: Collection[str],
+    folders: Sequence[MovedFolder],
 ) -> str:
-    """Why a folder cannot be renamed back, "" when it can."""
-    workspace = attachment.workspace
-    was, now = visible_path(one.was), visible_path(one.now)
-    if any(is_within(path, [one.was]) for path in tree) or workspace.stamp(one.was) is not None:
+    """Why a folder cannot be put where it was, "" when it can; others leave the names `free`."""
+    was = visible_path(one.was)
+    stamp = attachment.workspace.stamp(one.was)
+    if any(is_within(path, [one.was]) for path in tree) or (stamp and one.was not in free):
+        if any(other.now == one.was for other in folders):
+            return f"another folder that was moved, too, is at {was} (they changed places)"
         return f"something is at {was}"
     above = one.was.rpartition("/")[0]
     if above and above not in tree and not _comes_back(above, steps):
         return f"the folder of {was} is gone"
-    for step in steps:
-        if step.taken and one.holds(step.change.path) and step.call not in one.calls:
+    for step in one.earlier(steps):
+        if step.taken and step.change.path == one.was and step.change.before is None:
+            return f"{was} was made by what is taken back too"
+    return ""
+
+
+def _obstacle_inside(
+    attachment: Attachment, one: MovedFolder, steps: Sequence[PathStep], there: Tree
+) -> str:
+    """Why the inside cannot be brought back to what it was when the folder had been moved."""
+    for step in one.between(steps):
+        if step.taken:
             return f"{visible_path(step.change.path)} was changed by what is taken back too"
-    there = {path: state for path, state in tree.items() if is_within(path, [one.now])}
-    if there != one.leaves:
-        path = min(p for p in there.keys() | one.leaves if there.get(p) != one.leaves.get(p))
-        return f"{visible_path(path)} changed since"
+    inside = diff(there, one.leaves)
+    if not inside:
+        return ""
+    kept = [step.change.path for step in one.later(steps) if not step.taken or step.came_in]
+    if kept or not any(True for _ in one.later(steps)):
+        return f"{visible_path(min(kept or [inside[0].path]))} changed since"
+    for change in inside:
+        if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
+            return f"{visible_path(change.path)} was changed by what is taken back too"
+    states = [state for change in inside for state in (change.before, change.after) if state]
+    if attachment.blobs.missing({state.blob for state in states if state.blob}):
+        return "a content in it was not kept"
+    going = {change.path for change in inside if change.after is None}
+    for folder in sorted(path for path in going if there[path].kind == "directory"):
+        for name, _ in attachment.workspace.list(folder):
+            if f"{folder}/{name}" not in going:
+                return f"{visible_path(folder)} holds {visible_path(name)}, which stays"
+    return ""
+
+
+def _obstacle_to_proof(
+    attachment: Attachment, request: Request, one: MovedFolder, tree: Tree
+) -> str:
+    """Why it is not proven that the folder is the same and as it was, "" when it is."""
     if tree[one.now].kind == "directory":
-        for path, _ in workspace.walk(attachment.scope, {}, one.now):
+        for path, _ in attachment.workspace.walk(attachment.scope, {}, one.now):
             if path not in tree:
                 return f"{visible_path(path)} changed since"
-    if workspace.identity(one.now) != one.identity:
-        return f"it is not known whether {now} is still the same folder"
+    if attachment.workspace.identity(one.now) != one.identity:
+        return f"it is not known whether {visible_path(one.now)} is still the same folder"
     if tree[one.now].kind == "opaque" and request.verb != "redo":
         path = _changed_inside(attachment, one)
         return f"{visible_path(path)} changed in it" if path else ""

@@ -1,7 +1,8 @@
 """Moves in a scan that is recorded in parts: both ends of one have to be in the same part."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from loom_audit.model.files import FileChange, Move
 
@@ -55,8 +56,7 @@ class HeldDeletions:
         return held
 
 
-@dataclass(slots=True)
-class LooseEnds:
+class LooseEnds(Struct):
     """The files that left a path in a part, and those that came to one, without the other end."""
 
     left: set[str] = field(default_factory=set)

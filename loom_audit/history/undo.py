@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import contains_calls
+from loom_audit.history.attribution import contains_calls, request_event
 from loom_audit.history.call import OpenCall
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import record_drift
@@ -30,11 +30,10 @@ from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.without_gc import without_gc
 from loom_audit.history.writer import Writer
 from loom_audit.model.display import first_few
-from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import moves_among
 from loom_audit.model.planning import Note, Plan, Request, is_equivalent
 from loom_audit.model.records import Call
-from loom_audit.ports import EventFilter, Report
+from loom_audit.ports import Report
 
 
 class UndoResult(Struct, frozen=True):
@@ -100,9 +99,12 @@ class Undo:
         arguments = _arguments(plan) | ({"label": label} if label else {})
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
+                *before, last = plan.stages or (plan.changes,)
+                for stage in before:  # what they take back is not taken back before the last
+                    call.apply(stage, moves=moves_among(stage, plan.moves), report=report)
                 call.apply(
-                    plan.changes,
-                    moves=plan.moves,
+                    last,
+                    moves=moves_among(last, plan.moves),
                     reverts=plan.reverts,
                     final=True,
                     report=report,
@@ -173,24 +175,19 @@ class Undo:
             record = CallRecord(writer_of(self.attachment, call), call.call_id)
             add_outcome(record, call, found)
             record.commit_and_index()
-        left = found.left
+        left, begun = found.left, [*intentions(self.attachment, call)]
         with OpenCall.resumed(record.writer, call) as resumed:
             moves = intended(self.attachment, call)[1]
-            listed, reverts = moves_among(left, moves), self._reverts(call)
-            resumed.apply(left, moves=listed, reverts=reverts, final=True)
-            resumed.result["output"] = f"continued by {actor} after an interruption"
+            # what a stage before the last takes back is not taken back before that
+            resumed.apply(
+                left, moves=moves_among(left, moves), reverts=begun[-1].reverts, final=True
+            )
+            stages = _stages(request_event(self.attachment, call)[1].arguments)
+            rest = f"; {len(begun)} of {stages} stages are done, plan again for the rest"
+            said = f"continued by {actor} after an interruption"
+            resumed.result["output"] = said + (rest if len(begun) < stages else "")
         finished = self.attachment.projections.call(call.session, call.call_id)
         return RecoveredCall(finished, tuple(found.outcomes.items()))
-
-    def _reverts(self, call: Call) -> tuple[int, ...]:
-        """What the interrupted call intended to take back."""
-        intended = EventFilter(
-            after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id, limit=1
-        )
-        for event in self.attachment.log.read(intended):
-            if isinstance(event.fact, ChangeIntended):
-                return event.fact.reverts
-        return ()
 
 
 def blocked_error(plan: Plan) -> Conflict:
@@ -223,13 +220,19 @@ def _said(note: Note) -> str:
 
 def _arguments(plan: Plan) -> dict[str, object]:
     request: Request = plan.request or Request(plan.verb)
-    return {
+    arguments = {
         "target": plan.target,
         "targets": [str(target) for target in request.targets],
         "paths": list(request.paths),
         "choices": dict(request.choices),
         "outside": request.outside,
     }
+    return arguments | ({"stages": len(plan.stages)} if plan.stages else {})
+
+
+def _stages(arguments: object) -> int:
+    """In how many stages an undo of these arguments is carried out, each with an intention."""
+    return arguments.get("stages", 1) if isinstance(arguments, dict) else 1
 
 
 def _summary(plan: Plan) -> str:

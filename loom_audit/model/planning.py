@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from loom_audit.model.files import BlobId, FileChange, Move, Tree
+from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
 from loom_audit.model.lineage import Lineage, PathStep, call_numbers, trace_lineages
 from loom_audit.model.links import names_written_along, whole_groups
 from loom_audit.model.out_of_scope import as_far_as_recorded
@@ -59,6 +59,9 @@ class Plan(Struct, frozen=True):
     come back, or that they have names elsewhere which keep what is there now. A note without a
     path is about a whole call. Nothing is written while `blocked` is not empty.
 
+    `stages` are the changes in steps, where some have to be made before others: a folder is renamed
+    as a whole after what changed in it since is taken back, and before what changed earlier is.
+
     `calls` are those that the request named. `drifted` is true when disk differed from the log:
     once that is recorded, the plan has to be made again.
     """
@@ -80,6 +83,7 @@ class Plan(Struct, frozen=True):
     request: Request | None = None
     calls: tuple[int, ...] = ()
     drifted: bool = False
+    stages: tuple[tuple[FileChange, ...], ...] = ()
 
 
 def plan_taking_back(
@@ -252,6 +256,23 @@ def _by_choice(
     for path in {path for lineage in lineages for path in lineage.paths()}:
         if choices.get(path) == "current":
             yield "kept", Note(path, KEPT_BY_CHOICE)
+
+
+def one_change_each(stages: Iterable[Iterable[FileChange]]) -> tuple[FileChange, ...]:
+    """What changes that follow each other do, by path; one opaque folder may replace another."""
+    first: dict[str, FileChange] = {}
+    last: dict[str, FileChange] = {}
+    for change in (change for stage in stages for change in stage):
+        first.setdefault(change.path, change)
+        last[change.path] = change
+    changes = (FileChange(path, first[path].before, last[path].after) for path in sorted(first))
+    return tuple(change for change in changes if not _is_same(change.before, change.after))
+
+
+def _is_same(one: FileState | None, other: FileState | None) -> bool:
+    if one is None or other is None or one.kind != "opaque":
+        return one == other
+    return one == other and one.identity == other.identity
 
 
 def is_equivalent(one: Plan, other: Plan) -> bool:
