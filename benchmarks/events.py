@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.projects import name, new_store
-from loom_audit.api import AuditedWorkspace, AuditStore
+from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import content, fill, name, new_store
-from loom_audit.api import AuditStore, Session
+from loom_audit.api.face import AuditStore, Session
 from loom_audit.history.verification import verify
 from loom_audit.sql.evidence import open_evidence
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import Repository, fill, new_store
-from loom_audit.api import Session
+from loom_audit.api.face import Session
 from loom_audit.sandbox import confining_runner
 from loom_audit.tools.calls.settings import ToolSettings
 

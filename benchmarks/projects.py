@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from loom_audit import open_store
-from loom_audit.api import AuditStore
+from loom_audit.api.face import AuditStore
 
 PER_FOLDER = 25
 _MEAN_BYTES = 5 * 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes, interleaved
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter
 
 STRETCH = 8_000

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import content, fill, name, new_store
-from loom_audit.api import Session
+from loom_audit.api.face import Session
 
 FILES = 300
 

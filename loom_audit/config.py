@@ -2,17 +2,19 @@
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
-from loom_audit.tools.approvals.policy import Policy, read_policy
-from loom_audit.tools.calls.settings import ToolSettings, tool_settings
+
+if TYPE_CHECKING:
+    from loom_audit.tools.approvals.policy import Policy
+    from loom_audit.tools.calls.settings import ToolSettings
 
 APPROVALS = "approvals.toml"
 TOOLS = "tools.toml"
@@ -61,12 +63,14 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
     return Settings(url, _folder(url, home), heads / name, configuration)
 
 
-def read_tool_settings(settings: Settings) -> ToolSettings:
+def read_tool_settings(settings: Settings) -> "ToolSettings":
     """`tools.toml` of the configuration folder; InvalidArguments when it is malformed."""
+    from loom_audit.tools.calls.settings import tool_settings
+
     return tool_settings(read_table(settings.configuration / TOOLS))
 
 
-def read_approvals(settings: Settings) -> Policy | None:
+def read_approvals(settings: Settings) -> "Policy | None":
     """`approvals.toml` of the configuration folder, None when there is none. InvalidArguments."""
     file = settings.configuration / APPROVALS
     try:
@@ -75,6 +79,8 @@ def read_approvals(settings: Settings) -> Policy | None:
         return None
     except OSError as error:
         raise _unreadable(file, error) from error
+    from loom_audit.tools.approvals.policy import read_policy
+
     # A link that leads nowhere counts neither as a file without rules nor as an absent one.
     return read_policy(read_table(file, needed=True))
 
@@ -85,7 +91,10 @@ def read_table(path: Path, *, needed: bool = False) -> Mapping[str, object]:
     StorageFailed when it cannot be read, InvalidArguments when it is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        import tomllib
+
+        return tomllib.loads(text)
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and not needed:
             return {}

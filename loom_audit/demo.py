@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.api.face import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.config import read_settings
 from loom_audit.errors import NotFound
 from loom_audit.ports import Progress, Report

@@ -28,9 +28,6 @@ from loom_audit.tools.calls.values import nearest_json
 MAX_ID = 200
 """Bytes of the id of a session or a call."""
 
-SECONDS = 3600
-"""How long a client that cannot be seen may be silent before its session counts as ended."""
-
 MAX_SECONDS = 31 * 24 * 3600
 
 REPORTED = tuple(status for status in get_args(Status) if status != "interrupted")

@@ -4,35 +4,23 @@ import functools
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.api.foreign import SECONDS, ForeignSession, lease_of, start_session
-from loom_audit.api.gates import default_gate
-from loom_audit.api.session import Session
-from loom_audit.api.session_record import SessionRecord
 from loom_audit.disk.heads import LastVerified
-from loom_audit.errors import AuditError, InvalidArguments, NoWorkspace, StorageFailed, TooLarge
+from loom_audit.errors import InvalidArguments, StorageFailed, TooLarge
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.baseline import accept_scope
-from loom_audit.history.capture import scan
-from loom_audit.history.disk_check import find_hidden
 from loom_audit.history.kept_contents import KeptContents
-from loom_audit.history.log_check import Finding
-from loom_audit.history.planner import Planner
 from loom_audit.history.proven_log import ProvenLog
-from loom_audit.history.recovery import RecoveredCall, interrupted_calls, recover
-from loom_audit.history.replay import replay
 from loom_audit.history.room import lacks_room
 from loom_audit.history.timeline import Timeline
-from loom_audit.history.undo import Undo, UndoResult
-from loom_audit.history.verification import Verification, verify
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.history.writer import Writer, new_id
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
+    LEASE_SECONDS,
     CheckpointMarked,
     Event,
     Rules,
@@ -42,16 +30,21 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange
-from loom_audit.model.planning import Choice, Plan, Request
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
-from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.wiring import Adapters, WorkspaceEntry
 
 if TYPE_CHECKING:
+    from loom_audit.api.foreign import ForeignSession
     from loom_audit.api.registry import ToolRegistry
+    from loom_audit.api.session import Session
+    from loom_audit.history.recovery import RecoveredCall
+    from loom_audit.history.undo import Undo, UndoResult
+    from loom_audit.history.verification import Verification
+    from loom_audit.model.planning import Choice, Plan, Verb
     from loom_audit.tools.approvals.asking_gate import AskCallback
+    from loom_audit.tools.calls.gate import ApprovalGate
 
 MAX_NAME = 256
 """Bytes of a checkpoint's name."""
@@ -101,7 +94,10 @@ class AuditedWorkspace:
         )
 
     @functools.cached_property
-    def _undo(self) -> Undo:
+    def _undo(self) -> "Undo":
+        from loom_audit.history.planner import Planner
+        from loom_audit.history.undo import Undo
+
         return Undo(self.attachment, Planner(self._checked, self.timeline))
 
     def lacks_room(self) -> str:
@@ -117,7 +113,7 @@ class AuditedWorkspace:
         actor: str | None = None,
         title: str = "",
         registry: "ToolRegistry | None" = None,
-        gate: ApprovalGate | None = None,
+        gate: "ApprovalGate | None" = None,
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> "Session":
@@ -127,6 +123,8 @@ class AuditedWorkspace:
         Shell commands and code run in `cwd`, a directory of the workspace, unless they name
         another; commands get `environment` besides ours.
         """
+        from loom_audit.api.session import Session
+
         chosen = gate or self.default_gate()
         if not agent.strip():
             raise InvalidArguments("the agent has no name", hint="Name who acts in this session.")
@@ -150,11 +148,11 @@ class AuditedWorkspace:
         title: str = "",
         parent: str | None = None,
         pid: int | None = None,
-        seconds: int = SECONDS,
+        seconds: int = LEASE_SECONDS,
         cwd: str = "",
         version: str = "",
         rules: Rules = (),
-    ) -> ForeignSession:
+    ) -> "ForeignSession":
         """A session of another program, which reports its calls; or one that goes on, by its id.
 
         `pid` is the client's process, with which its open calls end. Where that cannot be seen,
@@ -163,14 +161,18 @@ class AuditedWorkspace:
         ours, or of one that is open while another process that reports it runs;
         InvalidArguments.
         """
+        from loom_audit.api.foreign import ForeignSession, lease_of, start_session
+
         lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
         found = ForeignSession(id or new_id(), actor or f"agent:{agent}", self.attachment)
         start_session(found, started)
         return found
 
-    def foreign_session(self, id: str) -> ForeignSession:
+    def foreign_session(self, id: str) -> "ForeignSession":
         """A session of another program, by its whole id. NotFound."""
+        from loom_audit.api.foreign import ForeignSession
+
         return ForeignSession(id, self.timeline.session(id).actor, self.attachment)
 
     def end_session(self, id: str, *, actor: str | None = None) -> Event:
@@ -179,11 +181,15 @@ class AuditedWorkspace:
         Calls still open are closed as `unknown`, with what changed. NotFound; Conflict while a
         process of ours is recording it.
         """
+        from loom_audit.api.foreign import ForeignSession
+
         self.timeline.session(id)
         return ForeignSession(id, actor or self.actor, self.attachment).end()
 
-    def default_gate(self, *, ask: "AskCallback | None" = None) -> ApprovalGate:
+    def default_gate(self, *, ask: "AskCallback | None" = None) -> "ApprovalGate":
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
+        from loom_audit.api.gates import default_gate
+
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
 
     def checkpoint(
@@ -201,6 +207,8 @@ class AuditedWorkspace:
 
     def accept_scope(self, *, actor: str | None = None) -> str:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
+        from loom_audit.history.baseline import accept_scope
+
         text = ""
         if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
             text = self.attachment.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
@@ -224,6 +232,9 @@ class AuditedWorkspace:
 
         With `rehash` every file is read, and the change index is not asked.
         """
+        from loom_audit.history.capture import scan
+        from loom_audit.history.recovery import interrupted_calls
+
         with self.attachment.exclusive_if_possible():
             found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
         return Status(
@@ -249,43 +260,23 @@ class AuditedWorkspace:
         sample: int | None = None,
         against: TreeHead | Sequence[TreeHead] = (),
         report: Report | None = None,
-    ) -> Verification:
+    ) -> "Verification":
         """Check the log against itself and against heads kept elsewhere; every finding.
 
         All of it also reads every file anew, past the change index, and when it was is kept.
 
         The heads are those kept outside the store at each session's end, and those given.
         """
+        from loom_audit.api.verification import verify
+
         given = [against] if isinstance(against, TreeHead) else against
-        heads = [*self.adapters.kept_heads(self.id), *given]
-        with closing(self.adapters.evidence(self.id)) as evidence:
-            found = verify(evidence, heads=heads, quick=quick, sample=sample, report=report)
-        missing = [
-            Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
-            for log in self.adapters.missing_logs()
-            if log != self.id
-        ]
-        unread = "is damaged: what the head in it vouched for was not compared"
-        damaged = [
-            Finding(None, "head.damaged", f"{line} {unread}", "incomplete")
-            for line in self.adapters.damaged_heads(self.id)
-        ]
-        hidden, checked = list[Finding](), dict(found.checked)
-        if not quick and sample is None:
-            try:
-                hidden, checked["paths_on_disk"] = find_hidden(self._checked)
-            except NoWorkspace:
-                pass  # then there is no disk to be compared
-            except AuditError as error:
-                if not found.findings:  # otherwise it is told already what is damaged
-                    said = f"the log cannot be compared with the disk: {error}"
-                    hidden = [Finding(None, "disk.unreadable", said, "unreadable")]
-        findings = (*found.findings, *missing, *damaged, *hidden)
-        done = replace(found, findings=findings, checked=checked)
+        found = verify(
+            self.adapters, self._checked, heads=given, quick=quick, sample=sample, report=report
+        )
         if not quick and sample is None:
             with suppress(StorageFailed):  # lists then name an earlier one
-                self.adapters.keep_verified(self.id, done.size, done.exit_code)
-        return done
+                self.adapters.keep_verified(self.id, found.size, found.exit_code)
+        return found
 
     def last_verified(self) -> LastVerified | None:
         """When all was verified last, how many events there were, and with which exit code."""
@@ -305,6 +296,8 @@ class AuditedWorkspace:
 
         Conflict when that is not empty, or lies in a workspace or the store.
         """
+        from loom_audit.history.replay import replay
+
         tree = self.timeline.tree(self.timeline.point(point))
         with suppress(TooLarge):  # which is said for all such paths below
             self.timeline.check_kept(tree)
@@ -313,54 +306,64 @@ class AuditedWorkspace:
     # --- taking back ----------------------------------------------------------------------
 
     def plan_undo(
-        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
-    ) -> Plan:
-        return self._plan(Request("undo", session=session, choices=choices or {}))
+        self, *, session: str | None = None, choices: "Mapping[str, Choice] | None" = None
+    ) -> "Plan":
+        return self._plan("undo", session=session, choices=choices)
 
     def plan_redo(
-        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
-    ) -> Plan:
-        return self._plan(Request("redo", session=session, choices=choices or {}))
+        self, *, session: str | None = None, choices: "Mapping[str, Choice] | None" = None
+    ) -> "Plan":
+        return self._plan("redo", session=session, choices=choices)
 
     def plan_revert(
-        self, targets: Sequence[int | str], *, choices: Mapping[str, Choice] | None = None
-    ) -> Plan:
-        return self._plan(Request("revert", tuple(targets), choices=choices or {}))
+        self, targets: Sequence[int | str], *, choices: "Mapping[str, Choice] | None" = None
+    ) -> "Plan":
+        return self._plan("revert", tuple(targets), choices=choices)
 
     def plan_rollback(
         self,
         point: str | int,
         *,
         paths: Sequence[str] = (),
-        choices: Mapping[str, Choice] | None = None,
+        choices: "Mapping[str, Choice] | None" = None,
         outside: bool = False,
-    ) -> Plan:
+    ) -> "Plan":
         """A plan to bring the workspace (or the paths) to a point.
 
         What came from outside after it stays, unless `outside` or a choice says otherwise.
         """
         inside = tuple(self.attachment.workspace.relative(path) for path in paths)
-        return self._plan(
-            Request("rollback", (point,), paths=inside, choices=choices or {}, outside=outside)
-        )
+        return self._plan("rollback", (point,), paths=inside, choices=choices, outside=outside)
 
-    def _plan(self, request: Request) -> Plan:
-        return self._undo.planner.plan(request)
+    def _plan(
+        self,
+        verb: "Verb",
+        targets: tuple[int | str, ...] = (),
+        *,
+        choices: "Mapping[str, Choice] | None",
+        **more: Any,
+    ) -> "Plan":
+        from loom_audit.model.planning import Request
+
+        return self._undo.planner.plan(Request(verb, targets, choices=choices or {}, **more))
 
     def carry_out(
         self,
-        plan: Plan,
+        plan: "Plan",
         *,
         actor: str | None = None,
         label: str = "",
         report: Report | None = None,
-    ) -> UndoResult:
+    ) -> "UndoResult":
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
         An undo and a redo go on record in the session whose call they take back; a revert and
         a rollback in a session of the actor's own. `label` is a name beside the actor's, which
         goes into the call's arguments. `report` is told how far a plan of many changes is.
         """
+        from loom_audit.api.session_record import SessionRecord
+        from loom_audit.history.recovery import recover
+
         by = actor or self.actor
         recover(self.attachment)
         with ExitStack() as stack:
@@ -382,7 +385,7 @@ class AuditedWorkspace:
         mode: Literal["auto", "continue", "abandon"] = "auto",
         *,
         actor: str | None = None,
-    ) -> Sequence[RecoveredCall]:
+    ) -> "Sequence[RecoveredCall]":
         """Close calls whose process is gone; continue or abandon an interrupted rollback.
 
         A head is kept of what it recorded.

@@ -13,7 +13,7 @@ from loom_audit.cli.shared.records import question_record
 from loom_audit.errors import Conflict, InvalidArguments
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
 
 RECOMMENDED = """\
 # Which calls are allowed, asked about or denied. The first rule that matches decides; where

@@ -20,7 +20,7 @@ from loom_audit.model.display import one_line
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
     from loom_audit.model.events import Event
 
 

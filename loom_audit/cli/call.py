@@ -17,7 +17,7 @@ from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_style, ques
 from loom_audit.errors import InvalidArguments
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
     from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import Decision
     from loom_audit.tools.calls.result import ToolResult

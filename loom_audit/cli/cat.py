@@ -14,7 +14,7 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import visible_bytes, visible_path
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
     from loom_audit.model.files import FileState
 
 PIECE = 1024 * 1024

@@ -15,7 +15,7 @@ from loom_audit.model.display import one_line, visible_path
 from loom_audit.model.records import RecordedChange
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 
 @command(examples=("loom-audit history src/app.py",))

@@ -36,7 +36,7 @@ def init(
     which holds from then on. An interrupted first recording goes on where it stopped.
     """
     output = invocation.output
-    from loom_audit.api import check_root
+    from loom_audit.api.store import check_root
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
     # Before a store is made, which would else stand in the folder that is then refused.

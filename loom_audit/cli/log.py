@@ -26,7 +26,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 KINDS = tuple(
     kind for fact in get_args(Fact) if isinstance(kind := getattr(fact, "kind", None), str)

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 
 @command(

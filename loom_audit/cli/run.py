@@ -17,7 +17,7 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace, Session
+    from loom_audit.api.face import AuditedWorkspace, Session
     from loom_audit.ports import Confinement
 
 

@@ -30,7 +30,7 @@ from loom_audit.model.events import CallReported, Event, FilesChanged
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest, AuditedWorkspace, CallDetail
+    from loom_audit.api.face import ApprovalRequest, AuditedWorkspace, CallDetail
 
 LONG = 2_000
 """Characters of one value of a result's data, above which it is counted and not shown."""

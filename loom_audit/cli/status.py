@@ -13,7 +13,7 @@ from loom_audit.model.display import visible_path
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 
 @command(

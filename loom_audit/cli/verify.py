@@ -15,7 +15,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
-    from loom_audit.api import Verification
+    from loom_audit.api.face import Verification
     from loom_audit.model.events import TreeHead
 
 
@@ -72,7 +72,7 @@ def verify(
 
 
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
-    from loom_audit.api import parse_heads
+    from loom_audit.api.heads import parse_heads
 
     text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
     heads = parse_heads(text)

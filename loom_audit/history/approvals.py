@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.call import OpenCall
 from loom_audit.history.questions import approval_state
 from loom_audit.model.coverage import Effect
 from loom_audit.model.events import ApprovalRequested, CallDecided, Draft, Event
 from loom_audit.model.records import Call
+
+if TYPE_CHECKING:
+    from loom_audit.history.call import OpenCall
 
 Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0
@@ -62,7 +64,7 @@ class ApprovalRequest(Struct, frozen=True):
         return self.fact.preview
 
 
-def ask(call: OpenCall, fact: ApprovalRequested, *, requested: int) -> ApprovalRequest:
+def ask(call: "OpenCall", fact: ApprovalRequested, *, requested: int) -> ApprovalRequest:
     """Put the call and a question about it on record, durably.
 
     `requested` is the seq of the call's request when that is on record already, else 0.

@@ -36,6 +36,10 @@ class LeftOut(Struct, frozen=True):
     size: int
 
 
+LEASE_SECONDS = 3600
+"""How long a client that cannot be seen may be silent before its session counts as ended."""
+
+
 class Lease(Struct, frozen=True):
     """By which process a foreign session lives, and for how long where it cannot be seen.
 

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from pathspec import GitIgnoreSpec
 
 from loom_audit.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 NEVER = frozenset({".git"})
 HEAVY = frozenset(
@@ -44,8 +47,13 @@ def _lines(ignore: str) -> list[str]:
 
 def bad_lines(ignore: str) -> list[str]:
     """The lines of a text in gitignore syntax that are not patterns."""
+    lines = _lines(ignore)
+    if not any(lines):
+        return []
+    from pathspec import GitIgnoreSpec
+
     bad = []
-    for line in _lines(ignore):
+    for line in lines:
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error):
@@ -74,10 +82,14 @@ class Scope(Struct, frozen=True, dict=True):
     heavy: frozenset[str] = HEAVY
 
     @cached_property
-    def _spec(self) -> GitIgnoreSpec | None:
+    def _spec(self) -> "GitIgnoreSpec | None":
         bad = set(bad_lines(self.ignore))
         lines = [line for line in _lines(self.ignore) if line.strip() and line not in bad]
-        return GitIgnoreSpec.from_lines(lines) if lines else None
+        if not lines:
+            return None
+        from pathspec import GitIgnoreSpec
+
+        return GitIgnoreSpec.from_lines(lines)
 
     def excludes(self, path: str, *, directory: bool) -> str | None:
         """Why this path itself is not recorded, or None; its parents are not looked at."""

@@ -1,12 +1,14 @@
 """An index over the content of the files that are on record."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from loom_audit.model.code import Chunk, Definition
 from loom_audit.model.files import BlobId
+
+if TYPE_CHECKING:
+    from loom_audit.model.code import Chunk, Definition
 
 
 class FoundCode(Struct, frozen=True):
@@ -24,8 +26,8 @@ class ReadCode(Struct, frozen=True):
 
     blob: BlobId
     language: str
-    definitions: Sequence[Definition] = ()
-    chunks: Sequence[Chunk] = ()
+    definitions: "Sequence[Definition]" = ()
+    chunks: "Sequence[Chunk]" = ()
 
 
 class CodeIndex(Protocol):

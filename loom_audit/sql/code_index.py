@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loom_audit.errors import StorageFailed
-from loom_audit.model.code import language_of
 from loom_audit.model.files import BlobId
 from loom_audit.ports import FoundCode, ReadCode
 from loom_audit.sql.driver import connect, driver
@@ -85,6 +84,8 @@ class SqlCodeIndex:
         self._do(step)
 
     def _put(self, db: Any, changes: Mapping[str, BlobId | None], head: int) -> None:
+        from loom_audit.model.code import language_of
+
         for path, blob in changes.items():
             if blob is None:
                 db.execute("DELETE FROM file WHERE path = ?", (_raw(path),))

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from loom_audit.api import AuditStore, person
+from loom_audit.api.face import AuditStore, person
 from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import approvals, calls, checks, overview, points, sign_in, undo
 from loom_audit.web.admission import Admission, Visitor

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api import ApprovalRequest, AuditedWorkspace
 from loom_audit.api.approvals import (
     answer,
     check_arguments,
@@ -16,6 +15,7 @@ from loom_audit.api.approvals import (
     pending,
     read_arguments,
 )
+from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
 from loom_audit.tools.approvals.policy import call_subject

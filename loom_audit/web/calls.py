@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import Response
 
-from loom_audit.api import AuditedWorkspace, CallDetail, Timeline
+from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.records import Call

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from loom_audit.api import AuditedWorkspace, AuditStore
+from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
 from loom_audit.web.admission import Visitor
 from loom_audit.web.pages import Pages

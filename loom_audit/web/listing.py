@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from loom_audit.api import Timeline
+from loom_audit.api.face import Timeline
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
 from loom_audit.model.events import BaselineFinished

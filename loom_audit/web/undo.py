@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct, field
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb

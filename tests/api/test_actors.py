@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api import person
+from loom_audit.api.face import person
 from loom_audit.model.events import CheckpointMarked, ScopeAccepted, WorkspaceAttached
 from loom_audit.ports import EventFilter
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import CheckpointMarked
 from tests.cli.hostile import CORPUS, dangerous

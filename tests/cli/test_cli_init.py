@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.model.scope import MAX_FILE_BYTES
 from tests.cli.shells import Shell
 

@@ -2,7 +2,7 @@
 
 import json
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import SessionStarted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 
 
 def paths_of(workspace: AuditedWorkspace, tool: str) -> list[list[str]]:

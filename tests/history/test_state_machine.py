@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from loom_audit import AuditError, Session
-from loom_audit.api import AuditStore
+from loom_audit.api.face import AuditStore
 from loom_audit.config import Settings
 from loom_audit.wiring import open_adapters
 from tests.trees import Entry, differences, tree_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter

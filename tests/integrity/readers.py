@@ -14,7 +14,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from loom_audit.api import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CheckpointMarked, CoverageLowered, Draft
 from loom_audit.ports import CallFilter

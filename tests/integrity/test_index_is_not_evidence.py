@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from loom_audit import __version__
-from loom_audit.api import AuditedWorkspace
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.model.events import RulesChanged, SessionStarted
 from loom_audit.model.files import BlobId

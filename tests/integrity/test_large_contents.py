@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.sql.encodings import compress
 from tests.cli.shells import Shell

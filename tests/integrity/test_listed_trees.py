@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import wiring
-from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.history import anchored_log
 from loom_audit.history.proven_log import ProvenLog

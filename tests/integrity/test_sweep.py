@@ -16,7 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit import wiring
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.errors import AuditError
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections import keyframes

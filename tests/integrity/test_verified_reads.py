@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from loom_audit.api import AuditedWorkspace, open_store
+from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.verified import VerifiedProjections

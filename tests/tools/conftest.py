@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.api import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.api.face import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, BrowserContext
 
-from loom_audit.api import AuditedWorkspace, AuditStore, open_store, person
+from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
 from loom_audit.web.admission import COOKIE, Admission
 from loom_audit.web.app import create_app
 from loom_audit.web.listening import listen

@@ -19,7 +19,7 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
-from loom_audit.api import person
+from loom_audit.api.face import person
 from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.model.events import CallDecided

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.errors import AuditUnavailable
 from loom_audit.web.urls import address, quoted
 from tests.web.conftest import Recorded, asking

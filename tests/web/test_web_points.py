@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.sql.clock import SystemClock
 from loom_audit.web.urls import quoted
 from tests.integrity.test_tamper import connect, unguarded

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
-from loom_audit.api import person
+from loom_audit.api.face import person
 from loom_audit.errors import StorageFailed
 from loom_audit.web.admission import COOKIE, LABEL_CHARACTERS, Admission
 from loom_audit.web.app import create_app

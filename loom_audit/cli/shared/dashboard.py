@@ -7,7 +7,7 @@ from loom_audit.errors import StorageFailed
 from loom_audit.model.display import one_line
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditStore
+    from loom_audit.api.face import AuditStore
     from loom_audit.web.admission import Visitor
 
 PORT = 8642

@@ -17,7 +17,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 MOST_BYTES = 4 * 1024 * 1024
 """A file over this is listed and not compared line by line."""

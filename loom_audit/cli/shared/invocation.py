@@ -11,7 +11,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace, AuditStore
+    from loom_audit.api.face import AuditedWorkspace, AuditStore
     from loom_audit.config import Settings
 
 PROGRAM = "loom-audit"
@@ -49,7 +49,7 @@ class Invocation(Struct, frozen=True):
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
         """The store asked for, open to the end of the block. NoWorkspace when there is none."""
-        from loom_audit.api import lost_store_hint, open_store, person
+        from loom_audit.api.store import lost_store_hint, open_store, person
 
         file = self.settings.file
         if file is not None and not create and not file.exists():

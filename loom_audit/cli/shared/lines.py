@@ -33,7 +33,7 @@ from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
 
 Line = tuple[Piece, ...]
 NARROW = 90

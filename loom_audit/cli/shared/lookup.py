@@ -13,7 +13,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest, AuditedWorkspace
+    from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 
 PAGE = 500
 

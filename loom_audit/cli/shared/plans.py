@@ -17,7 +17,7 @@ from loom_audit.model.planning import Note, Plan
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
 
 CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: "", exits.CORRUPT: ""}
 

@@ -9,7 +9,7 @@ from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import first_few, one_line
 
 if TYPE_CHECKING:
-    from loom_audit.api import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace
     from loom_audit.cli.shared.invocation import Invocation
 
 _AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")

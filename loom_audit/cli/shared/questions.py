@@ -10,7 +10,7 @@ from loom_audit.cli.shared.records import plain
 from loom_audit.model.display import one_line
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
     from loom_audit.model.events import Event
 
 CallArgument = Annotated[str, argument("CALL", help="The number of its request, or its id.")]

@@ -18,7 +18,7 @@ from loom_audit.model.planning import Note, Plan
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 
 if TYPE_CHECKING:
-    from loom_audit.api import ApprovalRequest
+    from loom_audit.api.face import ApprovalRequest
 
 Record = dict[str, Any]
 

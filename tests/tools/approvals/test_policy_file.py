@@ -8,8 +8,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from loom_audit.api import AuditedWorkspace, open_store
 from loom_audit.api.connections import Connections
+from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.api.gates import default_gate
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import AuditError, InvalidArguments

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from loom_audit import errors
-from loom_audit.api import Session
+from loom_audit.api.face import Session
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.api import open_store
+from loom_audit.api.face import open_store
 from loom_audit.sql import connections, driver
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_audit.api import open_store
 from loom_audit.api import registry as registry_module
 from loom_audit.api.connections import Connections
+from loom_audit.api.face import open_store
 from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_audit.api import Session
+from loom_audit.api.face import Session
 from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.tools.calls.tool import Dialect
 from tests.tools.conftest import Bench

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loom_audit.api import Session
+    from loom_audit.api.face import Session
 
 HERE = Path(__file__).resolve()
 SECRET = "the secret outside"
@@ -59,7 +59,7 @@ def main() -> None:
     folder = Path(order["folder"])
     os.environ["LOOM_AUDIT_HOME"] = str(folder / "home")
     sys.path[:0] = [str(HERE.parents[4]), order["packages"]]
-    from loom_audit.api import open_store
+    from loom_audit.api.face import open_store
 
     for name, files in (("outside", OUTSIDE), ("work/d", INSIDE)):
         for path, text in files.items():

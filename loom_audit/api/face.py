@@ -1,0 +1,39 @@
+"""What commands and pages see of the store, each of which imports from where it is what it runs.
+
+Who imports this loads all of it.
+"""
+
+from loom_audit.api.foreign import ForeignSession
+from loom_audit.api.session import CommandRun, Session
+from loom_audit.api.store import AuditStore, check_root, lost_store_hint, open_store, person
+from loom_audit.api.workspace import AuditedWorkspace, Status
+from loom_audit.history.approvals import ApprovalRequest
+from loom_audit.history.call import OpenCall
+from loom_audit.history.log_check import Finding
+from loom_audit.history.recovery import RecoveredCall
+from loom_audit.history.timeline import CallDetail, Timeline
+from loom_audit.history.undo import UndoResult
+from loom_audit.history.verification import Verification
+from loom_audit.wiring import WorkspaceEntry
+
+__all__ = [
+    "ApprovalRequest",
+    "AuditStore",
+    "AuditedWorkspace",
+    "CallDetail",
+    "CommandRun",
+    "Finding",
+    "ForeignSession",
+    "OpenCall",
+    "RecoveredCall",
+    "Session",
+    "Status",
+    "Timeline",
+    "UndoResult",
+    "Verification",
+    "WorkspaceEntry",
+    "check_root",
+    "lost_store_hint",
+    "open_store",
+    "person",
+]

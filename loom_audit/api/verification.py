@@ -1,0 +1,57 @@
+"""Checking a log against itself, the heads kept elsewhere, the other logs, and the disk."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from msgspec.structs import replace
+
+from loom_audit.errors import AuditError, NoWorkspace
+from loom_audit.history import verification
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.disk_check import find_hidden
+from loom_audit.history.log_check import Finding
+from loom_audit.history.verification import Verification
+from loom_audit.model.events import TreeHead
+from loom_audit.ports import Report
+from loom_audit.wiring import Adapters
+
+
+def verify(
+    adapters: Adapters,
+    attachment: Attachment,
+    *,
+    heads: Sequence[TreeHead] = (),
+    quick: bool = False,
+    sample: int | None = None,
+    report: Report | None = None,
+) -> Verification:
+    """Check the log of an attachment; every finding.
+
+    The heads are those kept outside the store, and those given. The disk is read unless the check
+    is `quick` or of a `sample`.
+    """
+    id = attachment.log.id
+    kept = [*adapters.kept_heads(id), *heads]
+    with closing(adapters.evidence(id)) as evidence:
+        found = verification.verify(evidence, heads=kept, quick=quick, sample=sample, report=report)
+    missing = [
+        Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
+        for log in adapters.missing_logs()
+        if log != id
+    ]
+    unread = "is damaged: what the head in it vouched for was not compared"
+    damaged = [
+        Finding(None, "head.damaged", f"{line} {unread}", "incomplete")
+        for line in adapters.damaged_heads(id)
+    ]
+    hidden, checked = list[Finding](), dict(found.checked)
+    if not quick and sample is None:
+        try:
+            hidden, checked["paths_on_disk"] = find_hidden(attachment)
+        except NoWorkspace:
+            pass  # then there is no disk to be compared
+        except AuditError as error:
+            if not found.findings:  # otherwise it is told already what is damaged
+                said = f"the log cannot be compared with the disk: {error}"
+                hidden = [Finding(None, "disk.unreadable", said, "unreadable")]
+    return replace(found, findings=(*found.findings, *missing, *damaged, *hidden), checked=checked)
