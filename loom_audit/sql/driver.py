@@ -66,15 +66,16 @@ def driver() -> ModuleType:
     return sqlite3
 
 
-def connect(path: str, mode: Literal["ro", "rw"]) -> Any:
+def connect(path: str, mode: Literal["ro", "rw"], *, busy_ms: int = BUSY_MS) -> Any:
     """A driver's connection with our settings, in autocommit; `ro` cannot write.
 
+    It waits `busy_ms` for another program that holds the store, also while it is opened.
     Who reads where there is no room for the shared memory is alone while the connection lasts:
     see `has_shared_memory`. AuditUnavailable for what is left of a file that was cut off.
     """
     refuse_cut_off(path)
     try:
-        return _open(path, mode, f"mode={mode}")
+        return _open(path, mode, f"mode={mode}", busy_ms)
     except driver().OperationalError as error:
         if mode == "rw" or not os.path.exists(path) or _cause(error, path) != "full":
             raise
@@ -95,21 +96,21 @@ def _open_alone(path: str, reason: Exception) -> Any:
     Raises the reason where that cannot be had either, as while others have the store open.
     """
     try:
-        connection = _open(path, "ro", "mode=rw&vfs=unix-excl")
+        connection = _open(path, "ro", "mode=rw&vfs=unix-excl", BUSY_MS)
         connection.execute("PRAGMA temp_store=MEMORY")
     except driver().OperationalError:
         raise reason from None
     return connection
 
 
-def _open(path: str, mode: Literal["ro", "rw"], parameters: str) -> Any:
+def _open(path: str, mode: Literal["ro", "rw"], parameters: str, busy_ms: int) -> Any:
     module: Any = driver()
     connection = module.connect(
         f"file:{quote(os.path.abspath(path))}?{parameters}",
         uri=True,
         check_same_thread=False,
         isolation_level=None,
-        timeout=BUSY_MS / 1000,
+        timeout=busy_ms / 1000,
         cached_statements=COMPILED,
     )
     try:
@@ -143,13 +144,7 @@ def refuse_cut_off(path: str) -> None:
 
 
 def _set_up(connection: Any, mode: Literal["ro", "rw"]) -> None:
-    for setting in (
-        f"busy_timeout={BUSY_MS}",
-        "trusted_schema=OFF",
-        "cell_size_check=ON",
-        "mmap_size=0",
-        "cache_size=-8000",
-    ):
+    for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "cache_size=-8000"):
         connection.execute(f"PRAGMA {setting}")
     if mode == "ro":
         connection.execute("PRAGMA query_only=ON")

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import stat
+import time
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Collection, Iterable
 from contextlib import closing
@@ -17,7 +18,7 @@ import pytest
 from loom_audit.errors import Conflict, StorageFailed
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.merkle import leaf_hash, root
-from loom_audit.sql.driver import driver
+from loom_audit.sql.driver import BUSY_MS, driver
 from loom_audit.sql.salvage.salvage import salvage, write_tree
 from tests.integrity.conftest import LIMIT, Recorded
 
@@ -134,7 +135,9 @@ def test_a_store_that_somebody_keeps_locked_is_read_from_a_copy(
         raw.execute("PRAGMA locking_mode = EXCLUSIVE")
         raw.execute("BEGIN EXCLUSIVE")
         raw.execute("SELECT count(*) FROM event").fetchone()
+        began = time.monotonic()
         found = salvage(str(store.path), str(tmp_path / "out"))
+        assert time.monotonic() - began < BUSY_MS / 1000, "it waits as long as a recorder does"
         raw.execute("ROLLBACK")
     assert "copy" in found.notice and "locked" in found.notice
     assert found.events == store.heads[-1].size

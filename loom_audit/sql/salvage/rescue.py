@@ -85,9 +85,8 @@ def open_source(path: str, private: str, failed: Failed) -> tuple[Any, str]:
 
 def _sound(path: str) -> Any:
     """A connection to a store in which SQLite finds nothing amiss."""
-    raw = connect(path, "ro")
+    raw = connect(path, "ro", busy_ms=500)
     try:
-        raw.execute("PRAGMA busy_timeout=500")
         raw.execute("BEGIN")
         tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_master")}
         if not {"log", "event", "payload", "blob"} <= tables:
