@@ -66,8 +66,7 @@ class SessionRecord:
     ) -> None:
         with self._closing:
             close_unfinished(self._attachment)
-            with suppress(NoWorkspace):
-                end_watch(self._attachment)
+            end_watch(self._attachment)
             self.note_rules()
             self.writer.record(SessionEnded("failed" if error else "completed"))
             self._adapters.keep_head(self._attachment.log.tree_head())

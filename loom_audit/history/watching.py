@@ -5,6 +5,9 @@ followed, because it could not be recorded, is looked at once more. At a session
 everything finds what the kernel did not tell: any of the calls in between may have done it.
 """
 
+from collections.abc import Sequence
+
+from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import (
     OUTSIDE,
@@ -20,6 +23,7 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import CoverageLowered, Draft
 from loom_audit.model.files import FileChange
+from loom_audit.model.records import Call
 from loom_audit.ports import Watch
 
 WATCHED_FROM = 2
@@ -55,7 +59,8 @@ def end_watch(attachment: Attachment) -> None:
     """Look at everything, if looks were made that were not of everything, and watch no more.
 
     What the kernel did not tell is put on record as from outside, with the calls since the last
-    look at everything as candidates, and their coverage is lowered.
+    look at everything as candidates, and their coverage is lowered; also where that look fails.
+    AuditUnavailable.
     """
     seen = attachment.last_seen
     if seen.watch is None:
@@ -67,6 +72,11 @@ def end_watch(attachment: Attachment) -> None:
                 record_drift(attachment)
             if seen.unchecked:
                 _check(attachment)
+        except AuditUnavailable:
+            raise
+        except AuditError as error:
+            lowered = _lowered(_unchecked(attachment), f"not looked at in the end: {error.message}")
+            attachment.log.append([lowered])
         finally:
             _stop(attachment)
 
@@ -85,12 +95,11 @@ def _check(attachment: Attachment) -> None:
     watch, attachment.last_seen.watch = attachment.last_seen.watch, None
     among = candidates(attachment)
     window = Window.begin(attachment)
-    calls = [attachment.projections.call_at(one) for one in sorted(attachment.last_seen.unchecked)]
+    calls = _unchecked(attachment)
     watched = [
         Candidate(one.requested, one.call_id, one.session, one.actor, ended=True, outlived=True)
         for one in calls
     ]
-    numbers = tuple(one.seq for one in calls if one.seq is not None)
 
     def flush(found: ScanResult) -> None:
         missed = _missed(watch, found)
@@ -99,8 +108,7 @@ def _check(attachment: Attachment) -> None:
         drafts = attributed_drafts(now, window.with_survivors(among), found.moves, found.arrived)
         if missed:
             drafts.append(outside_draft(missed, found.moves, found.arrived, watched))
-            lowered = Coverage("partial", (_found_later(missed),))
-            drafts.append(Draft(CoverageLowered(numbers, lowered), "", OUTSIDE))
+            drafts.append(_lowered(calls, _found_later(missed)))
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     try:
@@ -108,6 +116,15 @@ def _check(attachment: Attachment) -> None:
     finally:
         attachment.last_seen.watch = watch
     window.end()
+
+
+def _unchecked(attachment: Attachment) -> list[Call]:
+    return [attachment.projections.call_at(one) for one in sorted(attachment.last_seen.unchecked)]
+
+
+def _lowered(calls: Sequence[Call], why: str) -> Draft:
+    numbers = tuple(one.seq for one in calls if one.seq is not None)
+    return Draft(CoverageLowered(numbers, Coverage("partial", (why,))), "", OUTSIDE)
 
 
 def _missed(watch: Watch | None, found: ScanResult) -> list[FileChange]:

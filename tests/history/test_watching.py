@@ -23,6 +23,7 @@ from loom_audit.model.events import CoverageLowered, FilesChanged
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call
 from loom_audit.model.scope import Scope
+from loom_audit.sandbox import confining_runner
 from tests.in_scope import Fact, everything_in_scope
 from tests.trees import tree_of
 from tests.upheaval import Upheaval, act_alone, made_folders
@@ -218,6 +219,31 @@ def test_where_not_all_folders_can_be_watched_every_look_is_of_everything(
             assert n < 1 or "max_user_watches" in whole(session)
     assert recorded(workspace) == tree_of(root)
     assert all(call.coverage.level == "full" for call in calls(workspace))
+
+
+def test_a_workspace_that_is_gone_in_the_end_lowers_the_coverage_of_what_was_not_checked(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("tester") as session:
+        for _ in range(3):
+            run(session)
+        root.rename(root.with_name("elsewhere"))
+    first, *watched = calls(workspace)
+    assert first.coverage.level == "full" and len(watched) == 2
+    for call in watched:
+        [reason] = call.coverage.reasons
+        assert reason.startswith("not looked at in the end: the workspace has vanished")
+    assert workspace.timeline.session(session.id).ended is not None
+
+
+def test_what_a_confined_command_does_is_told_as_well(watched: Session, root: Path) -> None:
+    step = ("sh", "-c", "mkdir made && echo x > made/f && mv made moved && rm a.txt")
+    if all(one.flaw for one in confining_runner().backends()):
+        pytest.skip("no sandbox works here")
+    watched.run(step, confinement="required")
+    assert whole(watched) == ""
+    found = changed_by(watched.workspace, calls(watched.workspace)[-1])
+    assert found == {"moved", "moved/f", "a.txt"}
 
 
 def test_a_change_of_rules_is_looked_at_whole(watched: Session, root: Path) -> None:
