@@ -7,8 +7,9 @@ reported apart.
 import asyncio
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import Repository, fill, new_store

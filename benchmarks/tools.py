@@ -15,9 +15,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import content, fill, name, new_store
