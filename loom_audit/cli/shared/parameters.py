@@ -75,7 +75,7 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
     return click.Option(names, multiple=several, show_default=shown, **settings)
 
 
-def _whole_number(least: int | None, most: int | None) -> click.ParamType:
+def _whole_number(least: int | None, most: int | None) -> click.types.IntParamType:
     limited = (least, most) != (None, None)
     kind = click.IntRange(least, most) if limited else click.types.IntParamType()
     kind.name = "whole number"  # as an error says it
