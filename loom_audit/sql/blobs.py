@@ -34,7 +34,8 @@ class SqlBlobStore:
     """Contents in a store's database, and beside it where they are large.
 
     A new version of a content is kept as a delta against an earlier one of its line, as
-    `base_version` says.
+    `base_version` says. What was put and was durable already is not looked up again until the next
+    append.
     """
 
     def __init__(self, connections: Connections, folder: str) -> None:
@@ -43,6 +44,7 @@ class SqlBlobStore:
         self._lock = threading.RLock()
         self._packer = compressor()
         self._staged: dict[bytes, BlobEntry] = {}
+        self._put_again: dict[bytes, BlobEntry] = {}
         self._pending = 0
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached_bytes = 0
@@ -58,8 +60,11 @@ class SqlBlobStore:
                 self._stage(BlobEntry(digest, size, stored, "zstd", large=True))
             return BlobId(digest.hex())
         digest = sha256(head).digest()
-        if self._find(digest) is None:
+        known = self._find(digest)
+        if known is None:
             self._stage(self._encode(digest, head, similar_to))
+        else:
+            self._put_again[digest] = known
         self._cache_put(digest, head)
         return BlobId(digest.hex())
 
@@ -98,7 +103,7 @@ class SqlBlobStore:
         """Those whose content is not here."""
         wanted = {_digest(blob): blob for blob in blobs}
         with self._lock:
-            rest = sorted(wanted.keys() - self._staged.keys())
+            rest = sorted(wanted.keys() - self._staged.keys() - self._put_again.keys())
         found = blob_rows.present(self._connections, rest)
         return {wanted[digest] for digest in rest if digest not in found}
 
@@ -120,6 +125,7 @@ class SqlBlobStore:
     def forget_staged(self, entries: Sequence[BlobEntry]) -> None:
         """They are durable now: let go of them."""
         with self._lock:
+            self._put_again.clear()
             for entry in entries:
                 if self._staged.pop(entry.sha256, None) is not None:
                     self._pending -= len(entry.content or b"")
@@ -152,7 +158,8 @@ class SqlBlobStore:
 
     def _base(self, similar_to: BlobId) -> tuple[BlobEntry, bytes, int] | None:
         """What a new version is stored against, its content, and the version's number."""
-        entry = self._find(_digest(similar_to))
+        digest = _digest(similar_to)
+        entry = self._put_again.get(digest) or self._find(digest)
         if entry is None or not MIN_BASE <= entry.size <= MAX_DELTA:
             return None
         version = entry.version + 1
