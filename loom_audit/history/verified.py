@@ -268,15 +268,18 @@ class VerifiedProjections:
     def checkpoint(self, name: str) -> int:
         """The point that a name means now. NotFound."""
         listed = (one.seq for one in self._suggested.checkpoints() if one.name == name)
-        after = next(listed, 1) - 1
-        point: int | None = None
-        head = self._proven.log.head()
-        for event in self._proven.events(after, head, lambda e: e["kind"] == CheckpointMarked.kind):
-            if isinstance(event.fact, CheckpointMarked) and event.fact.name == name:
-                point = event.fact.point
-        if point is None:
-            raise NotFound(f"no checkpoint @{name}", hint="`loom-audit checkpoint` lists them.")
-        return point
+        # the table suggests where to begin, and nothing is found behind a place that is forged
+        for after in (max(next(listed, 1), 1) - 1, 0):
+            points = [fact.point for fact in self._marks(after) if fact.name == name]
+            if points:
+                return points[-1]
+        raise NotFound(f"no checkpoint @{name}", hint="`loom-audit checkpoint` lists them.")
+
+    def _marks(self, after: int) -> Iterator[CheckpointMarked]:
+        kind, head = CheckpointMarked.kind, self._proven.log.head()
+        for event in self._proven.events(after, head, lambda envelope: envelope["kind"] == kind):
+            if isinstance(event.fact, CheckpointMarked):
+                yield event.fact
 
     def session(self, id: str) -> Session:
         """One session; that it began where it is listed is read from the log. NotFound."""

@@ -206,6 +206,22 @@ def test_what_is_only_listed_as_open_is_not_ended_again(
     assert not seen.recover() and not seen.differences()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM checkpoint",
+        "UPDATE checkpoint SET seq = seq + 2",
+        "UPDATE checkpoint SET point = 1",
+        "UPDATE checkpoint SET name = 'here' WHERE name = 'there'",
+    ],
+)
+def test_a_checkpoint_means_what_was_recorded(workspace: AuditedWorkspace, sql: str) -> None:
+    workspace.checkpoint("here", 5)
+    workspace.checkpoint("there", 6)
+    forge(workspace, sql)
+    assert again(workspace).timeline.point("@here") == 5
+
+
 def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:
     assert workspace.differences() == []
     forge(
