@@ -281,10 +281,10 @@ class DiskWorkspace:
         return sorted(found)
 
     def walk(
-        self, scope: Scope, known: Container[str], path: str = ""
+        self, scope: Scope, known: Container[str], path: str = "", *, opaque: bool = False
     ) -> Iterator[tuple[str, Stamp | str]]:
         self._beneath.check()
-        scan = walking.Scan(self._beneath, scope, known, self._unrecordable())
+        scan = walking.Scan(self._beneath, scope, known, self._unrecordable(), opaque=opaque)
         return walking.walk(scan, path)
 
     def watch(self) -> DiskWatch:

@@ -26,6 +26,7 @@ from loom_audit.model.files import (
     is_within,
     parents,
 )
+from loom_audit.model.left_out import is_remade
 from loom_audit.model.lineage import PathStep
 from loom_audit.model.links import groups_in
 from loom_audit.model.planning import Note, Plan, Request, one_change_each
@@ -196,8 +197,8 @@ def _obstacle_to_proof(
 ) -> str:
     """Why it is not proven that the folder is the same and as it was, "" when it is."""
     if tree[one.now].kind == "directory":
-        for path, _ in attachment.workspace.walk(attachment.scope, {}, one.now):
-            if path not in tree:
+        for path, seen in attachment.workspace.walk(attachment.scope, {}, one.now):
+            if path not in tree and not isinstance(seen, str):
                 return f"{visible_path(path)} changed since"
     if attachment.workspace.identity(one.now) != one.identity:
         return f"it is not known whether {visible_path(one.now)} is still the same folder"
@@ -257,7 +258,9 @@ def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileCha
     expected = {c.path: c.after for c in intended if not is_within(c.path, [move.source])}
     found = [move.target, *(path for path, state in expected.items() if state and not state.blob)]
     if not attachment.scope.is_opaque(move.target):
-        found += [path for path, _ in attachment.workspace.walk(attachment.scope, {}, move.target)]
+        inside = attachment.workspace.walk(attachment.scope, {}, move.target, opaque=True)
+        # what cannot be recorded, and caches, are for the next look
+        found += [p for p, seen in inside if not isinstance(seen, str) and not is_remade(p)]
     for path in dict.fromkeys(found):
         state, done.entries[path] = observe(attachment, path, expected.get(path))
         done.changes.append(FileChange(path, None, state))

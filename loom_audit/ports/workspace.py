@@ -207,9 +207,10 @@ class Workspace(Protocol):
         ...
 
     def walk(
-        self, scope: Scope, known: Container[str], path: str = ""
+        self, scope: Scope, known: Container[str], path: str = "", *, opaque: bool = False
     ) -> Iterator[tuple[str, Stamp | str]]:
-        """Every path in scope below `path`, parents before children.
+        """Every path in scope below `path`, parents before children; with `opaque` also entries
+        that are not entered, as `differences` has them.
 
         A str instead of a stamp is the reason why the path (and all below it) cannot be
         recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.

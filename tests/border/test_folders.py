@@ -319,3 +319,20 @@ def test_before_it_arrived_or_was_first_listed_nothing_is_known_of_a_path(
     unknown = workspace.timeline.is_unknown
     assert unknown("data/x", point) and unknown("env/lib/site.py", point)
     assert not unknown("new", point) and not unknown("absent", point)
+
+
+@pytest.mark.parametrize("made", ["venv", "deep/.git", "__pycache__"])
+def test_a_left_out_folder_in_one_that_is_renamed_back_is_on_record(
+    workspace: AuditedWorkspace, root: Path, run: Run, made: str
+) -> None:
+    run(f"mv src .tox; mkdir -p .tox/{made}; echo x > .tox/{made}/x; mkfifo .tox/pipe")
+    after = everything(root)
+    workspace.carry_out(workspace.plan_undo())
+    back = everything(root)
+    assert workspace.status().drift == ()
+    opaque = {p for p, state in workspace.timeline.tree().items() if state.kind == "opaque"}
+    assert (f"src/{made}" in opaque) == (made != "__pycache__")
+    workspace.carry_out(workspace.plan_redo())
+    assert everything(root) == after
+    workspace.carry_out(workspace.plan_undo())
+    assert everything(root) == back

@@ -235,8 +235,10 @@ class MemoryWorkspace:
     def _children(self, folder: str) -> Iterable[str]:
         return [p for p in self._nodes if p.rpartition("/")[0] == folder]
 
-    def walk(self, scope: Scope, known: Container[str], path: str = "") -> _Walk:
-        return self._walk(scope, known, path, opaque=False)
+    def walk(
+        self, scope: Scope, known: Container[str], path: str = "", *, opaque: bool = False
+    ) -> _Walk:
+        return self._walk(scope, known, path, opaque=opaque)
 
     def _walk(self, scope: Scope, known: Container[str], path: str, *, opaque: bool) -> _Walk:
         for child in self._children(path):
