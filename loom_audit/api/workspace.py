@@ -294,11 +294,14 @@ class AuditedWorkspace:
     def replay(self, point: str | int, to: str | Path, *, report: Report | None = None) -> int:
         """Write the tree of a point into an absent or empty directory; how many paths.
 
-        Conflict when that is not empty, or lies in a workspace or the store.
+        Conflict when that is not empty, or lies in a workspace or the store; NotFound for a point
+        before the first listing was whole.
         """
         from loom_audit.history.replay import replay
 
-        tree = self.timeline.tree(self.timeline.point(point))
+        seq = self.timeline.point(point)
+        self.timeline.check_listed(seq)
+        tree = self.timeline.tree(seq)
         with suppress(TooLarge):  # which is said for all such paths below
             self.timeline.check_kept(tree)
         return replay(tree, self.blobs, self.adapters.empty_workspace(to), report)

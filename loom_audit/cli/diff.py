@@ -63,6 +63,7 @@ def diff(
         else:
             old = read_point(invocation, workspace, points[0])
             new = read_point(invocation, workspace, points[1] if len(points) > 1 else "head")
+            timeline.check_listed(old, new)
             changes = timeline.diff(old, new)
         named = [workspace_path(workspace.root, path) for path in paths]
         shown = below(changes, named)

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.output import Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
-from loom_audit.model.display import visible_path
+from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.files import FileState
 
 
@@ -28,6 +28,8 @@ def ls(
         name = workspace_path(workspace.root, path)
         seq = read_point(invocation, workspace, point)
         tree = workspace.timeline.tree(seq)
+        if not tree:
+            workspace.timeline.check_listed(seq)
         prefix = f"{name}/" if name else ""
         if name and name not in tree:
             raise not_there(workspace, name, path, seq)
@@ -46,7 +48,12 @@ def ls(
             else:
                 shown = one if one == name else one[len(prefix) :]
                 output.line(*entry_line(shown, tree[one]))
-        if not listed:
+        if not workspace.timeline.is_listed(seq):
+            output.note("what is not listed is unknown: the first listing was not finished")
+        elif unknown := workspace.timeline.unknown_entries(name, seq, tree):
+            shown = first_few(unknown, 10, visible_path)
+            output.note(f"unknown whether they were there: {shown}")
+        elif not listed:
             output.note(f"nothing was there at {seq}")
 
 

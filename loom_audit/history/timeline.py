@@ -14,6 +14,7 @@ from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.display import count_text
 from loom_audit.model.events import (
+    BaselineFinished,
     CallDecided,
     CallFinished,
     CallReported,
@@ -21,7 +22,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
-from loom_audit.model.files import FileChange, FileState, Move, diff
+from loom_audit.model.files import FileChange, FileState, Move, Tree, diff
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
@@ -196,14 +197,55 @@ class Timeline(Struct, frozen=True):
     def is_unknown(self, path: str, at: int) -> bool:
         """Whether nobody knows what was at a path after event `at`, of which no state is on record.
 
-        It was found later where it had been for some time, or came from where nothing is recorded.
+        Nothing was before the first listing was whole. Later it is so for what was found where it
+        had been for some time, or came from where nothing is recorded.
         """
+        if not self.is_listed(at):
+            return True
         for recorded in self.projections.changes(after=at, paths=[path]):
             if recorded.change.before is not None or recorded.origin == "baseline":
                 return recorded.origin == "baseline"
             facts = self.verified.files_changed({recorded.seq}).values()
             return any(path in fact.arrived for fact in facts)
         return False
+
+    def first_listing(self) -> int | None:
+        """The event with which the first listing of the workspace was whole; None before it is."""
+        wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
+        return next((event.seq for event in self.events(wanted)), None)
+
+    def is_listed(self, at: int) -> bool:
+        """Whether what is not in the tree of a point was not there: the first listing was whole."""
+        listed = self.first_listing()
+        return listed is not None and listed <= at
+
+    def check_listed(self, *points: int) -> None:
+        """NotFound for a point before the first listing was whole: what was there is not known."""
+        if not all(map(self.is_listed, points)):
+            raise NotFound(f"unknown: {self.unlisted()}", hint="Name a later point.")
+
+    def unlisted(self) -> str:
+        """Why what was there is not known before the first listing was whole."""
+        listed = self.first_listing()
+        if listed is None:
+            return "the first listing is not finished; `loom-audit init` goes on with it"
+        return f"nothing was on record before event {listed}"
+
+    def unknown_entries(self, folder: str, at: int, tree: Tree) -> list[str]:
+        """The left-out folders directly in a folder of which nobody knows whether they were there.
+
+        `tree` is the one of that point. Those that are there now; each was listed first after `at`.
+        """
+        if at >= self.log.head():
+            return []
+        return [
+            path
+            for path, state in sorted(self.tree().items())
+            if state.kind == "opaque"
+            and path not in tree
+            and path.rpartition("/")[0] == folder
+            and self.is_unknown(path, at)
+        ]
 
     def content(self, state: FileState) -> bytes:
         """The bytes of a file or of a symlink's target.

@@ -11,9 +11,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
-from loom_audit.model.events import BaselineFinished
 from loom_audit.model.files import FileState, Tree
-from loom_audit.ports import EventFilter
 from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
@@ -81,7 +79,8 @@ def at_point(
     if path and state is None:
         return _absent(request, workspace, pages, path, name, seq)
     if state is None or state.kind == "directory":
-        entries = folder(workspace.timeline.tree(seq), path)
+        tree = workspace.timeline.tree(seq)
+        entries = folder(tree, path)
         start = number(query, "from") or 0
         return pages.page(
             request,
@@ -90,6 +89,8 @@ def at_point(
             entries=entries[start : start + ENTRIES],
             total=len(entries),
             start=start,
+            unlisted="" if workspace.timeline.is_listed(seq) else workspace.timeline.unlisted(),
+            unknown=workspace.timeline.unknown_entries(path, seq, tree),
             next_start=start + ENTRIES if start + ENTRIES < len(entries) else None,
         )
     return pages.page(request, "file.html", **values, state=state, text=read_text(workspace, state))
@@ -101,7 +102,7 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
     path = unquoted(path)
     state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
     if state is None or state.blob is None:
-        raise FileNotFound(f"no file {path} at {unquoted(point)}")
+        raise FileNotFound(f"no file {path} is on record at {unquoted(point)}")
     name = quoted(path.rsplit("/", 1)[-1])
     return StreamingResponse(
         _pieces(workspace.timeline.stream(state)),
@@ -118,7 +119,7 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
 def choose_two(workspace: Workspace, query: Query) -> Response:
     """Where the form that asks for two points leads; by default what the last session changed."""
     sessions = workspace.timeline.sessions(limit=1)
-    start = str(sessions[0].started) if sessions else "0"
+    start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
     old, new = first(query, "a").strip() or start, first(query, "b").strip() or "head"
     return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
 
@@ -133,6 +134,7 @@ def compare(
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
     (old, later_old), (new, later_new) = map(workspace.timeline.meanings, (old_name, new_name))
     doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
+    workspace.timeline.check_listed(old, new)
     changes = workspace.timeline.diff(old, new)
     start, wanted = number(query, "from") or 0, first(query, "diff") or None
     views = view_changes(changes, workspace.timeline.content, wanted=wanted, start=start)
@@ -201,9 +203,8 @@ def folder(tree: Tree, path: str) -> list[Entry]:
 
 def first_point(workspace: AuditedWorkspace) -> int:
     """The earliest point that a rollback can go to: the end of the baseline."""
-    wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
-    finished = next(iter(workspace.timeline.events(wanted)), None)
-    return finished.seq if finished else workspace.log.head() + 1
+    listed = workspace.timeline.first_listing()
+    return workspace.log.head() + 1 if listed is None else listed
 
 
 def crumbs(path: str) -> tuple[tuple[str, str], ...]:
@@ -261,11 +262,16 @@ def _absent(
     if nearest := min(own, key=lambda one: abs(one.seq - seq), default=None):
         there = address("w", workspace.id, "at", nearest.seq, path=path)
         links.append((f"As it was at #{nearest.seq}", there))
+    message = f"{path} was not in the workspace at {point}."
+    if past and workspace.timeline.is_unknown(path, seq):
+        unlisted = not workspace.timeline.is_listed(seq)
+        why = workspace.timeline.unlisted() if unlisted else "it is on record since later only"
+        message = f"It is unknown whether {path} was in the workspace at {point}: {why}."
     return pages.refusal(
         request,
         404,
         "FILE_NOT_FOUND",
-        f"{path} was not in the workspace at {point}.",
+        message,
         "It was there at other times." if own else "No change of that name is listed.",
         links=tuple(links),
     )

@@ -8,7 +8,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.display import count_text, visible_path
-from loom_audit.model.events import BaselineFinished, Event
+from loom_audit.model.events import Event
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -20,8 +20,7 @@ PAGE = 500
 
 def note_baseline(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
     """Say so when the first recording of the workspace was interrupted."""
-    done = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
-    if not any(True for _ in workspace.timeline.events(done)):
+    if workspace.timeline.first_listing() is None:
         invocation.output.note("the baseline is not finished; `loom-audit init` goes on with it")
 
 
@@ -95,6 +94,11 @@ def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) ->
         return FileNotFound(
             f"nothing is on record for {visible_path(name)}",
             hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
+        )
+    if not workspace.timeline.is_listed(seq):
+        return FileNotFound(
+            f"unknown whether {visible_path(name)} was there: {workspace.timeline.unlisted()}",
+            hint=f"`loom-audit history {shlex.quote(typed)}` says since when it is on record.",
         )
     if workspace.timeline.is_unknown(name, seq):
         return FileNotFound(
