@@ -56,7 +56,7 @@ def index(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_pip_installs_into_an_environment_of_the_workspace(
+def test_pip_installs_into_an_environment_of_the_workspace_whose_configuration_is_not_heard(
     bench: Bench, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
@@ -70,6 +70,9 @@ def test_pip_installs_into_an_environment_of_the_workspace(
     assert done.stdout.split() == ["1.0", str(bench.root / ".venv")]
     assert not (tmp_path / "elsewhere").exists()
     assert subprocess.run([sys.executable, "-c", "import tiny"], capture_output=True).returncode
+    (bench.root / "evil").mkdir()
+    wheel(bench.root / "evil", "tiny", "9.0")
+    (bench.root / ".venv/pip.conf").write_text(f"[global]\nfind-links = {bench.root}/evil\n")
     again = bench.call("install_package", {"manager": "pip", "packages": ["tiny >= 2"]})
     assert again.data["installed"] == [{"name": "tiny", "version": "2.0"}]
     unknown = bench.call("install_package", {"manager": "pip", "packages": ["unknown"]})
@@ -174,17 +177,6 @@ def test_a_folder_that_is_no_environment_is_left_alone(bench: Bench, index: Path
     (bench.root / ".venv").mkdir()
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny"]})
     assert result.error.code == "PERMISSION_DENIED" and not [*(bench.root / ".venv").iterdir()]
-
-
-def test_a_configuration_in_the_workspace_s_environment_is_not_heard(
-    bench: Bench, index: Path, tmp_path: Path
-) -> None:
-    assert bench.call("install_package", {"manager": "pip", "packages": ["tiny==2.0"]}).success
-    (bench.root / "evil").mkdir()
-    wheel(bench.root / "evil", "other_thing", "9.0")
-    (bench.root / ".venv/pip.conf").write_text(f"[global]\nfind-links = {bench.root}/evil\n")
-    result = bench.call("install_package", {"manager": "pip", "packages": ["other_thing"]})
-    assert [one["version"] for one in result.data["installed"]] == ["1.0"]
 
 
 def test_where_packages_come_from_is_taken_of_the_person_s_configuration(
