@@ -89,11 +89,11 @@ def check_arguments(
     What other tools take, and what is on disk by then, the process that asked alone can tell.
     """
     from loom_audit.tools.approvals.asking_gate import AskingGate, denying_rule
-    from loom_audit.tools.bundled.builtin import builtin_tools
+    from loom_audit.tools.bundled.builtin import BUNDLED, bundled_tool
 
-    tool = next((one for one in builtin_tools() if one.name == request.tool), None)
-    if tool is None:
+    if request.tool not in BUNDLED:
         return
+    tool = bundled_tool(request.tool)
     tool.parse(arguments)
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):

@@ -16,7 +16,7 @@ from loom_audit.history.attachment import check_tool_name
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Effect
 from loom_audit.ports import Runner
-from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.bundled.builtin import BUNDLED, bundled_tool
 from loom_audit.tools.calls.batch import PostToolsHook, ToolBatch
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
@@ -40,8 +40,8 @@ class ToolRegistry:
     """Tools by name. `connect` opens the writer of a workspace, by default `Connections`.
 
     Without a `gate` the one that `connect` has stands before calls, by default the one of
-    `approvals.toml`. The `bundled` tools are there from the start, unchecked: tests check
-    them, and checking their schemas takes longer than a call.
+    `approvals.toml`. The bundled tools with the names `bundled` are there from the start,
+    unchecked, as tests check them; each is loaded when it is first asked for.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class ToolRegistry:
         *,
         gate: ApprovalGate | None = None,
         runner: Runner | None = None,
-        bundled: Iterable[Tool] = (),
+        bundled: Iterable[str] = (),
     ) -> None:
-        self._tools = {tool.name: tool for tool in bundled}
+        self._tools: dict[str, Tool | None] = dict.fromkeys(bundled)
         self._connect = connect
         self._gate = gate
         self._runner = runner
@@ -80,14 +80,17 @@ class ToolRegistry:
         self._tools[name] = tool
 
     def get(self, name: str) -> Tool | None:
-        return self._tools.get(name)
+        tool = self._tools.get(name)
+        if tool is None and name in self._tools:
+            tool = self._tools[name] = bundled_tool(name)
+        return tool
 
     def list(self) -> Sequence[Tool]:
         """The tools in the order of their registration."""
-        return [*self._tools.values()]
+        return [tool for name in self._tools if (tool := self.get(name))]
 
     def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
-        return [tool.schema(dialect) for tool in self._tools.values()]
+        return [tool.schema(dialect) for tool in self.list()]
 
     def tools_for_subtask(
         self, subtask: Any, dialect: Dialect = "openai"
@@ -145,7 +148,7 @@ class ToolRegistry:
 
     def effect(self, name: str) -> Effect | None:
         """The effect of the tool of that name, None when there is none."""
-        found = self._tools.get(name)
+        found = self.get(name)
         return None if found is None else found.effect
 
     def _chosen(self) -> tuple[ApprovalGate, ToolSettings]:
@@ -189,7 +192,7 @@ def builtin_registry(
 
     A package's tool that has a taken name or is not a tool is logged and left out.
     """
-    registry = ToolRegistry(connect, gate=gate, runner=runner, bundled=builtin_tools())
+    registry = ToolRegistry(connect, gate=gate, runner=runner, bundled=BUNDLED)
     for tool in installed_tools():
         try:
             registry.register(tool)

@@ -241,7 +241,8 @@ def test_a_function_that_went_on_past_its_limit_shares_what_is_found_while_it_ru
         wrote.set()
         stop.wait(60)
 
-    registry = ToolRegistry(bundled=[waits])
+    registry = ToolRegistry()
+    registry.register(waits)
     with workspace.session("agent", registry=registry) as session:
 
         async def calls() -> None:

@@ -1,59 +1,47 @@
-"""The tools that come with the package."""
+"""The tools that come with the package, each loaded when it is named."""
 
-from loom_audit.tools.bundled.code.run_code import RunCode
-from loom_audit.tools.bundled.files.files import (
-    DeleteFile,
-    EditFile,
-    MoveFile,
-    ReadFile,
-    WriteFile,
-)
-from loom_audit.tools.bundled.files.listing import ListDirectory, ListFiles
-from loom_audit.tools.bundled.git.commit import GitCommit
-from loom_audit.tools.bundled.git.push import GitPush
-from loom_audit.tools.bundled.git.queries import GitDiff, GitLog, GitStatus
-from loom_audit.tools.bundled.project.format_code import FormatCode
-from loom_audit.tools.bundled.project.install_package import InstallPackage
-from loom_audit.tools.bundled.project.run_tests import RunTests
-from loom_audit.tools.bundled.search.search_code import SearchCode
-from loom_audit.tools.bundled.search.search_files import SearchFiles
-from loom_audit.tools.bundled.shell.shell_execute import Bash, ShellExecute
-from loom_audit.tools.bundled.web.web_fetch import WebFetch
-from loom_audit.tools.bundled.web.web_search import (
-    Oracle,
-    WebSearch,
-    WebSearchToolGoogle,
-    WebSearchToolSerper,
-)
+from collections.abc import Mapping
+from importlib import import_module
+
 from loom_audit.tools.calls.tool import Tool
+
+BUNDLED: Mapping[str, str] = {
+    "read_file": "files.files.ReadFile",
+    "write_file": "files.files.WriteFile",
+    "edit_file": "files.files.EditFile",
+    "delete_file": "files.files.DeleteFile",
+    "move_file": "files.files.MoveFile",
+    "list_directory": "files.listing.ListDirectory",
+    "list_files": "files.listing.ListFiles",
+    "search_files": "search.search_files.SearchFiles",
+    "shell_execute": "shell.shell_execute.ShellExecute",
+    "bash": "shell.shell_execute.Bash",
+    "run_code": "code.run_code.RunCode",
+    "search_code": "search.search_code.SearchCode",
+    "git_status": "git.queries.GitStatus",
+    "git_diff": "git.queries.GitDiff",
+    "git_log": "git.queries.GitLog",
+    "git_commit": "git.commit.GitCommit",
+    "git_push": "git.push.GitPush",
+    "run_tests": "project.run_tests.RunTests",
+    "format_code": "project.format_code.FormatCode",
+    "install_package": "project.install_package.InstallPackage",
+    "web_fetch": "web.web_fetch.WebFetch",
+    "web_search": "web.web_search.WebSearch",
+    "web_search_google": "web.web_search.WebSearchToolGoogle",
+    "web_search_serper": "web.web_search.WebSearchToolSerper",
+    "oracle": "web.web_search.Oracle",
+}
+"""Every bundled tool's name, in the order they are listed, and where its class is below here."""
+
+
+def bundled_tool(name: str) -> Tool:
+    """A new instance of a bundled tool. KeyError for a name that is not one of `BUNDLED`."""
+    module, _, of_class = BUNDLED[name].rpartition(".")
+    made: Tool = getattr(import_module(f"{__package__}.{module}"), of_class)()
+    return made
 
 
 def builtin_tools() -> list[Tool]:
     """A new instance of every bundled tool."""
-    return [
-        ReadFile(),
-        WriteFile(),
-        EditFile(),
-        DeleteFile(),
-        MoveFile(),
-        ListDirectory(),
-        ListFiles(),
-        SearchFiles(),
-        ShellExecute(),
-        Bash(),
-        RunCode(),
-        SearchCode(),
-        GitStatus(),
-        GitDiff(),
-        GitLog(),
-        GitCommit(),
-        GitPush(),
-        RunTests(),
-        FormatCode(),
-        InstallPackage(),
-        WebFetch(),
-        WebSearch(),
-        WebSearchToolGoogle(),
-        WebSearchToolSerper(),
-        Oracle(),
-    ]
+    return [bundled_tool(name) for name in BUNDLED]

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_audit.tools.bundled.builtin import builtin_tools
+from loom_audit.tools.bundled.builtin import BUNDLED, builtin_tools
 from tests.tools.conftest import Bench
 
 
@@ -67,3 +67,7 @@ def test_results_of_the_file_tools_fit_their_output_schemas(bench: Bench) -> Non
         schema = bench.registry.get(name).output_schema
         assert schema is not None
         Draft202012Validator(dict(schema)).validate(json.loads(result.to_json())["data"])
+
+
+def test_every_bundled_tool_has_the_name_it_is_loaded_by() -> None:
+    assert [tool.name for tool in builtin_tools()] == [*BUNDLED]

@@ -32,7 +32,8 @@ def given(bench: Bench, hint: Any, value: Any) -> tuple[ToolResult, Any]:
 
     function.__annotations__["return"] = hint
     made = tool(name="made", description="gives it")(function)
-    bench.registry = ToolRegistry(bundled=[made])
+    bench.registry = ToolRegistry()
+    bench.registry.register(made)
     return bench.call("made", {}), made.schema("mcp").get("outputSchema")
 
 

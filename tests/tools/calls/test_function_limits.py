@@ -79,7 +79,7 @@ def test_a_program_ends_though_a_function_of_it_never_does() -> None:
     program = (
         "import asyncio\nfrom loom_audit import ToolRegistry\n"
         "from tests.tools.calls.functions import spins\n"
-        "registry = ToolRegistry(bundled=[spins])\n"
+        "registry = ToolRegistry()\nregistry.register(spins)\n"
         "print(asyncio.run(registry.execute('spins', {'seconds': 1000})).error.message)\n"
     )
     ended = subprocess.run(
@@ -168,7 +168,8 @@ def test_a_function_of_a_script_is_found_there(bench: Bench, tmp_path: Path) -> 
         "def which() -> str:\n    'Says it.'\n    return __name__\n"
         "if __name__ == '__main__':\n"
         "    with open_store(sys.argv[1]) as store:\n"
-        "        registry = ToolRegistry(bundled=[which])\n"
+        "        registry = ToolRegistry()\n"
+        "        registry.register(which)\n"
         "        with store.attach(sys.argv[2]).session('s', registry=registry) as session:\n"
         "            print(asyncio.run(session.call('which', {})).output)\n"
     )

@@ -43,7 +43,8 @@ def fetch(bench: Bench) -> Fetch:
         gate: DenyAll | Asked | None = None,
         **arguments: Any,
     ) -> ToolResult:
-        bench.registry = ToolRegistry(bundled=[WebFetch(tls=tls)])
+        bench.registry = ToolRegistry()
+        bench.registry.register(WebFetch(tls=tls))
         arguments = {"url": url, **arguments}
         return bench.call("web_fetch", arguments, gate=gate, settings=settings)
 
