@@ -30,13 +30,15 @@ def cat(
     """Print a recorded file as it was at a point.
 
     Also one deleted since. The bytes are written as they are to a pipe or a file, and escaped
-    to a terminal. A symlink gives its target.
+    to a terminal. A symlink gives its target. At the number of a `content.found` (see `log
+    --events`) it is what a program had written into the file after it was replaced.
     """
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         seq = read_point(invocation, workspace, point)
-        state = workspace.timeline.state(name, seq)
+        found = workspace.timeline.found(name, seq) if point.isdecimal() else None
+        state = found or workspace.timeline.state(name, seq)
         if state is None and name:
             raise not_there(workspace, name, path, seq)
         if state is None or state.blob is None:

@@ -19,6 +19,7 @@ from loom_audit.model.events import (
     CallFinished,
     CallReported,
     CallRequested,
+    ContentFound,
     Event,
     FilesChanged,
 )
@@ -193,6 +194,12 @@ class Timeline(Struct, frozen=True):
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         return self.verified.state(path, at)
+
+    def found(self, path: str, at: int) -> FileState | None:
+        """What a late writer had left of a file, where event `at` says that; else None."""
+        facts = (event.fact for event in self.log.read(EventFilter.only(at)))
+        found = (fact for fact in facts if isinstance(fact, ContentFound) and fact.path == path)
+        return next((fact.state for fact in found), None)
 
     def is_unknown(self, path: str, at: int) -> bool:
         """Whether nobody knows what was at a path after event `at`, of which no state is on record.

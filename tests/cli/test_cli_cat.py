@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from loom_audit import open_store
+from loom_audit.model.events import ContentFound, Draft
+from loom_audit.model.files import FileState
 from tests.cli.shells import Shell
 
 
@@ -41,3 +44,15 @@ def test_a_path_that_never_was_is_told_from_one_that_is_gone(audited: Shell) -> 
     for workspace in ("", "."):
         assert "the workspace is a directory" in audited("cat", workspace, code=2).errors
     assert "`loom-audit ls src`" in audited("cat", "src", code=2).errors
+
+
+def test_what_was_written_into_a_file_too_late_is_listed_and_printed(audited: Shell) -> None:
+    now = audited("cat", "a.txt").stdout
+    with open_store(str(audited.database)) as store:
+        workspace = store.workspace(audited.workspace)
+        blob = workspace.blobs.put(b"late\n")
+        found = ContentFound("a.txt", FileState("file", blob, 0o644, 5), "written too late")
+        (event,) = workspace.log.append([Draft(found, "", "outside")])
+    assert "a.txt, 5 B: written too late" in audited("log", "--events").text
+    assert audited("cat", "a.txt", "--at", str(event.seq)).stdout == b"late\n"
+    assert audited("cat", "a.txt").stdout == now, "at the head, unless its number is named"

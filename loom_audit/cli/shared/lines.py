@@ -22,6 +22,7 @@ from loom_audit.model.events import (
     CallRequested,
     ChangeIntended,
     CheckpointMarked,
+    ContentFound,
     Event,
     FilesChanged,
     PathsUntracked,
@@ -204,6 +205,8 @@ def fact_text(event: Event) -> str:
             return f"{tool} {decision} by {by} {reason}".strip()
         case ChangeIntended(changes=changes) | FilesChanged(changes=changes):
             return _changes_text(event, changes)
+        case ContentFound(path=path, state=state, reason=reason):
+            return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
             return f"{tool} {status} in {duration_text(duration)}"
         case CheckpointMarked(name=name, point=point):
