@@ -302,8 +302,15 @@ class VerifiedProjections:
     # --- suggested ------------------------------------------------------------------------
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
-        """As they are listed. That none is listed, or what a whole session did, is checked."""
+        """As they are listed. That none is listed, what a whole session did, and that what ended
+        after an event did so is checked.
+        """
         found = self._suggested.calls(filter)
+        if filter.ended_after is not None:
+            lookup = CallLookup(self._proven, self._suggested)
+            for call in found:
+                if lookup.finish(call.session, call.call_id) != call.seq:
+                    raise listed_error(call.requested)
         narrow = filter.after or filter.partial_only or filter.ended_after is not None
         whole_session = filter.session is not None and filter.limit is None
         if whole_session or (not found and not narrow):

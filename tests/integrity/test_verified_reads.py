@@ -222,6 +222,29 @@ def test_a_checkpoint_means_what_was_recorded(workspace: AuditedWorkspace, sql: 
     assert again(workspace).timeline.point("@here") == 5
 
 
+def test_what_an_earlier_call_did_not_capture_is_not_said_of_a_later_one(
+    workspace: AuditedWorkspace,
+) -> None:
+    client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    for id in ("one", "two"):
+        client.begin_call(id, "Bash", effect="execute")
+    (Path(workspace.root) / "shared.txt").write_text("by one of them")
+    for id in ("one", "two"):
+        client.end_call(id)
+    point = workspace.log.head()
+    with workspace.session("test") as session:
+        done = session.call("write_file", {"path": "b.txt", "content": "later\n"})
+        assert asyncio.run(done).success
+    assert not workspace.plan_rollback(point).irreversible
+    forge(
+        workspace,
+        "UPDATE call SET finished = (SELECT max(finished) FROM call) "
+        "WHERE finished = (SELECT max(finished) FROM call WHERE coverage IS NOT NULL)",
+    )
+    with pytest.raises(Corrupt):
+        again(workspace).plan_rollback(point)
+
+
 def test_a_rebuild_says_what_differed(workspace: AuditedWorkspace) -> None:
     assert workspace.differences() == []
     forge(
