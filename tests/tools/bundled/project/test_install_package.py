@@ -70,11 +70,10 @@ def test_pip_installs_into_an_environment_of_the_workspace_whose_configuration_i
     assert done.stdout.split() == ["1.0", str(bench.root / ".venv")]
     assert not (tmp_path / "elsewhere").exists()
     assert subprocess.run([sys.executable, "-c", "import tiny"], capture_output=True).returncode
-    (bench.root / "evil").mkdir()
-    wheel(bench.root / "evil", "tiny", "9.0")
-    (bench.root / ".venv/pip.conf").write_text(f"[global]\nfind-links = {bench.root}/evil\n")
+    (bench.root / ".venv/pip.conf").write_text(f"[install]\ntarget = {bench.root}/evil\n")
     again = bench.call("install_package", {"manager": "pip", "packages": ["tiny >= 2"]})
     assert again.data["installed"] == [{"name": "tiny", "version": "2.0"}]
+    assert not (bench.root / "evil").exists()
     unknown = bench.call("install_package", {"manager": "pip", "packages": ["unknown"]})
     assert unknown.error.code == "EXECUTION_ERROR" and unknown.data["exit_code"] == 1
     assert "unknown" in unknown.output
