@@ -119,7 +119,8 @@ def decode_manifest(
         ]
     )
     moves = tuple(Move(unwrap_text(a), unwrap_text(b)) for a, b in body.pop("moves", ()))
-    return Manifest(changes, moves, unwrap(body), commitments, salt_bytes)
+    more = unwrap(body) if b'"$' in manifest else body
+    return Manifest(changes, moves, more, commitments, salt_bytes)
 
 
 def _with_more(state: FileState, more: Mapping[str, Any]) -> FileState:
