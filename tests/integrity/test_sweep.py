@@ -1,7 +1,7 @@
 """Every column of every table is changed, and rows are deleted: what is read is right or CORRUPT.
 
-A list may be wrong, and verification finds every change. One change at a time, of a copy of one store,
-without the heads that were kept of it.
+A list may be wrong, and verification finds every change. One change at a time, of a copy of one
+store, without the heads that were kept of it.
 """
 
 import random
