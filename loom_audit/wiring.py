@@ -27,6 +27,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.roots import first_root, is_attached_to, last_root, not_named
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import BlobStore, EventLog, Heads, Lock, Projections, Runner, Workspace
@@ -70,7 +71,11 @@ class Adapters(Struct, frozen=True):
         return self.database.workspaces()
 
     def find(self, id_or_path: str | Path) -> WorkspaceEntry:
-        """By id, by a path at or below its root, or by the start of an id. NO_WORKSPACE."""
+        """By id, by a path at or below its root, or by the start of an id. NO_WORKSPACE.
+
+        CORRUPT where the log of the one that holds the path says that it is of another folder, and
+        where a log is of a folder that holds the path and the table does not say so.
+        """
         entries = self.workspaces()
         text = str(id_or_path)
         if "\0" in text:
@@ -82,11 +87,29 @@ class Adapters(Struct, frozen=True):
         for entry in entries:
             root = Path(entry.root)
             if path == root or (root in path.parents and os.path.lexists(text)):
+                self._check_root(entry)
                 return entry
+        self._refuse_unnamed(text, path, entries)
         raise NoWorkspace(
             f"{text} is in no workspace under audit",
             hint="Run `loom-audit init` in the directory you want to put under audit.",
         )
+
+    def _check_root(self, entry: WorkspaceEntry) -> None:
+        log = self.database.event_log(entry.id)
+        if not is_attached_to(log, entry.root):
+            raise not_named(entry.id, last_root(log) or "no folder")
+
+    def _refuse_unnamed(self, text: str, path: Path, entries: Sequence[WorkspaceEntry]) -> None:
+        """CORRUPT where a log says that it is of this path, or has this id, and is not named so."""
+        named = {entry.id: entry for entry in entries}
+        for id in self.database.logs():
+            root = first_root(self.database.event_log(id))
+            if root is None or not (id == text or Path(root) in (path, *path.parents)):
+                continue
+            if id not in named:
+                raise not_named(id, root)
+            self._check_root(named[id])
 
     def attach(
         self, path: str | Path, *, ignore: str | None, max_file_bytes: int | None
@@ -100,8 +123,10 @@ class Adapters(Struct, frozen=True):
             real = os.path.realpath(path)
             for entry in entries:
                 if entry.root == real:
+                    self._check_root(entry)
                     _refuse_other_rules(entry, ignore)
                     return self.attachment(entry.id)
+            self._refuse_unnamed("", Path(real), entries)
             root = check_root(
                 path, store_dir=self.settings.home, others=[entry.root for entry in entries]
             )

@@ -2,12 +2,14 @@
 
 import getpass
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk import roots
 from loom_audit.disk.heads import logs_with_heads
+from loom_audit.errors import Corrupt
 from loom_audit.history.baseline import accept_scope, take_baseline
 from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
@@ -113,6 +115,22 @@ class AuditStore:
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
         """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""
         return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path), self.actor)
+
+    def rebuild(self, id_or_path: str | Path) -> tuple[str, int, Sequence[tuple[int | None, str]]]:
+        """Make everything that is derived from a workspace's log anew, the table that names it too.
+
+        Its id, how many events it has, and where the tables were not what the log makes: the event,
+        if it is known, and what. NO_WORKSPACE.
+        """
+        try:
+            id = self.adapters.find(id_or_path).id
+        except Corrupt as error:
+            if "log" not in error.details:
+                raise
+            id = error.details["log"]
+        with closing(self.adapters.evidence(id)) as evidence:
+            differed = list(evidence.differences())
+        return id, self.adapters.rebuild(id), differed
 
     def close(self) -> None:
         self.adapters.close()

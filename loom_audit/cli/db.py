@@ -1,5 +1,7 @@
 """`loom-audit db`, the store's database: path, current, upgrade, rebuild."""
 
+from pathlib import Path
+
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
@@ -89,12 +91,11 @@ def rebuild(invocation: Invocation) -> None:
     what was different.
     """
     output = invocation.output
-    with invocation.workspace() as workspace:
-        differed = workspace.differences()
-        done = workspace.rebuild()
+    with invocation.store() as store:
+        id, done, differed = store.rebuild(invocation.shared.workspace or Path.cwd())
         if output.json:
             said = [{"seq": seq, "message": message} for seq, message in differed]
-            output.record({"workspace": workspace.id, "events": done, "differed": said})
+            output.record({"workspace": id, "events": done, "differed": said})
             return
         for seq, message in differed[:MOST]:
             output.line("differed: ", "" if seq is None else f"event {seq}: ", message)

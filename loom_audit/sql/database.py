@@ -31,6 +31,7 @@ _COPY_TRIES = 5
 _URL = re.compile(r"(\w+)(?:\+\w+)?://[^/?]*(?:/([^?]*))?(?:\?.*)?", re.DOTALL)
 """A database URL as SQLAlchemy writes them: which database it is, and its file or name."""
 
+_LOGS = prepare("SELECT id FROM log ORDER BY number")
 _NEW_LOG = prepare("INSERT INTO log (id) VALUES (:id)")
 _EMPTY = prepare(
     "SELECT id FROM log l WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.log = l.number) "
@@ -86,6 +87,11 @@ class Database:
         """The ids of the logs without events, as a kill leaves one that was being made."""
         with self.connections.reading() as connection:
             return [id for (id,) in _EMPTY.rows(connection)]
+
+    def logs(self) -> Sequence[str]:
+        """The ids of all logs, oldest first."""
+        with self.connections.reading() as connection:
+            return [id for (id,) in _LOGS.rows(connection)]
 
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""

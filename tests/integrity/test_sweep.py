@@ -30,7 +30,8 @@ from tests.web.conftest import asking
 REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO"}
 """Codes of an answer that says that the store is not as it should be."""
 
-NOT_THERE = {("workspace", "NO_WORKSPACE"), ("workspace", "NOT_FOUND")} | {
+NOT_THERE = {
+    ("workspace", "NOT_FOUND"),
     ("log", "NO_WORKSPACE"),
     ("log", "NOT_FOUND"),
 }
