@@ -53,7 +53,31 @@ NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
 class Arguments(BaseModel):
     """A tool's input: named fields, nothing else allowed."""
 
-    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
+
+
+class Output(BaseModel):
+    """The `data` of a tool's success. What validates it is built when that is first needed."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class _Schema:
+    """The JSON Schema of a tool's model, made when it is first asked for."""
+
+    def __init__(
+        self, model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
+    ) -> None:
+        self._model = model
+        self._mode: Literal["validation", "serialization"] = mode
+        self._made: dict[str, Any] | None = None
+
+    def __get__(self, tool: object, owner: type) -> Mapping[str, Any]:
+        if self._made is None:
+            self._made = parameters_of(self._model, self._mode)
+        return self._made
 
 
 class Tool(ABC):
@@ -87,10 +111,10 @@ class Tool(ABC):
         super().__init_subclass__(**kwargs)
         model = cls.__dict__.get("input")
         if isinstance(model, type) and "parameters" not in cls.__dict__:
-            cls.parameters = parameters_of(model)
+            cls.parameters = _Schema(model)  # type: ignore[assignment]
         made = cls.__dict__.get("output")
         if isinstance(made, type) and "output_schema" not in cls.__dict__:
-            cls.output_schema = parameters_of(made, mode="serialization")
+            cls.output_schema = _Schema(made, "serialization")  # type: ignore[assignment]
 
     @abstractmethod
     async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:

@@ -4,7 +4,7 @@ import re
 import sys
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.shell.shell_execute import (
@@ -16,7 +16,7 @@ from loom_audit.tools.bundled.shell.shell_execute import (
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
 from loom_audit.tools.guard.rules import check_command
 
 MAX_CODE = 120 * 1024
@@ -36,7 +36,7 @@ class CodeInput(Arguments):
     ] = None
 
 
-class CodeOutput(BaseModel):
+class CodeOutput(Output):
     """`duration` in milliseconds; `exitCode` is None when the time was up."""
 
     stdout: str

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Annotated, BinaryIO, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from loom_audit.model.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
@@ -20,7 +20,7 @@ from loom_audit.tools.bundled.text import (
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult, cut
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool, one_thread
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
 _MAX_SHOWN = 8 * 1024
@@ -52,7 +52,7 @@ class ReadInput(Arguments):
         return self
 
 
-class ReadOutput(BaseModel):
+class ReadOutput(Output):
     path: str
     content: str
     contents: str
@@ -116,7 +116,7 @@ class WriteInput(Arguments):
         return encode(self.content, "content")
 
 
-class WriteOutput(BaseModel):
+class WriteOutput(Output):
     path: str
     size: int
     created: bool
@@ -195,7 +195,7 @@ class EditInput(Arguments):
         ]
 
 
-class EditOutput(BaseModel):
+class EditOutput(Output):
     path: str
     edits_applied: int
     original_bytes: int
@@ -246,7 +246,7 @@ class DeleteInput(Arguments):
     recursive: Annotated[bool, Field(description="Delete a directory with all it holds")] = False
 
 
-class DeleteOutput(BaseModel):
+class DeleteOutput(Output):
     deleted: list[str]
 
 
@@ -276,7 +276,7 @@ class MoveInput(Arguments):
     overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
 
 
-class MoveOutput(BaseModel):
+class MoveOutput(Output):
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
 

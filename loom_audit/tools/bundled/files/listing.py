@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Tool, one_thread
+from loom_audit.tools.calls.tool import Arguments, Output, Tool, one_thread
 
 MAX_ENTRIES = 5_000
 MAX_DEPTH = 10
@@ -29,14 +29,14 @@ class ListInput(Arguments):
     ] = None
 
 
-class EntryOutput(BaseModel):
+class EntryOutput(Output):
     name: str
     type: EntryType
     size: int
     modified: str
 
 
-class ListOutput(BaseModel):
+class ListOutput(Output):
     path: str
     entries: list[EntryOutput]
     truncated: bool
@@ -104,13 +104,13 @@ class FilesInput(Arguments):
     ] = MAX_DEPTH
 
 
-class FileOutput(BaseModel):
+class FileOutput(Output):
     path: str
     size: int
     is_dir: bool
 
 
-class FilesOutput(BaseModel):
+class FilesOutput(Output):
     files: list[FileOutput]
     truncated: bool
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
 from loom_audit.model.display import first_few
@@ -12,7 +12,7 @@ from loom_audit.tools.bundled.git.repository import Repository, git_error, paths
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 
 MAX_MESSAGE = 64 * 1024
 
@@ -31,7 +31,7 @@ class CommitInput(Arguments):
     hooks: Annotated[bool, Field(description="Run the repository's hooks; asks first")] = False
 
 
-class CommitOutput(BaseModel):
+class CommitOutput(Output):
     """`left_out` are given paths in which there was nothing to commit."""
 
     commit: str

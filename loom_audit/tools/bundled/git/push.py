@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.ports import Command, CommandResult
@@ -31,7 +31,7 @@ from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.area import search_path
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 
 PUSH_SECONDS = 120.0
 UNKNOWN = "a remote that is not known"
@@ -51,7 +51,7 @@ class PushInput(Arguments):
     set_upstream: Annotated[bool, Field(description="Remember it as the branch's upstream")] = False
 
 
-class PushOutput(BaseModel):
+class PushOutput(Output):
     """`status` is git's own word: `[new branch]`, `[up to date]`, `OLD..NEW`."""
 
     remote: str

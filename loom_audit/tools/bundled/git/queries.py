@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of, status_of
@@ -10,7 +10,7 @@ from loom_audit.tools.bundled.git.repository import git_error, paths_of, reposit
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
 
 MAX_ENTRIES = 2_000
 MAX_PATCH = 256 * 1024
@@ -29,7 +29,7 @@ class StatusInput(Arguments):
     pass
 
 
-class StatusEntry(BaseModel):
+class StatusEntry(Output):
     """`staged` and `unstaged` say how the index differs from HEAD, and the file from the index."""
 
     path: str
@@ -38,7 +38,7 @@ class StatusEntry(BaseModel):
     unstaged: str
 
 
-class StatusOutput(BaseModel):
+class StatusOutput(Output):
     """`branch` is None when HEAD is detached, `commit` before the first one."""
 
     branch: str | None
@@ -103,7 +103,7 @@ class DiffInput(Arguments):
     ] = None
 
 
-class DiffFile(BaseModel):
+class DiffFile(Output):
     """Lines `added` and `removed` are None for a binary file."""
 
     path: str
@@ -113,7 +113,7 @@ class DiffFile(BaseModel):
     removed: int | None
 
 
-class DiffOutput(BaseModel):
+class DiffOutput(Output):
     files: list[DiffFile]
     patch: str
     truncated: bool
@@ -168,7 +168,7 @@ class LogInput(Arguments):
     paths: Paths = None
 
 
-class Commit(BaseModel):
+class Commit(Output):
     commit: str
     parents: list[str]
     author: str
@@ -180,7 +180,7 @@ class Commit(BaseModel):
     body: str
 
 
-class LogOutput(BaseModel):
+class LogOutput(Output):
     commits: list[Commit]
     truncated: bool
 

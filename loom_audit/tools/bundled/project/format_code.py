@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.model.display import count_text
@@ -14,7 +14,7 @@ from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_te
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 
 SECONDS = 60.0
 MAX_FILES = 5_000
@@ -45,7 +45,7 @@ class FormatInput(Arguments):
     ] = "auto"
 
 
-class FormatOutput(BaseModel):
+class FormatOutput(Output):
     """`formatters` ran over `files` files; `formatted` is False when a check found work to do."""
 
     formatters: list[str]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import (
     AuditError,
@@ -25,7 +25,7 @@ from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_te
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 
 SECONDS = 300.0
 MAX_STREAM = 128 * 1024
@@ -64,12 +64,12 @@ class InstallInput(Arguments):
     dev: Annotated[bool, Field(description="As a development dependency (npm)")] = False
 
 
-class Installed(BaseModel):
+class Installed(Output):
     name: str
     version: str
 
 
-class InstallOutput(BaseModel):
+class InstallOutput(Output):
     """`installed` is what is there now that was asked for, or had to come with it (pip)."""
 
     manager: str

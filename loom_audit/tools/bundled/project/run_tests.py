@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
 from loom_audit.model.display import count_text
@@ -18,7 +18,7 @@ from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult, cut
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 
 MAX_SECONDS = 300
 MAX_STREAM = 1024 * 1024
@@ -44,7 +44,7 @@ class TestsInput(Arguments):
     ] = None
 
 
-class Failure(BaseModel):
+class Failure(Output):
     """`file` is a workspace path where it is known."""
 
     name: str
@@ -53,7 +53,7 @@ class Failure(BaseModel):
     message: str
 
 
-class TestsOutput(BaseModel):
+class TestsOutput(Output):
     """Counts are None where the framework's output does not tell them."""
 
     framework: str
@@ -215,7 +215,7 @@ def _report(stdout: str, mark: str) -> tuple[dict[str, Any], str]:
     return (report.model_dump(), before + rest) if report else ({}, stdout)
 
 
-class TestsReport(BaseModel):
+class TestsReport(Output):
     """What our program says at its end. Tests can write it too, so it is checked."""
 
     framework: Literal["pytest", "unittest"]

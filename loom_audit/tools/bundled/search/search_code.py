@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
 from loom_audit.history.code_index import list_code, read_code
@@ -13,7 +13,7 @@ from loom_audit.model.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Tool
+from loom_audit.tools.calls.tool import Arguments, Output, Tool
 
 SECONDS = 25.0
 MAX_WORDS = 20
@@ -28,7 +28,7 @@ class CodeSearchInput(Arguments):
     limit: Annotated[int, Field(ge=1, le=100, description="Results at most")] = 20
 
 
-class CodeMatch(BaseModel):
+class CodeMatch(Output):
     path: str
     line: int
     kind: str
@@ -36,7 +36,7 @@ class CodeMatch(BaseModel):
     snippet: str
 
 
-class CodeSearchOutput(BaseModel):
+class CodeSearchOutput(Output):
     """`point` is the seq of the log that was searched; `unread` files were not read yet."""
 
     matches: list[CodeMatch]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
 from loom_audit.model.display import count_text
@@ -14,7 +14,7 @@ from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
 
 MAX_MATCHES = 1_000
 MAX_TEXT = 300
@@ -35,13 +35,13 @@ class SearchInput(Arguments):
     ] = None
 
 
-class Match(BaseModel):
+class Match(Output):
     path: str
     line: int
     text: str
 
 
-class SearchOutput(BaseModel):
+class SearchOutput(Output):
     """`files` were searched; `skipped` are binary or too large."""
 
     matches: list[Match]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
 from loom_audit.model.display import count_text
@@ -10,7 +10,7 @@ from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Preview, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
 from loom_audit.tools.guard.rules import check_command
 
 MAX_STREAM = 256 * 1024
@@ -32,7 +32,7 @@ class ShellInput(Arguments):
     ] = None
 
 
-class ShellOutput(BaseModel):
+class ShellOutput(Output):
     exit_code: int | None
     stdout: str
     stderr: str

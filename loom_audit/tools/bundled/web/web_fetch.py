@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import anyio
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
 from loom_audit.model.display import count_text
@@ -21,7 +21,7 @@ from loom_audit.tools.bundled.web.http_exchange import (
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
 
 MAX_BODY = 1024 * 1024
 MAX_SECONDS = 120
@@ -48,13 +48,13 @@ class FetchInput(Arguments):
     ] = None
 
 
-class Hop(BaseModel):
+class Hop(Output):
     url: str
     status: int
     address: str
 
 
-class FetchOutput(BaseModel):
+class FetchOutput(Output):
     """`url` and `address` are those of the last answer, `hops` all of them in order."""
 
     status: int

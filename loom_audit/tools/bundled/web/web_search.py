@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.bundled.web.proxy_client import ask
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Tool
+from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
 
 RESULTS = 5
 MAX_RESULTS = 10
@@ -36,13 +36,13 @@ class SearchInput(Arguments):
         return self
 
 
-class Found(BaseModel):
+class Found(Output):
     title: str
     url: str
     snippet: str
 
 
-class SearchOutput(BaseModel):
+class SearchOutput(Output):
     provider: str
     results: list[Found]
 
@@ -99,7 +99,7 @@ class OracleInput(Arguments):
     ] = None
 
 
-class OracleOutput(BaseModel):
+class OracleOutput(Output):
     answer: str
     model: str
 
