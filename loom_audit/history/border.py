@@ -4,7 +4,7 @@ The inside of an opaque entry is not on record, so it can only be renamed back a
 when it is proven to be the same folder.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,7 +70,8 @@ class FolderPlan(Struct, frozen=True):
         made = [one for one in others if one.path in above and one.before is None]
         ends = [end for move, _ in self.renames for end in (move.source, move.target)]
         again = any(is_within(change.path, targets) for change in others)
-        if not (self.inside or again or len(set(ends)) < len(ends)):
+        nested = any(is_within(end, ends[:n] + ends[n + 1 :]) for n, end in enumerate(ends))
+        if not (self.inside or again or nested):
             return ((*others, *(change for _, inside in self.renames for change in inside)),)
         rest = tuple(one for one in others if one not in made)
         stages = ((*made, *self.inside), *(inside for _, inside in self.renames), rest)
@@ -99,14 +100,18 @@ def plan_folders(
             plan = replace(plan, kept=(*plan.kept, replace(note, reason="kept by choice")))
             continue
         shown = f"{visible_path(one.was)} became {visible_path(one.now)}"
+        holder = _holder(one, folders)
+        if one.now not in tree and holder:
+            why = f"{shown}, and is in {visible_path(holder.now)} now; take that back first"
+            plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
+            continue
         if one.now not in tree:
             gone = replace(note, reason=f"{shown}, and is not there any more")
             plan = replace(plan, irreversible=(*plan.irreversible, gone))
             continue
-        there = {path: state for path, state in tree.items() if is_within(path, [one.now])}
-        free = {move.source for move, _ in plan.renames}
+        there = {p: state for p, state in plan.tree.items() if is_within(p, [one.now])}
         why = (
-            _obstacle(attachment, one, steps, plan.tree, free, folders)
+            _obstacle(attachment, one, steps, plan, folders)
             or _obstacle_inside(attachment, one, steps, there)
             or _obstacle_to_proof(attachment, request, one, tree)
         )
@@ -132,32 +137,45 @@ def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
 
 
 def _in_order(folders: Sequence[MovedFolder]) -> Iterator[MovedFolder]:
-    """The folders, each after the one that is where it was."""
+    """The folders, each after those that have to be renamed before it."""
     waiting = list(folders)
     while waiting:
-        taken = {one.now for one in waiting}
-        ready = next((one for one in waiting if one.was not in taken), waiting[0])
-        waiting.remove(ready)
-        yield ready
+        ready = (one for one in waiting if not any(_is_first(o, one) for o in waiting if o != one))
+        found = next(ready, waiting[0])
+        waiting.remove(found)
+        yield found
+
+
+def _holder(one: MovedFolder, folders: Iterable[MovedFolder]) -> MovedFolder | None:
+    """The folder that this one was in when it was moved, and is in now."""
+    later = (other for other in folders if other.first > one.last and not other.came_back)
+    return next((other for other in later if is_within(one.now, [other.was])), None)
+
+
+def _is_first(other: MovedFolder, one: MovedFolder) -> bool:
+    """Whether another folder is where this one was, is in it, or is to hold it."""
+    return (
+        other.now == one.was or is_within(other.now, [one.now]) or is_within(one.was, [other.was])
+    )
 
 
 def _obstacle(
     attachment: Attachment,
     one: MovedFolder,
     steps: Sequence[PathStep],
-    tree: Tree,
-    free: Collection[str],
+    plan: FolderPlan,
     folders: Sequence[MovedFolder],
 ) -> str:
-    """Why a folder cannot be put where it was, "" when it can; others leave the names `free`."""
+    """Why a folder cannot be put where it was, "" when it can, after what is planned already."""
     was = visible_path(one.was)
-    stamp = attachment.workspace.stamp(one.was)
-    if any(is_within(path, [one.was]) for path in tree) or (stamp and one.was not in free):
+    free = is_within(one.was, [move.source for move, _ in plan.renames])
+    stamp = None if free else attachment.workspace.stamp(one.was)
+    if any(is_within(path, [one.was]) for path in plan.tree) or stamp is not None:
         if any(other.now == one.was for other in folders):
             return f"another folder that was moved, too, is at {was} (they changed places)"
         return f"something is at {was}"
     above = one.was.rpartition("/")[0]
-    if above and above not in tree and not _comes_back(above, steps):
+    if above and above not in plan.tree and not _comes_back(above, plan.steps):
         return f"the folder of {was} is gone"
     for step in one.earlier(steps):
         if step.taken and step.change.path == one.was and step.change.before is None:
