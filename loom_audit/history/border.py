@@ -5,6 +5,7 @@ when it is proven to be the same folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from stat import S_ISDIR
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -120,6 +121,8 @@ def plan_folders(
             plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
             continue
         plan = _with_rename(plan, one, there)
+        if is_opaque(tree[one.now]):
+            plan = replace(plan, kept=(*plan.kept, *_coming_along(attachment, one)))
     return plan
 
 
@@ -249,6 +252,23 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
         if not same:
             return there
     return ""
+
+
+def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
+    """What is in the opaque folder, was not in it on record, and will be in scope."""
+    scope = attachment.scope
+    for path, state in sorted(one.brings.items()):
+        if state.kind != "directory":
+            continue
+        for name, stamp in attachment.workspace.list(one.now + path.removeprefix(one.was)):
+            there = f"{path}/{name}"
+            recorded = scope.is_opaque(there) or scope.includes(
+                there, directory=S_ISDIR(stamp.mode)
+            )
+            if there not in one.brings and recorded and not is_remade(there):
+                yield Note(
+                    there, "it came into the folder where it is not recorded, and stays in it"
+                )
 
 
 class Renamed(Struct, frozen=True):

@@ -327,7 +327,10 @@ def test_a_left_out_folder_in_one_that_is_renamed_back_is_on_record(
 ) -> None:
     run(f"mv src .tox; mkdir -p .tox/{made}; echo x > .tox/{made}/x; mkfifo .tox/pipe")
     after = everything(root)
-    workspace.carry_out(workspace.plan_undo())
+    plan = workspace.plan_undo()
+    told = {note.path for note in plan.kept}
+    assert told == {"src/pipe", *([f"src/{made}".removesuffix("/.git")] if made[0] != "_" else [])}
+    workspace.carry_out(plan)
     back = everything(root)
     assert workspace.status().drift == ()
     opaque = {p for p, state in workspace.timeline.tree().items() if state.kind == "opaque"}
