@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from loom_audit.cli import VERSION_TEXT
 from loom_audit.cli.shared.command import shared_parameters
@@ -40,6 +41,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("db", "Store", "Show, check or upgrade the store's database."),
     ("serve", "Reach", "Serve the dashboard on this machine only."),
     ("demo", "Reach", "Record a real agent session and show what can be done."),
+    ("completion", "Reach", "Print what completes commands and options in a shell."),
     ("proxy", "Reach", "Serve web search and the oracle to the tools, which hold no keys."),
 )
 """Every command: its name, its section of the help, and the first sentence of its help.
@@ -63,6 +65,12 @@ class Commands(click.Group):
         module = import_module(f"loom_audit.cli.{cmd_name}")
         found: click.Command = getattr(module, cmd_name).as_click(cmd_name)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        found = ((name, summary) for name, _, summary in COMMANDS if name.startswith(incomplete))
+        return [CompletionItem(name, help=summary) for name, summary in found]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title in SECTIONS:
