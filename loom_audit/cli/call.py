@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         exits.FAILED: "the tool failed or was denied",
         exits.UNAVAILABLE: "",
         exits.CONFLICT: "",
-        exits.CORRUPT: "",
     },
 )
 def call(

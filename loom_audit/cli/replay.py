@@ -14,7 +14,7 @@ from loom_audit.model.display import count_text
 
 @command(
     examples=("loom-audit replay head~3 --to /tmp/then",),
-    codes={exits.CONFLICT: "the folder is not empty", exits.CORRUPT: ""},
+    codes={exits.CONFLICT: "the folder is not empty"},
 )
 def replay(
     invocation: Invocation,

@@ -28,7 +28,7 @@ MEANINGS: Mapping[int, str] = {
     INTERRUPTED: "interrupted from the keyboard",
 }
 
-ALWAYS = (OK, USAGE, UNREADABLE)
+ALWAYS = (OK, USAGE, UNREADABLE, CORRUPT)
 
 _BY_ERROR: Mapping[str, int] = {
     "INVALID_PATH": USAGE,

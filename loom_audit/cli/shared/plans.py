@@ -19,7 +19,7 @@ from loom_audit.ports import CallFilter
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
 
-CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: "", exits.CORRUPT: ""}
+CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: ""}
 
 MOST_LINES = 50
 """Of what a plan changes when it is carried out; a dry run lists everything."""
