@@ -10,8 +10,9 @@ import time
 
 from msgspec import Struct
 
-MOST = 0.05
-"""Seconds that are waited at most."""
+MOST = 0.2
+"""Seconds that are waited at most: a program that opens, writes and closes may wait for a
+processor in between."""
 
 _PAUSE = 0.0005
 _HAS_LEASES = hasattr(fcntl, "F_SETLEASE") and hasattr(fcntl, "F_SETSIG")
@@ -36,8 +37,8 @@ def is_open_for_writing(descriptor: int) -> bool:
 class Patience(Struct):
     """How many seconds are waited for whoever writes.
 
-    Half as long after each time in vain: some keep a file open for ever, and some filesystems
-    grant no lease at all.
+    Half as long after each time in vain, and longer again by and by: some keep a file open for
+    ever, and some filesystems grant no lease at all.
     """
 
     seconds: float = MOST
@@ -50,4 +51,4 @@ class Patience(Struct):
                 self.seconds /= 2
                 return
             time.sleep(_PAUSE)
-        self.seconds = MOST
+        self.seconds = min(MOST, self.seconds + MOST / 16)
