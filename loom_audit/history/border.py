@@ -59,10 +59,20 @@ class FolderPlan(Struct, frozen=True):
             changes=one_change_each(stages),
             stages=stages if len(stages) > 1 else (),
             moves=(*plan.moves, *(move for move, _ in self.renames)),
-            blocked=(*plan.blocked, *self.blocked),
+            blocked=(*plan.blocked, *self.blocked, *self._homeless(plan.changes)),
             kept=(*plan.kept, *self.kept),
             irreversible=(*plan.irreversible, *self.irreversible),
         )
+
+    def _homeless(self, others: Sequence[FileChange]) -> Iterator[Note]:
+        """The renames into folders that are not there and do not come back."""
+        made = {change.path for change in others if change.after is not None}
+        for move, _ in self.renames:
+            above = move.target.rpartition("/")[0]
+            if above and above not in made and above not in self.tree:
+                shown = f"{visible_path(move.target)} became {visible_path(move.source)}"
+                why = f"{shown}, and its folder does not come back; it is not renamed back"
+                yield Note(move.source, why)
 
     def _stages(self, others: Sequence[FileChange]) -> tuple[tuple[FileChange, ...], ...]:
         """All changes in the order in which they can be made, in one stage where that is any."""

@@ -140,6 +140,19 @@ def test_a_folder_that_was_moved_in_one_that_was_moved_then_comes_back_by_two_ro
     assert everything(root) == before
 
 
+def test_a_folder_is_not_renamed_into_one_that_stays_away_by_choice(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    point = workspace.log.head()
+    run(["mv src/.parcel-cache .tox", "rm -r src; echo changed > a.txt"])
+    choices: dict[str, Choice] = {"src": "current", "src/main.py": "current"}
+    [blocked] = workspace.plan_rollback(point, choices=choices).blocked
+    assert blocked.path == ".tox" and "does not come back" in blocked.reason
+    workspace.carry_out(workspace.plan_rollback(point, choices={**choices, ".tox": "current"}))
+    assert (root / ".tox" / "x").read_text() == "x\n" and not (root / "src").exists()
+    assert (root / "a.txt").read_bytes() == b"one\ntwo\nthree\n"
+
+
 def test_folders_that_swapped_names_are_blocked_and_the_rest_is_done(
     workspace: AuditedWorkspace, root: Path, run: Run
 ) -> None:
