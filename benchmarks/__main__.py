@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.figures import Sizes
 
 BENCHMARKS = (
+    "startup",
     "write",
     "baseline",
     "noop",
