@@ -49,8 +49,8 @@ SAMPLE = 8
 EACH = 12
 """So many mutations of each column make the whole sweep."""
 
-PARTS = 50
-"""The whole sweep in parts of about a minute, of which CI takes a sample."""
+PARTS = 100
+"""The whole sweep in parts of about half a minute, of which CI takes a sample."""
 
 
 @pytest.fixture(scope="module")
