@@ -7,13 +7,13 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line
 from loom_audit.cli.shared.lookup import event_id
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import CODES
+from loom_audit.cli.shared.plans import RECORDING
 from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.display import visible_path
 
 
-@command(examples=("loom-audit recover", "loom-audit recover --continue"), codes=CODES)
+@command(examples=("loom-audit recover", "loom-audit recover --continue"), codes=RECORDING)
 def recover(
     invocation: Invocation,
     go_on: Annotated[

@@ -29,7 +29,15 @@ from loom_audit.model.left_out import creation_events, left_out_blocks
 from loom_audit.model.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.link_plans import choices_for_groups, group_holds
 from loom_audit.model.placement import EntryStatus
-from loom_audit.model.planning import Hold, Note, PathStep, Plan, Request, plan_taking_back
+from loom_audit.model.planning import (
+    MOVED_ASIDE,
+    Hold,
+    Note,
+    PathStep,
+    Plan,
+    Request,
+    plan_taking_back,
+)
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -351,7 +359,7 @@ class Planner:
     def _aside_notes(self, plan: Plan) -> Iterator[Note]:
         """Notes on what is not a file and makes room for what comes back."""
         for path, name in moved_aside(self.attachment, plan.changes):
-            yield Note(name, f"what is at {path} is not a file; it is moved there")
+            yield Note(name, f"what is at {path} is not a file; {MOVED_ASIDE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths that the plan would create and at which something unrecorded is."""

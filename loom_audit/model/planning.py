@@ -45,6 +45,12 @@ class Request(Struct, frozen=True):
     outside: bool = False
 
 
+CHANGES_ALONG = "changes with it"
+MOVED_ASIDE = "it is moved there"
+_NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE)
+"""How the reasons end of what is listed with what is kept, and is not left as it is."""
+
+
 class Plan(Struct, frozen=True):
     """What taking something back would do, made at `head`.
 
@@ -84,6 +90,17 @@ class Plan(Struct, frozen=True):
     calls: tuple[int, ...] = ()
     drifted: bool = False
     stages: tuple[tuple[FileChange, ...], ...] = ()
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a path is kept that nobody chose to keep, or cannot be undone."""
+        choices = self.request.choices if self.request else {}
+        asked = {path for path, choice in choices.items() if choice == "current"}
+        left = (note for note in self.kept if note.path and note.path not in asked)
+        return any(note.path for note in self.irreversible) or any(
+            KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
+            for note in left
+        )
 
 
 def plan_taking_back(
@@ -247,7 +264,7 @@ def _found(
         if entry.lineage.is_taken:
             yield "already", Note(entry.path, "")
     for path, other in along.items():
-        yield "kept", Note(path, f"a hard link of {other}, changes with it")
+        yield "kept", Note(path, f"a hard link of {other}, {CHANGES_ALONG}")
 
 
 def _by_choice(

@@ -12,6 +12,7 @@ UNAVAILABLE = 3
 UNREADABLE = 4
 CONFLICT = 5
 CORRUPT = 6
+IN_PART = 7
 OUR_FAILURE = 125
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -24,6 +25,7 @@ MEANINGS: Mapping[int, str] = {
     UNREADABLE: "not found, or cannot be read or written",
     CONFLICT: "somebody else changed it first, or a choice is needed; nothing was written",
     CORRUPT: "stored bytes do not match their hash",
+    IN_PART: "done in part: something is kept unasked, or cannot be undone, and is listed",
     OUR_FAILURE: "loom-audit itself failed, also for wrong usage; the command may not have run",
     INTERRUPTED: "interrupted from the keyboard",
 }

@@ -19,7 +19,8 @@ from loom_audit.ports import CallFilter
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
 
-CODES = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: ""}
+RECORDING = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: ""}
+CODES = {**RECORDING, exits.IN_PART: ""}
 
 MOST_LINES = 50
 """Of what a plan changes when it is carried out; a dry run lists everything."""
@@ -50,19 +51,18 @@ def show_and_carry_out(
         output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
     elif any(note.path for note in plan.kept) and not output.json:
         output.note("`--choose PATH=old` takes back what is kept all the same")
+    done = exits.IN_PART if plan.in_part else exits.OK
+    if output.json and (dry_run or plan.blocked):
+        output.record(record)
     if dry_run:
-        if output.json:
-            output.record(record)
-        return exits.CONFLICT if plan.blocked else exits.OK
+        return exits.CONFLICT if plan.blocked else done
     if plan.blocked:
-        if output.json:
-            output.record(record)
         raise _blocked(plan)
     if not plan.changes and not plan.reverts:
         if output.json:
             output.record(record)
         output.note("nothing was changed, and nothing is recorded")
-        return exits.OK
+        return done
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
@@ -88,12 +88,12 @@ def show_and_carry_out(
             for reason in result.call.coverage.reasons
         )
         if not plan.changes:
-            return exits.OK
+            return done
         if plan.verb == "undo":
             output.note("`loom-audit redo` brings it back")
         elif plan.verb != "redo":
             output.note("`loom-audit undo` takes it back")
-    return exits.OK
+    return done
 
 
 def _refuse_unknown(plan: Plan) -> None:
