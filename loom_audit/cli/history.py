@@ -17,6 +17,9 @@ from loom_audit.model.records import RecordedChange
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
 
+ALL = 2**31
+"""More than there are."""
+
 
 @command(examples=("loom-audit history src/app.py",))
 def history(
@@ -30,7 +33,7 @@ def history(
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         inside = below or not name
-        found = workspace.timeline.history(name, below=inside, limit=limit or 2**31)
+        found = workspace.timeline.history(name, below=inside, limit=min(limit or ALL, ALL))
         if not found:
             raise FileNotFound(
                 f"nothing is on record for {visible_path(name) or 'the workspace'}",

@@ -103,8 +103,9 @@ def log(
     for one in kind or ():
         if one not in KINDS:
             raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
-    if search is not None and not search.strip():
-        raise InvalidArguments("--search is empty", hint="Give words, or leave it out.")
+    for name, given in (("--search", search), ("--tool", tool), ("--actor", actor)):
+        if given is not None and not given.strip():
+            raise InvalidArguments(f"{name} is empty", hint="Name what is meant, or leave it out.")
     if search is not None and (events or kind):
         raise InvalidArguments(
             "--search finds calls, not the facts under them",
@@ -119,7 +120,7 @@ def log(
             tool=tool,
             actor=actor,
             status=status,
-            path=workspace_path(workspace.root, path) or None if path else None,
+            path=workspace_path(workspace.root, path) or None if path is not None else None,
             words=search,
             since=read_time(since) if since is not None else None,
             until=read_time(until) if until is not None else None,

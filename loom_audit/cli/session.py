@@ -15,6 +15,9 @@ from loom_audit.model.display import count_text, one_line
 from loom_audit.model.records import Session
 from loom_audit.ports import CallFilter
 
+ALL = 2**31
+"""More than there are."""
+
 
 @command(
     examples=("loom-audit session", "loom-audit session ID", "loom-audit session end ID"),
@@ -53,7 +56,7 @@ def session(
                 question = question_about(asked, call)
                 output.line(*call_line(call, width=output.width, question=question))
             return
-        listed = workspace.timeline.sessions(limit=limit or 2**31)
+        listed = workspace.timeline.sessions(limit=min(limit or ALL, ALL))
         for found in listed:
             if output.json:
                 output.record(session_record(found))

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
-from loom_audit.errors import NotFound
+from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def verify(
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
     from loom_audit.api.heads import parse_heads
 
+    if not against:
+        raise InvalidArguments("--against is empty", hint="Name a file, or leave it out.")
     text = sys.stdin.read() if against == "-" else Path(against).read_text("utf-8", "replace")
     heads = parse_heads(text)
     if not heads:

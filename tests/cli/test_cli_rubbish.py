@@ -87,4 +87,27 @@ def test_times_say_their_zone_and_can_be_typed_as_they_are_shown(audited: Shell)
         assert shown.search(audited(*words).text), words
     time = shown.search(audited("log").text)
     assert time and len(audited.records("log", "--since", time.group())) == 1
-    assert audited("ls", "--at", time.group()).code == 0
+
+
+EMPTY = {
+    "ls": (("ls", ""), 2),
+    "cat": (("cat", ""), 2),
+    "history": (("history", ""), 2),
+    "log of a path": (("log", "--path", ""), 2),
+    "log of a tool": (("log", "--tool", ""), 2),
+    "log of an actor": (("log", "--actor", ""), 2),
+    "verify": (("verify", "--against", ""), 4),
+}
+
+
+@pytest.mark.parametrize("what", EMPTY)
+def test_an_empty_text_is_not_taken_for_all_or_for_a_folder(audited: Shell, what: str) -> None:
+    words, code = EMPTY[what]
+    refused = audited(*words, code=code)
+    assert "is empty" in refused.errors and "hint: " in refused.errors and refused.text == ""
+
+
+@pytest.mark.parametrize("words", [("session",), ("history", "a.txt"), ("log",)])
+def test_a_limit_above_all_there_is_lists_all(audited: Shell, words: tuple[str, ...]) -> None:
+    audited.call("write_file", path="a.txt", content="x")
+    assert audited.records(*words, "-n", "9" * 25) == audited.records(*words, "-n", "0") != []

@@ -53,8 +53,11 @@ def actor_of(agent: str, person: str) -> str:
 def workspace_path(root: str, text: str) -> str:
     """A path as typed, relative to the current directory when that is inside the workspace.
 
-    Outside of it, relative to the workspace. "" is the root. InvalidPath when it leads out.
+    Outside of it, relative to the workspace. "" is the root. InvalidPath when it leads out,
+    InvalidArguments for an empty text, which a script's unset variable leaves.
     """
+    if not text:
+        raise InvalidArguments("a path is empty", hint="Write . for the folder you are in.")
     typed = os.fsencode(text)
     real_root = os.path.realpath(os.fsencode(root))
     here = os.path.realpath(os.fsencode(Path.cwd()))
