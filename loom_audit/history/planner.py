@@ -168,10 +168,12 @@ class Planner:
                 **self._left_out_holds(selection, plan, folders.steps),
                 **group_holds(own, folders.tree, holds),
             }
-            if not found:
+            if found.keys() <= holds.keys():
                 break
             holds |= found
             own = make(holds=holds)
+        stuck = tuple(Note(path, hold.reason, hold.calls) for path, hold in found.items())
+        own = replace(own, blocked=(*own.blocked, *stuck))
         own = with_broken_links(
             without_lost_lists(own), folders.tree, self.attachment.workspace.links
         )
@@ -336,7 +338,8 @@ class Planner:
         occupied = "something that is not recorded is in the way"
         holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
         going = {change.path for change in plan.changes if change.after is None}
-        moved = border_moves(plan.changes, plan.moves)
+        stages = plan.stages or (plan.changes,)
+        moved = (move for stage in stages for move in border_moves(stage, plan.moves))
         ends = [end for move in moved for end in (move.source, move.target)]
         holds = {path: hold for path, hold in holds.items() if not is_within(path, ends)}
         for change in plan.changes:
