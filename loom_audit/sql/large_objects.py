@@ -23,7 +23,7 @@ from backports.zstd import (
     ZstdError,
 )
 
-from loom_audit.errors import AuditUnavailable, Corrupt, NotFound, StorageFailed
+from loom_audit.errors import AuditUnavailable, Corrupt, StorageFailed
 from loom_audit.sql.encodings import LEVEL
 
 CHUNK = 1 << 20
@@ -68,15 +68,14 @@ class LargeObjects:
         return digest, size, stored
 
     def open(self, digest: bytes, size: int) -> BinaryIO:
-        """The content as a stream; Corrupt when, read to the end, it is not what it should be.
-
-        NotFound when the file is not there.
+        """The content as a stream; Corrupt when its file is gone, or when, read to the end, it is
+        not what it should be.
         """
         try:
             # non-blocking, in case that somebody put a pipe there
             descriptor = os.open(self.path(digest), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise NotFound(
+            raise Corrupt(
                 f"The content {digest.hex()} is on record, but its file is gone",
                 hint="Restore the folder `blobs` beside the store from a copy.",
                 details={"blob": digest.hex()},

@@ -385,7 +385,7 @@ def test_a_large_file_that_is_damaged_or_gone_is_named(stored: Opened, tmp_path:
             while stream.read(1 << 20):
                 pass
     file.unlink()
-    with pytest.raises(NotFound):
+    with pytest.raises(Corrupt):
         stored.blobs.get(blob)
 
 
