@@ -41,8 +41,8 @@ def test_a_path_that_never_was_is_told_from_one_that_is_gone(audited: Shell) -> 
         gone = audited(command, "sp ace.txt", code=4).errors
         assert "sp ace.txt did not exist at " in gone
         assert "`loom-audit history 'sp ace.txt'`" in gone
-    for workspace in ("", "."):
-        assert "the workspace is a directory" in audited("cat", workspace, code=2).errors
+    assert "a path is empty" in audited("cat", "", code=2).errors
+    assert "the workspace is a directory" in audited("cat", ".", code=2).errors
     assert "`loom-audit ls src`" in audited("cat", "src", code=2).errors
 
 
