@@ -5,7 +5,7 @@ when it is proven to be the same folder.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from stat import S_ISDIR
+from stat import S_IFMT, S_ISDIR
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from loom_audit.model.lineage import PathStep
 from loom_audit.model.links import groups_in
 from loom_audit.model.planning import Note, Plan, Request, one_change_each
 from loom_audit.model.records import RecordedChange
-from loom_audit.ports import IndexEntry
+from loom_audit.ports import OPAQUE, IndexEntry
 
 _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may say what arrived."""
@@ -275,7 +275,8 @@ def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
             recorded = scope.is_opaque(there) or scope.includes(
                 there, directory=S_ISDIR(stamp.mode)
             )
-            if there not in one.brings and recorded and not is_remade(there):
+            cache = S_ISDIR(stamp.mode) and is_remade(there)
+            if there not in one.brings and recorded and not cache:
                 yield Note(
                     there, "it came into the folder where it is not recorded, and stays in it"
                 )
@@ -308,7 +309,11 @@ def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileCha
     if not attachment.scope.is_opaque(move.target):
         inside = attachment.workspace.walk(attachment.scope, {}, move.target, opaque=True)
         # what cannot be recorded, and caches, are for the next look
-        found += [p for p, seen in inside if not isinstance(seen, str) and not is_remade(p)]
+        found += [
+            path
+            for path, seen in inside
+            if not isinstance(seen, str) and not (S_IFMT(seen.mode) == OPAQUE and is_remade(path))
+        ]
     for path in dict.fromkeys(found):
         state, done.entries[path] = observe(attachment, path, expected.get(path))
         done.changes.append(FileChange(path, None, state))

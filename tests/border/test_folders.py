@@ -325,6 +325,7 @@ def test_before_it_arrived_or_was_first_listed_nothing_is_known_of_a_path(
 def test_a_left_out_folder_in_one_that_is_renamed_back_is_on_record(
     workspace: AuditedWorkspace, root: Path, run: Run, made: str
 ) -> None:
+    (root / "src" / ".mypy_cache").write_text("a file\n")
     run(f"mv src .tox; mkdir -p .tox/{made}; echo x > .tox/{made}/x; mkfifo .tox/pipe")
     after = everything(root)
     plan = workspace.plan_undo()
