@@ -123,7 +123,6 @@ class Adapters(Struct, frozen=True):
             real = os.path.realpath(path)
             for entry in entries:
                 if entry.root == real:
-                    self._check_root(entry)
                     _refuse_other_rules(entry, ignore)
                     return self.attachment(entry.id)
             self._refuse_unnamed("", Path(real), entries)
@@ -144,9 +143,11 @@ class Adapters(Struct, frozen=True):
     def attachment(self, id: str) -> Attachment:
         """The directory of a log with everything that belongs to it.
 
-        One that is gone answers every look at it with NO_WORKSPACE.
+        One that is gone answers every look at it with NO_WORKSPACE. CORRUPT where the log says
+        that it is of another folder.
         """
         entry = self.find(id)
+        self._check_root(entry)
         if Path(entry.root).is_dir():
             workspace: Workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
         else:

@@ -1,11 +1,11 @@
 """Checking a log against itself, the heads kept elsewhere, the other logs, and the disk."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError, NoWorkspace
+from loom_audit.errors import AuditError, NoWorkspace, StorageFailed
 from loom_audit.history import verification
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.disk_check import find_hidden
@@ -18,19 +18,18 @@ from loom_audit.wiring import Adapters
 
 def verify(
     adapters: Adapters,
-    attachment: Attachment,
-    *,
-    heads: Sequence[TreeHead] = (),
-    quick: bool = False,
-    sample: int | None = None,
-    report: Report | None = None,
+    id: str,
+    attachment: Callable[[], Attachment],
+    heads: Sequence[TreeHead],
+    quick: bool,
+    sample: int | None,
+    report: Report | None,
 ) -> Verification:
-    """Check the log of an attachment; every finding.
+    """Check the log of this id; every finding.
 
-    The heads are those kept outside the store, and those given. The disk is read unless the check
-    is `quick` or of a `sample`.
+    The heads are those kept outside the store, and those given. The disk is read, through the
+    `attachment`, unless the check is `quick` or of a `sample`; when all was checked is kept.
     """
-    id = attachment.log.id
     kept = [*adapters.kept_heads(id), *heads]
     with closing(adapters.evidence(id)) as evidence:
         found = verification.verify(evidence, heads=kept, quick=quick, sample=sample, report=report)
@@ -47,11 +46,15 @@ def verify(
     hidden, checked = list[Finding](), dict(found.checked)
     if not quick and sample is None:
         try:
-            hidden, checked["paths_on_disk"] = find_hidden(attachment)
+            hidden, checked["paths_on_disk"] = find_hidden(attachment())
         except NoWorkspace:
             pass  # then there is no disk to be compared
         except AuditError as error:
             if not found.findings:  # otherwise it is told already what is damaged
                 said = f"the log cannot be compared with the disk: {error}"
                 hidden = [Finding(None, "disk.unreadable", said, "unreadable")]
-    return replace(found, findings=(*found.findings, *missing, *damaged, *hidden), checked=checked)
+    done = replace(found, findings=(*found.findings, *missing, *damaged, *hidden), checked=checked)
+    if not quick and sample is None:
+        with suppress(StorageFailed):  # lists then name an earlier one
+            adapters.keep_verified(id, done.size, done.exit_code)
+    return done

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.disk.heads import LastVerified
-from loom_audit.errors import InvalidArguments, StorageFailed, TooLarge
+from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
@@ -269,14 +269,8 @@ class AuditedWorkspace:
         """
         from loom_audit.api.verification import verify
 
-        given = [against] if isinstance(against, TreeHead) else against
-        found = verify(
-            self.adapters, self._checked, heads=given, quick=quick, sample=sample, report=report
-        )
-        if not quick and sample is None:
-            with suppress(StorageFailed):  # lists then name an earlier one
-                self.adapters.keep_verified(self.id, found.size, found.exit_code)
-        return found
+        heads = [against] if isinstance(against, TreeHead) else against
+        return verify(self.adapters, self.id, lambda: self._checked, heads, quick, sample, report)
 
     def last_verified(self) -> LastVerified | None:
         """When all was verified last, how many events there were, and with which exit code."""

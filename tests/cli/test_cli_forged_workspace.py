@@ -70,3 +70,18 @@ def test_a_folder_that_never_was_a_workspace_is_still_none(audited: Shell) -> No
     assert '"NO_WORKSPACE"' in audited("log", "--json", cwd=other, code=4).errors
     forge(audited, LOST["another folder"])
     assert '"NO_WORKSPACE"' in audited("log", "--json", cwd=other, code=4).errors
+
+
+def test_by_its_id_too_nothing_is_written_into_another_folder(audited: Shell) -> None:
+    audited.call("write_file", path="new.txt", content="x")
+    (listed,) = audited.records("workspaces")
+    other = audited.workspace.parent / "other"
+    other.mkdir()
+    (other / "new.txt").write_text("x")
+    forge(audited, f"UPDATE workspace SET root = CAST('{other}' AS BLOB)")
+    by_id = ("--workspace", str(listed["id"]), "--json")
+    for words in (("undo", "--yes"), ("status",), ("call", "delete_file", '{"path": "new.txt"}')):
+        assert '"CORRUPT"' in audited(*words, *by_id, code=6).errors
+    assert (other / "new.txt").read_text() == "x"
+    (found,) = audited.records("verify", *by_id[:2], code=1)
+    assert any("workspace" in finding["message"] for finding in found["findings"])
