@@ -54,14 +54,23 @@ class FolderPlan(Struct, frozen=True):
 
     def added_to(self, plan: Plan) -> Plan:
         stages = self._stages(plan.changes)
+        changes = one_change_each(stages)
+        changed = {change.path for change in changes}
+        told = {note.path for note in (*self.blocked, *self.kept, *self.irreversible)}
+        # another folder takes the place of one that cannot come back
+        lost = [
+            Note("", f"{note.path}: {note.reason}", note.calls) if note.path in changed else note
+            for note in self.irreversible
+        ]
         return replace(
             plan,
-            changes=one_change_each(stages),
+            already=tuple(path for path in plan.already if path not in told),
+            changes=changes,
             stages=stages if len(stages) > 1 else (),
             moves=(*plan.moves, *(move for move, _ in self.renames)),
             blocked=(*plan.blocked, *self.blocked, *self._homeless(plan.changes)),
             kept=(*plan.kept, *self.kept),
-            irreversible=(*plan.irreversible, *self.irreversible),
+            irreversible=(*plan.irreversible, *lost),
         )
 
     def _homeless(self, others: Sequence[FileChange]) -> Iterator[Note]:

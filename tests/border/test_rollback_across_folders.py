@@ -9,8 +9,10 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import AuditUnavailable, Conflict
+from loom_audit.history.border import FolderPlan
 from loom_audit.model.events import ChangeIntended, Draft
-from loom_audit.model.planning import Choice
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.planning import Choice, Note, Plan
 from tests.border.test_folders import PACKAGES, everything, make
 
 Run = Callable[[Sequence[str]], list[int]]
@@ -212,3 +214,18 @@ def test_a_rollback_that_is_interrupted_between_its_stages_can_be_made_again(
             again.carry_out(again.plan_rollback(point))
         assert everything(root) == before
         assert again.status().drift == () and again.verify().ok
+
+
+def test_a_folder_that_is_gone_for_good_is_not_said_to_be_already_as_it_was() -> None:
+    gone = Note("b/.git", "a/.git became b/.git, and is not there any more")
+    plan = Plan("rollback", 9, "point 2", already=("b/.git", "c.txt"))
+    made = FolderPlan((), {}, irreversible=(gone,)).added_to(plan)
+    assert (made.already, made.irreversible) == (("c.txt",), (gone,))
+
+
+def test_a_folder_that_is_gone_for_good_is_told_beside_the_one_that_takes_its_place() -> None:
+    gone = Note("b/.git", "a/.git became b/.git, and is not there any more")
+    comes = FileChange("b/.git", None, FileState("opaque", None, 0, 0))
+    plan = Plan("rollback", 9, "point 2", changes=(comes,))
+    made = FolderPlan((), {}, irreversible=(gone,)).added_to(plan)
+    assert made.irreversible == (Note("", f"b/.git: {gone.reason}"),)
