@@ -1,0 +1,1 @@
+"""What other programs' hooks and transcripts say, read as reports: pure translators."""

@@ -1,0 +1,188 @@
+"""What a client's hooks and transcripts are read as, whichever client it is.
+
+Each input of a hook and each line of a transcript gives reports; they are paired and put on record
+elsewhere. Ids are the client's own. Paths are as the client wrote them: absolute, or relative to
+the `cwd` that comes with them. Times are the client's, None where it does not tell one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from loom_audit.model.coverage import Effect, Status
+
+
+class SessionTold(Struct, frozen=True):
+    """That a session began, or goes on; `parent` is the session whose subagent it is.
+
+    `transcript` is the path of the file in which the client writes down what happens in it.
+    """
+
+    session: str
+    at: datetime | None = None
+    cwd: str = ""
+    transcript: str = ""
+    version: str = ""
+    title: str = ""
+    parent: str = ""
+
+
+class FileTold(Struct, frozen=True):
+    """A file as the client says that it was before a call and after it.
+
+    None for an absent file, UNSET where the client does not say. `diff` is a unified diff that
+    leads from one to the other, where it says only that.
+    """
+
+    path: str
+    before: str | UnsetType | None = UNSET
+    after: str | UnsetType | None = UNSET
+    diff: str = ""
+
+
+class CallBegan(Struct, frozen=True):
+    """That a call was asked for. `paths` are all that it can change; None when that is not known.
+
+    `call_id` is "" where the client gives none.
+    """
+
+    session: str
+    call_id: str
+    tool: str
+    arguments: Any
+    effect: Effect
+    at: datetime | None = None
+    cwd: str = ""
+    paths: tuple[str, ...] | None = None
+
+
+class CallEnded(Struct, frozen=True):
+    """That a call has ended; `arguments` are those it ran with, UNSET where that is not told.
+
+    `background` are the client's names of what it left running, `duration` is in microseconds.
+    A `status` of None says nothing about how it ended: another report will, or nobody knows.
+    """
+
+    session: str
+    call_id: str
+    tool: str
+    status: Status | None
+    result: Mapping[str, Any]
+    arguments: Any = UNSET
+    at: datetime | None = None
+    duration: int | None = None
+    files: tuple[FileTold, ...] = ()
+    background: tuple[str, ...] = ()
+
+
+class BackgroundEnded(Struct, frozen=True):
+    """That what a call left running under this name has ended."""
+
+    session: str
+    name: str
+    at: datetime | None = None
+
+
+class PromptTold(Struct, frozen=True):
+    """What a person told the agent."""
+
+    session: str
+    text: str
+    prompt_id: str = ""
+    at: datetime | None = None
+
+
+class MessageTold(Struct, frozen=True):
+    """What the agent said; `thinking` when it said it to itself."""
+
+    session: str
+    text: str
+    message_id: str = ""
+    at: datetime | None = None
+    thinking: bool = False
+
+
+class TurnEnded(Struct, frozen=True):
+    """That the agent has stopped and waits; `background` is what it says still runs.
+
+    `interrupted` when a person stopped it: calls still open were cancelled.
+    """
+
+    session: str
+    at: datetime | None = None
+    background: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+class SessionOver(Struct, frozen=True):
+    session: str
+    at: datetime | None = None
+    reason: str = ""
+
+
+Report: TypeAlias = (
+    SessionTold
+    | CallBegan
+    | CallEnded
+    | BackgroundEnded
+    | PromptTold
+    | MessageTold
+    | TurnEnded
+    | SessionOver
+)
+
+
+Moment = Literal["session", "prompt", "before", "after", "permission", "stop", "end", "other"]
+"""When a hook is called: `before` and `after` a call, at a `stop` of the agent."""
+
+
+class Hook(Struct, frozen=True):
+    """One call of a hook as it was read. `session` is "" where it names none.
+
+    `unread` names what in it was not understood.
+    """
+
+    name: str
+    moment: Moment
+    session: str
+    reports: tuple[Report, ...] = ()
+    transcript: str = ""
+    cwd: str = ""
+    unread: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """What somebody decided about a call; nothing is ever decided by default."""
+
+    decision: Literal["allow", "deny"]
+    reason: str = ""
+    arguments: Any = UNSET
+
+
+class Transcript(Protocol):
+    """A reader of one session's transcript, fed with its lines in order, never with one twice.
+
+    `read` takes one line without its end and gives its reports; it raises nothing. `unread` counts
+    by kind what was not understood: records and fields unknown to it, torn and strange lines.
+    """
+
+    unread: Counter[str]
+
+    def read(self, line: bytes) -> Sequence[Report]: ...
+
+
+class Client(Struct, frozen=True):
+    """How to understand one client, and how to answer it.
+
+    `read_hook` raises InvalidArguments for what is not the input of a hook of this client.
+    `answer` gives the bytes for the hook's standard output; None, for nothing decided, is b"".
+    """
+
+    name: str
+    title: str
+    read_hook: Callable[[bytes], Hook]
+    answer: Callable[[Hook, Verdict | None], bytes]
+    transcript: Callable[[], Transcript]
