@@ -7,6 +7,7 @@ from typing import get_args
 from msgspec import Struct, field
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
+from loom_audit.history.roots import accepted_scope
 from loom_audit.model.coverage import Effect
 from loom_audit.model.events import Lease, SessionStarted
 from loom_audit.model.records import Call
@@ -111,14 +112,14 @@ class Attachment(Struct, frozen=True):
         accepted last before it.
         """
         if self.last_seen.scope is None:
-            self.last_seen.scope = self.projections.scope()
+            self.last_seen.scope = accepted_scope(self.log, self.tables, None)
         return self.last_seen.scope
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
         with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
-            accepted = self.projections.scope()
+            accepted = accepted_scope(self.log, self.tables, self.last_seen.scope)
             if accepted != self.last_seen.scope:
                 self.last_seen.scope = accepted
                 self.last_seen.head = -1

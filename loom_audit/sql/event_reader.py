@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from loom_audit.model.codec import intention_of
-from loom_audit.model.events import CallReported, Event
+from loom_audit.model.events import CallReported, Event, ScopeAccepted, WorkspaceAttached
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
 from loom_audit.sql.conditions import Where, chunks
@@ -17,6 +17,9 @@ READ_EVENTS = 200
 """Events read in one go, so that no reader holds an old state of the store for long."""
 
 _LEAVES = "SELECT seq, leaf, leaf_hash FROM event WHERE"
+_SCOPE_KINDS = frozenset({ScopeAccepted.kind, WorkspaceAttached.kind})
+_SCOPE = "kind IN ('scope.accepted', 'workspace.attached')"
+"""Said as the index over these few events says it, which is taken then."""
 _SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
 _SPAN_OF_CALL = prepare(
     "SELECT min(c.requested), max(c.finished), count(*) - count(c.finished), max(s.last) "
@@ -87,6 +90,8 @@ class EventReader:
             wanted = wanted.also("seq < :before", before=window.before)
         if window.kinds:
             wanted = wanted.among("kind", "kind", window.kinds)
+        if window.kinds and _SCOPE_KINDS.issuperset(window.kinds):
+            wanted = wanted.also(_SCOPE)
         order = "seq DESC" if window.newest_first else "seq"
         query = prepare(f"{_LEAVES} {wanted} ORDER BY {order} LIMIT :count")
         rows = query.rows(connection, **wanted.values, count=count)

@@ -17,10 +17,10 @@ from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.large_objects import sync_folder
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest revision in `loom_audit/migrations/versions`."""
 
-OLDER: frozenset[str] = frozenset({"0001"})
+OLDER: frozenset[str] = frozenset({"0001", "0002"})
 """Revisions that can be upgraded from."""
 
 REBUILT: frozenset[str] = frozenset()

@@ -20,6 +20,8 @@ CREATE TABLE event (
 
 CREATE UNIQUE INDEX event_id ON event (log, id) WHERE id <> x'';
 
+CREATE INDEX event_scope ON event (log, seq) WHERE kind IN ('scope.accepted', 'workspace.attached');
+
 CREATE TABLE tree_node (
     log INTEGER NOT NULL,
     level INTEGER NOT NULL,
@@ -269,13 +271,15 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0002');
+INSERT INTO alembic_version VALUES ('0003');
 
 ANALYZE sqlite_schema;
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event', '1000000 100000 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event_id', '10000 5000 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event_scope', '4 2 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('payload', 'payload', '1500000 150000 2 1 1');
 

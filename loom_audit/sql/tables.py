@@ -22,6 +22,8 @@ _CLUSTERED = {"sqlite_with_rowid": False}
 
 
 _GIVEN = text("id <> x''")
+_SCOPE = "kind IN ('scope.accepted', 'workspace.attached')"
+"""The events that say where a workspace is and what is recorded of it."""
 
 
 class LogRow(SQLModel, table=True):
@@ -42,6 +44,9 @@ class EventRow(SQLModel, table=True):
     __tablename__ = "event"
     __table_args__ = (
         Index("event_id", "log", "id", unique=True, sqlite_where=_GIVEN, postgresql_where=_GIVEN),
+        Index(
+            "event_scope", "log", "seq", sqlite_where=text(_SCOPE), postgresql_where=text(_SCOPE)
+        ),
         _CLUSTERED,
     )
     log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")

@@ -37,9 +37,6 @@ NOT_THERE = {
 }
 """Where the tables that name workspaces do not lead to this one any more, nothing is served."""
 
-BELIEVED = ("workspace.ignore ", "workspace.max_file_bytes ")
-"""What is recorded of a workspace is believed of its row: a list."""
-
 DERIVED = ("search", "searched", "sqlite_", "alembic_version")
 """The search index is not evidence of anything and not verified; a version is no content."""
 
@@ -174,7 +171,7 @@ class Sweep:
                 self.counts["CORRUPT"] += 1
             elif (table, answer.code) in NOT_THERE:
                 self.counts["no workspace"] += 1
-            elif name in self.readers.lists or done.startswith(BELIEVED):
+            elif name in self.readers.lists:
                 doubtful.append(name)
             else:
                 self.wrong.append(f"{done}: {name}: {said(answer, genuine)}")

@@ -6,7 +6,7 @@ The right answer or CORRUPT; lists may be wrong, and verification then says so.
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
-from loom_audit.ports import CallFilter
+from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections import keyframes
 from tests.cli.shells import Shell
@@ -351,3 +351,57 @@ def test_a_call_is_the_same_however_far_behind_it_is_looked(workspace: AuditedWo
         for call in calls:
             whole = timeline.verified.call_record(call.session, call.call_id)
             assert seen.call_record(call.session, call.call_id) == whole
+
+
+SCOPES = {
+    "what is left out": "UPDATE workspace SET ignore = '*.txt'",
+    "the limit of a file": "UPDATE workspace SET max_file_bytes = 1",
+    "the event that told it": "UPDATE event SET kind = 'x' WHERE kind = 'scope.accepted'",
+}
+
+
+@pytest.mark.parametrize("how", SCOPES)
+def test_what_is_recorded_is_what_was_accepted_or_nothing_is(
+    workspace: AuditedWorkspace, how: str
+) -> None:
+    (Path(workspace.root) / ".loomignore").write_text("*.log\n")
+    workspace.accept_scope()
+    forge(workspace, SCOPES[how])
+    attempts: Sequence[Callable[[AuditedWorkspace], object]] = (
+        lambda seen: seen.status(),
+        lambda seen: seen.scope,
+        lambda seen: seen.carry_out(seen.plan_undo()),
+        lambda seen: seen.start_foreign_session("later").begin_call("1", "x"),
+    )
+    for attempt in attempts:
+        head = workspace.log.head()
+        with pytest.raises(Corrupt, match="what its log says"):
+            attempt(again(workspace))
+        assert workspace.log.head() == head
+    with again(workspace).session("later") as session:
+        written = asyncio.run(session.call("write_file", {"path": "new.txt", "content": ""}))
+        assert written.error is not None and written.error.code == "CORRUPT"
+        assert not (Path(workspace.root) / "new.txt").exists()
+    if "event" not in SCOPES[how]:
+        workspace.rebuild()
+        assert again(workspace).scope.ignore == "*.log\n"
+        assert not again(workspace).status().drift
+
+
+def test_the_events_that_say_what_is_recorded_are_found_by_their_index(
+    workspace: AuditedWorkspace,
+) -> None:
+    asked = list[str]()
+    events = EventFilter(kinds=("scope.accepted", "workspace.attached"), newest_first=True)
+    with closing(open_store(workspace.adapters.settings.url)) as store:
+        with store.adapters.database.connections.reading() as connection:
+            connection.raw.set_trace_callback(asked.append)
+        assert list(store.workspace(workspace.id).log.read(events))
+        with store.adapters.database.connections.reading() as connection:
+            plans = [
+                connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+                for sql in asked
+                if "scope.accepted" in sql
+            ]
+    assert plans
+    assert all("event_scope" in step[3] for plan in plans for step in plan), plans
