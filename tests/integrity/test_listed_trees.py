@@ -70,14 +70,24 @@ def test_a_read_begins_at_the_last_listing(
     assert stretches == [(40, 55)]
 
 
-def test_a_keyframe_that_is_not_the_one_on_record_is_corrupt(workspace: AuditedWorkspace) -> None:
+FORGED = {
+    "another one": "(SELECT listing FROM keyframe WHERE seq = 20)",
+    "not compressed": "x'00'",
+    "a number": "-1",
+    "a text": "'x'",
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_a_keyframe_that_is_not_the_one_on_record_is_corrupt(
+    workspace: AuditedWorkspace, how: str
+) -> None:
     tree = workspace.timeline.tree(55)
     forge(
         workspace,
-        "UPDATE keyframe SET listing = (SELECT listing FROM keyframe WHERE seq = 20) "
-        "WHERE seq = 40",
+        f"UPDATE keyframe SET listing = {FORGED[how]} WHERE seq = 40",
     )
-    with pytest.raises(Corrupt, match="listing of the tree after event 40"):
+    with pytest.raises(Corrupt, match="keyframe|listing of the tree after event 40"):
         again(workspace).timeline.tree(55)
     workspace.rebuild()
     assert again(workspace).timeline.tree(55) == tree

@@ -104,7 +104,7 @@ def unpack(listing: bytes) -> Iterator[Listed]:
     """What was packed. Corrupt when it is damaged."""
     try:
         data = decompress(listing)
-    except ZstdError as error:
+    except (TypeError, ZstdError) as error:
         raise Corrupt(f"A keyframe cannot be read: {error}") from error
     length = len(data) // 4
     if length % 8 or len(data) != 4 * length:
