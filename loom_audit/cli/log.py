@@ -16,7 +16,7 @@ from loom_audit.cli.shared.lookup import (
 )
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.points import read_point, read_time, session_id
+from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import call_record, event_record
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
@@ -122,8 +122,8 @@ def log(
             status=status,
             path=workspace_path(workspace.root, path) or None if path is not None else None,
             words=search,
-            since=read_time(since) if since is not None else None,
-            until=read_time(until) if until is not None else None,
+            since=typed_time(since) if since is not None else None,
+            until=typed_time(until) if until is not None else None,
             newest_first=not oldest_first,
             limit=limit or None,
         )

@@ -1,11 +1,13 @@
 """What every route is given: the store, the renderer, the workspace of the URL, the parameters."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.model.times import is_time, read_time
 from loom_audit.web.admission import Visitor
 from loom_audit.web.pages import Pages
 from loom_audit.web.urls import Fields, fields, first, unquoted
@@ -79,3 +81,9 @@ def number(fields: Fields, name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise InvalidArguments(f"{name} is a number, not {text!r}")
     return int(text)
+
+
+def point_text(typed: str) -> str:
+    """A point as it was typed, as the log reads it: times are in UTC, as pages show them."""
+    text = typed.strip()
+    return read_time(text, datetime.now(UTC), UTC).isoformat() if is_time(text) else text

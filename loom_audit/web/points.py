@@ -12,7 +12,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
 from loom_audit.model.files import FileState, Tree
-from loom_audit.web.dependencies import Query, Render, Workspace, number
+from loom_audit.web.dependencies import Query, Render, Workspace, number, point_text
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import address, first, quoted, unquoted
@@ -48,7 +48,7 @@ class FileText(Struct, frozen=True):
 @router.get("/w/{workspace}/at")
 def choose(workspace: Workspace, query: Query) -> Response:
     """Where the form that asks for a point leads."""
-    point = first(query, "point").strip() or "head"
+    point = point_text(first(query, "point")) or "head"
     workspace.timeline.point(point)
     return RedirectResponse(address("w", workspace.id, "at", point, path=first(query, "path")), 303)
 
@@ -120,7 +120,8 @@ def choose_two(workspace: Workspace, query: Query) -> Response:
     """Where the form that asks for two points leads; by default what the last session changed."""
     sessions = workspace.timeline.sessions(limit=1)
     start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
-    old, new = first(query, "a").strip() or start, first(query, "b").strip() or "head"
+    old = point_text(first(query, "a")) or start
+    new = point_text(first(query, "b")) or "head"
     return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
 
 

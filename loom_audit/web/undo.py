@@ -13,7 +13,15 @@ from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
 from loom_audit.web.admission import Visitor
-from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace, number
+from loom_audit.web.dependencies import (
+    Form,
+    Query,
+    Render,
+    SignedIn,
+    Workspace,
+    number,
+    point_text,
+)
 from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
@@ -90,6 +98,8 @@ def read_wish(fields: Fields) -> Wish:
     targets = tuple(target for target in fields.get("target", ()) if target)
     if not targets and verb in ("revert", "rollback"):
         raise InvalidArguments(f"{verb} needs a target", hint="A call's number, or a point.")
+    if verb == "rollback":
+        targets = (point_text(targets[0]), *targets[1:])
     choices: dict[str, Choice] = {}
     for name, values in fields.items():
         if name.startswith(CHOICE) and values:

@@ -2,8 +2,9 @@
 
 import io
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,9 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import carry_out, wants_json
 from loom_audit.cli.shared.invocation import Invocation, SharedOptions
 from loom_audit.cli.shared.options import read_choices, workspace_path
-from loom_audit.cli.shared.points import is_point, point_text, read_time
+from loom_audit.cli.shared.points import is_point, point_text, typed_time
 from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
+from loom_audit.model.times import read_time
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -51,13 +53,29 @@ def test_an_error_ends_with_its_exit_code(kind: type[AuditError], code: int) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["42", "head", "head~3", "@name", "session:abc", "2026-01-02", "2026-01-02T03:04:05Z"]
+    "text",
+    [
+        "42",
+        "head",
+        "head~3",
+        "@name",
+        "session:abc",
+        "2026-01-02",
+        "2026-01-02T03:04:05Z",
+        "10:32",
+        "Yesterday",
+        "yesterday 17:00",
+        "10 minutes ago",
+        "2h ago",
+    ],
 )
 def test_points_are_told_from_paths(text: str) -> None:
     assert is_point(text)
 
 
-@pytest.mark.parametrize("text", ["src", "a.txt", "./42", "head/x", "2026.txt", "", "~/x", "4a"])
+@pytest.mark.parametrize(
+    "text", ["src", "a.txt", "./42", "head/x", "2026.txt", "", "~/x", "4a", "2h", "10:3", "25:00"]
+)
 def test_paths_are_told_from_points(text: str) -> None:
     assert not is_point(text)
 
@@ -70,15 +88,39 @@ def test_paths_are_told_from_points(text: str) -> None:
         ("2h", NOW - timedelta(hours=2)),
         ("30m", NOW - timedelta(minutes=30)),
         ("1w", NOW - timedelta(weeks=1)),
+        ("10 minutes ago", NOW - timedelta(minutes=10)),
+        ("1 hour ago", NOW - timedelta(hours=1)),
+        ("2h ago", NOW - timedelta(hours=2)),
+        ("today", datetime(2026, 1, 2, tzinfo=UTC)),
+        ("Yesterday", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("yesterday 17:00", datetime(2026, 1, 1, 17, tzinfo=UTC)),
+        ("today at 9:05", datetime(2026, 1, 2, 9, 5, tzinfo=UTC)),
+        ("10:32", datetime(2026, 1, 2, 10, 32, tzinfo=UTC)),
+        ("10:32:59", datetime(2026, 1, 2, 10, 32, 59, tzinfo=UTC)),
+        ("23:59", datetime(2026, 1, 1, 23, 59, tzinfo=UTC)),
     ],
 )
 def test_times_are_read(text: str, expected: datetime) -> None:
-    assert read_time(text, NOW) == expected
+    assert read_time(text, NOW, UTC) == expected
+
+
+def test_a_day_is_that_of_the_zone_and_a_time_of_day_the_last_one_there() -> None:
+    east = timezone(timedelta(hours=14))
+    late = datetime(2026, 1, 2, 11, tzinfo=UTC)  # the 3rd, 1:00, in the east
+    assert read_time("today", late, east) == datetime(2026, 1, 3, tzinfo=east)
+    assert read_time("0:59", late, east) == datetime(2026, 1, 3, 0, 59, tzinfo=east)
+    assert read_time("1:01", late, east) == datetime(2026, 1, 2, 1, 1, tzinfo=east)
+
+
+def test_a_local_time_before_the_clocks_changed_has_the_zone_of_then() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    after = datetime(2026, 3, 29, 12, tzinfo=UTC)  # at 2:00 it became 3:00
+    assert read_time("yesterday 17:00", after, berlin) == datetime(2026, 3, 28, 16, tzinfo=UTC)
 
 
 def test_a_date_without_a_zone_is_local() -> None:
-    assert read_time("2026-01-01") == datetime(2026, 1, 1).astimezone(UTC)
-    assert datetime.fromisoformat(point_text("2026-01-01")) == read_time("2026-01-01")
+    assert typed_time("2026-01-01") == datetime(2026, 1, 1).astimezone(UTC)
+    assert datetime.fromisoformat(point_text("2026-01-01")) == typed_time("2026-01-01")
 
 
 @pytest.mark.parametrize("text", ["head~2", "42", "@2026-01-01", "session:x"])
@@ -86,10 +128,12 @@ def test_points_that_are_no_times_stay_as_they_are(text: str) -> None:
     assert point_text(text) == text
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "2h ago", "2026-13-01", "-1h"])
+@pytest.mark.parametrize(
+    "text", ["tomorrow", "", "ago", "2026-13-01", "-1h", "99999999w", "yesterday 25:00", "10:3²"]
+)
 def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
-        read_time(text)
+        read_time(text, NOW)
     assert caught.value.hint
 
 

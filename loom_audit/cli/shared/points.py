@@ -2,47 +2,33 @@
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.display import first_few, one_line
+from loom_audit.model.times import is_time, read_time
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
     from loom_audit.cli.shared.invocation import Invocation
 
-_AGO = re.compile(r"(\d+)\s*(s|m|h|d|w)")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_POINT = re.compile(r"\d+|head(~\d*)?|@.+|session:.+")
 
 
-def read_time(text: str, now: datetime | None = None) -> datetime:
-    """An RFC 3339 time, a local date or time without a zone, or an age such as `2h`; in UTC."""
-    try:
-        if match := _AGO.fullmatch(text.strip()):
-            age = timedelta(**{_UNITS[match[2]]: int(match[1])})
-            return (now or datetime.now(UTC)) - age
-        return datetime.fromisoformat(text.strip()).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidArguments(
-            f"not a time: {text}",
-            hint="Write 2026-01-31, 2026-01-31T14:05:00Z, or an age: 30m, 2h, 3d.",
-        ) from None
-
-
-_POINT = re.compile(r"\d+|head(~\d*)?|@.+|session:.+|\d{4}-\d{2}-\d{2}([T ].*)?")
+def typed_time(text: str) -> datetime:
+    """The moment that a text names, in UTC; without a zone it is meant as local time."""
+    return read_time(text, datetime.now(UTC))
 
 
 def is_point(text: str) -> bool:
     """Whether a text has the form of a point: 42, head~3, a time, @name, session:ID."""
-    return _POINT.fullmatch(text) is not None
+    return _POINT.fullmatch(text) is not None or is_time(text)
 
 
 def point_text(text: str) -> str:
-    """A point as the log reads it: a date or a time without a zone is taken as local time."""
-    if re.match(r"\d{4}-\d{2}-\d{2}", text):
-        return read_time(text).isoformat()
-    return text
+    """A point as the log reads it: a time as people type it is one in UTC."""
+    return typed_time(text).isoformat() if is_time(text) else text
 
 
 _NUMBERS = "`loom-audit log` lists the numbers, `log --events` those of all events."
