@@ -64,6 +64,9 @@ class CallEnded(Struct, frozen=True):
 
     `background` are the client's names of what it left running, `duration` is in microseconds.
     A `status` of None says nothing about how it ended: another report will, or nobody knows.
+    `result` holds `output`, a text, and `data`, an object: there `exit_code` and `background`
+    where the client tells them. `tool` is "" where that is not told. A call may be told to have
+    begun or ended more than once, by a hook and by the transcript.
     """
 
     session: str

@@ -1,0 +1,180 @@
+"""What other programs' JSON holds, read without trust: a wrong type is as if it were not there."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from loom_audit.errors import InvalidArguments
+
+TORN = "torn line"
+STRANGE = "line that is not an object"
+_SHOWN = 60
+
+
+def decode(raw: bytes) -> dict[str, Any]:
+    """The object that a text of JSON is. ValueError for another, TypeError for another value.
+
+    What is not UTF-8, and half a surrogate pair, is replaced: such a text is still told.
+    """
+    try:
+        value = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        value = _decode_leniently(raw)
+    if not isinstance(value, dict):
+        raise TypeError(STRANGE)
+    return value
+
+
+def _decode_leniently(raw: bytes) -> Any:
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"), parse_constant=lambda name: name)
+        return _without_surrogates(value)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(item) for k, item in value.items()}
+    return value
+
+
+def hook_input(raw: bytes, client: str) -> dict[str, Any]:
+    """The input of a hook. InvalidArguments when it is not an object."""
+    try:
+        return decode(raw)
+    except (ValueError, TypeError) as error:
+        raise InvalidArguments(
+            f"not the input of a hook of {client}: {error}",
+            hint="The input of a hook is one JSON object.",
+        ) from error
+
+
+def line_of(raw: bytes, unread: Counter[str]) -> dict[str, Any]:
+    """The object that a line of a transcript is; an empty one, counted, for another line."""
+    try:
+        return decode(raw)
+    except ValueError:
+        if raw.strip():
+            unread[TORN] += 1
+    except TypeError:
+        unread[STRANGE] += 1
+    return {}
+
+
+def text(source: Mapping[str, Any], *names: str) -> str:
+    """The first text under one of the names, or ""."""
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, str):
+            return value
+    return ""
+
+
+def mapping(source: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = source.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a list; nothing of another value."""
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, dict))
+
+
+def whole(value: Any) -> int | None:
+    """A whole number, from a float too."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def time(value: Any) -> datetime | None:
+    """A time with its zone, from ISO 8601 or milliseconds since 1970; None for another value."""
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value)
+            return None if found.tzinfo is None else found.astimezone(UTC)
+        number = whole(value)
+        return None if number is None else datetime.fromtimestamp(number / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def plain(value: Any) -> str:
+    """The text in a value of the model's protocol: a text, or blocks of which some hold text."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    parts = [item if isinstance(item, str) else _text_of(item) for item in value]
+    return "\n".join(part for part in parts if part)
+
+
+def _text_of(block: Any) -> str:
+    return text(block, "text") if isinstance(block, dict) else ""
+
+
+def result(output: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call gave, as reports hold it."""
+    return {"output": output, "data": dict(data)}
+
+
+def exit_code(output: str, pattern: re.Pattern[str]) -> int | None:
+    """The number that a text tells in the pattern's first group."""
+    found = pattern.search(output)
+    return int(found[1]) if found else None
+
+
+def unknown(fields: Iterable[str], known: frozenset[str], where: str) -> list[str]:
+    """The names of fields that are not known, shortened, each with the place where it was."""
+    return [f"{where}.{name[:_SHOWN]}" for name in fields if name not in known]
+
+
+def label(kind: str, name: Any) -> str:
+    """What is counted as unread: a kind of thing and its name, shortened."""
+    return f"{kind} {name[:_SHOWN] if isinstance(name, str) else '?'}"
+
+
+def hunks(patch: Any) -> str:
+    """A unified diff without its head, from hunks told as numbers and lines; "" for others."""
+    parts: list[str] = []
+    for hunk in mappings(patch):
+        lines = hunk.get("lines")
+        numbers = [whole(hunk.get(name)) for name in _NUMBERS]
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            return ""
+        if None in numbers:
+            return ""
+        parts.append("@@ -{},{} +{},{} @@".format(*numbers))
+        parts.extend(lines)
+    return "\n".join([*parts, ""]) if parts else ""
+
+
+_NUMBERS = ("oldStart", "oldLines", "newStart", "newLines")
+
+
+def answer(value: Mapping[str, Any]) -> bytes:
+    """An answer of a hook as it is written to its standard output."""
+    return msgspec.json.encode(value)
+
+
+def words(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+def as_paths(values: Sequence[str]) -> tuple[str, ...]:
+    """Paths once each, in their order."""
+    return tuple(dict.fromkeys(value for value in values if value))
