@@ -78,9 +78,14 @@ def number(fields: Fields, name: str) -> int | None:
     text = first(fields, name).strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not is_number(text):
         raise InvalidArguments(f"{name} is a number, not {text!r}")
     return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is that of a count or a seq: at most 18 digits."""
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def point_text(typed: str) -> str:

@@ -61,6 +61,8 @@ class Guard:
         scope["path"] = scope["raw_path"].decode("ascii", "replace")
         request = Request(scope, receive)
         answer = self._refusal(request)
+        if scope["method"] == "HEAD":  # routed as GET is; the server sends no body of it
+            scope = {**scope, "method": "GET"}
         await (answer or self._app)(scope, receive, _with_headers(send, scope["path"], nonce))
 
     def _refusal(self, request: Request) -> Response | None:

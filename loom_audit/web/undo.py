@@ -19,6 +19,7 @@ from loom_audit.web.dependencies import (
     Render,
     SignedIn,
     Workspace,
+    is_number,
     number,
     point_text,
 )
@@ -119,7 +120,7 @@ def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
         case "redo":
             return workspace.plan_redo(session=next(iter(wish.targets), None), choices=wish.choices)
         case "revert":
-            targets = [int(t) if t.isdecimal() else t for t in wish.targets]
+            targets = [int(t) if is_number(t) else t for t in wish.targets]
             return workspace.plan_revert(targets, choices=wish.choices)
         case "rollback":
             return workspace.plan_rollback(

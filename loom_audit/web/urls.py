@@ -8,10 +8,13 @@ a name ends in `.q` and carries it percent-encoded a second time.
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
+from loom_audit.errors import InvalidArguments
+
 Fields = Mapping[str, tuple[str, ...]]
 """Decoded parameters of a query or a form: each name with its values, in order."""
 
 QUOTED = ".q"
+MAX_FIELDS = 20_000
 
 
 def quoted(text: str, *, safe: str = "") -> str:
@@ -55,15 +58,23 @@ def encoded(pairs: Iterable[tuple[str, str | int | None]]) -> str:
 
 
 def fields(raw: bytes) -> Fields:
-    """The parameters of a query string or an urlencoded form; `x.q` is read as `x`."""
+    """The parameters of a query string or an urlencoded form; `x.q` is read as `x`.
+
+    InvalidArguments for over MAX_FIELDS of them.
+    """
     found: dict[str, tuple[str, ...]] = {}
-    pairs = parse_qsl(
-        raw.decode("ascii", "backslashreplace"),
-        keep_blank_values=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        max_num_fields=20_000,
-    )
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii", "backslashreplace"),
+            keep_blank_values=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            max_num_fields=MAX_FIELDS,
+        )
+    except ValueError:
+        raise InvalidArguments(
+            f"the request has over {MAX_FIELDS:,} fields", hint="Name folders, not single paths."
+        ) from None
     for name, value in pairs:
         if name.endswith(QUOTED):
             name, value = name.removesuffix(QUOTED), unquoted(value)
