@@ -87,7 +87,7 @@ def test_a_keyframe_that_is_not_the_one_on_record_is_corrupt(
         workspace,
         f"UPDATE keyframe SET listing = {FORGED[how]} WHERE seq = 40",
     )
-    with pytest.raises(Corrupt, match="keyframe|listing of the tree after event 40"):
+    with pytest.raises(Corrupt, match=r"keyframe|listing of the tree after event 40"):
         again(workspace).timeline.tree(55)
     workspace.rebuild()
     assert again(workspace).timeline.tree(55) == tree
