@@ -48,6 +48,8 @@ STATUS = {
     "TIMEOUT": 504,
 }
 
+LINKED_CALLS = 10
+
 
 class Pages:
     """Renders the templates of one running dashboard."""
@@ -98,9 +100,15 @@ class Pages:
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
     def error(self, request: Request, status: int, error: AuditError) -> Response:
-        """The one page for everything that goes wrong."""
+        """The one page for everything that goes wrong; it links the calls that stand in the way."""
         return self.refusal(
-            request, status, error.code, error.message, error.hint, details=error.details
+            request,
+            status,
+            error.code,
+            error.message,
+            error.hint,
+            details=error.details,
+            links=obstacles(request, error),
         )
 
     def refusal(
@@ -145,6 +153,16 @@ def workspace_in(request: Request) -> AuditedWorkspace | None:
     """The workspace of the address, once the route has found it."""
     found: AuditedWorkspace | None = getattr(request.state, "workspace", None)
     return found
+
+
+def obstacles(request: Request, error: AuditError) -> tuple[tuple[str, str], ...]:
+    """The calls that an error is about: how each is named, and its address."""
+    workspace, calls = workspace_in(request), error.details.get("calls")
+    if workspace is None or not isinstance(calls, list):
+        return ()
+    return tuple(
+        (f"Call #{seq}", address("w", workspace.id, "c", seq)) for seq in calls[:LINKED_CALLS]
+    )
 
 
 def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:

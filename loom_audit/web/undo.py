@@ -24,7 +24,7 @@ from loom_audit.web.dependencies import (
     point_text,
 )
 from loom_audit.web.diffs import Slice, joined, view_changes
-from loom_audit.web.pages import Pages, wants_fragment
+from loom_audit.web.pages import Pages, obstacles, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
 
 router = APIRouter()
@@ -174,6 +174,11 @@ def _show(
     part = Slice(len(plan.changes), len(joined(plan.changes, plan.moves)), start)
     status = 409 if problem else 200
     base = address("w", workspace.id, "plan", query=wish.fields)
+    if problem and wants_fragment(request):
+        links = (("Look at the plan", base), *obstacles(request, problem))
+        return pages.refusal(
+            request, status, problem.code, problem.message, problem.hint, links=links
+        )
     values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan}
     if wants_fragment(request) and wanted is not None:
         view = next((view for view in views if view.path == wanted), None)
@@ -190,6 +195,7 @@ def _show(
         identity=identity(plan),
         person=visitor.shown,
         problem=problem,
+        obstacles=obstacles(request, problem) if problem else (),
         section="undo",
     )
 

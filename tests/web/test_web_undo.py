@@ -103,6 +103,23 @@ def test_a_blocked_plan_is_not_carried_out_even_when_asked(
     assert (recorded.root / "src/main.py").read_bytes() == before
 
 
+def test_a_refusal_of_one_press_is_a_piece_of_the_page_and_links_what_stands_in_the_way(
+    recorded: Recorded, client: TestClient
+) -> None:
+    other = recorded.workspace.start_foreign_session("other")
+    begun = other.begin_call("1", "Bash", {"command": "make"})
+    number = str(recorded.numbers["notes"])
+    form = {"verb": "revert", "target": number, "quick": "1", "row": number}
+    answer = client.post(f"{recorded.url}/carry-out", data=form, headers=HX)
+    assert answer.status_code == 409 and "<main" not in answer.text and "<h1" not in answer.text
+    assert 'role="alert"' in answer.text and "/plan?verb=revert" in answer.text
+    assert f'href="{recorded.url}/c/{begun.seq}"' in answer.text
+    shown = client.post(f"{recorded.url}/carry-out", data=form)
+    assert shown.status_code == 409 and shown.text.count("<main") == 1
+    assert f'href="{recorded.url}/c/{begun.seq}"' in shown.text
+    assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+
+
 def test_each_choice_for_a_conflict_does_what_it_says(
     recorded: Recorded, client: TestClient
 ) -> None:
