@@ -17,6 +17,7 @@ from loom_audit.disk.heads import (
     logs_with_heads,
     read_verified,
 )
+from loom_audit.disk.held import DiskHeldSessions
 from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
@@ -30,7 +31,16 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.roots import first_root, is_attached_to, last_root, not_named
 from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
-from loom_audit.ports import BlobStore, EventLog, Heads, Lock, Projections, Runner, Workspace
+from loom_audit.ports import (
+    BlobStore,
+    EventLog,
+    Heads,
+    HeldSessions,
+    Lock,
+    Projections,
+    Runner,
+    Workspace,
+)
 from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.plain import SUPERVISOR
 from loom_audit.sandbox.scratch import scratch_folder
@@ -63,6 +73,11 @@ class Adapters(Struct, frozen=True):
     def heads(self, id: str) -> Heads:
         """The tree heads of a log that are kept outside the store."""
         return DiskHeads(self.settings.heads, id)
+
+    @property
+    def held(self) -> HeldSessions:
+        """The sessions that are held, for hooks that no process of ours answers."""
+        return DiskHeldSessions(self.settings.home / "held")
 
     def projections(self, id: str) -> Projections:
         return self.database.projections(id)
@@ -165,6 +180,7 @@ class Adapters(Struct, frozen=True):
             code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
             processes=LinuxProcesses(supervised=SUPERVISOR),
             looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
+            held=self.held,
         )
 
     def free_bytes(self) -> int:

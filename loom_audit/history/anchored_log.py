@@ -69,6 +69,9 @@ class AnchoredLog:
     def head(self) -> int:
         return self._log.head()
 
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        return self._log.newest(kinds, after)
+
     def tree_head(self) -> TreeHead:
         return self._log.tree_head()
 

@@ -8,9 +8,10 @@ from msgspec import Struct, field
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.history.roots import accepted_scope
+from loom_audit.history.standing import Standing, hold_of, standing_of
 from loom_audit.model.coverage import Effect
-from loom_audit.model.events import Lease, SessionStarted
-from loom_audit.model.records import Call
+from loom_audit.model.events import Lease
+from loom_audit.model.records import Call, SessionHold
 from loom_audit.model.scope import Scope
 from loom_audit.ports import (
     BlobStore,
@@ -19,6 +20,7 @@ from loom_audit.ports import (
     CodeIndex,
     EventFilter,
     EventLog,
+    HeldSessions,
     LeftOutFiles,
     Lock,
     Looks,
@@ -76,7 +78,7 @@ class Attachment(Struct, frozen=True):
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
     tools cannot run commands or search. `unfinished` are the calls of this process, by session and
-    id, whose end could not be recorded. `leases` are those known of sessions, and up to which seq.
+    id, whose end could not be recorded. `standings` are those known of sessions.
     `running` are the pids there were when each block of this process began that is under way.
     Where `projections` are read from the log itself, `suggested` are those of the tables.
     """
@@ -91,11 +93,12 @@ class Attachment(Struct, frozen=True):
     free_bytes: Callable[[], int]
     processes: Processes
     looks: Looks
+    held: HeldSessions
     last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
     unfinished: set[tuple[str, str]] = field(default_factory=set)
-    leases: dict[str, tuple[int, Lease | None]] = field(default_factory=dict)
+    standings: dict[str, Standing] = field(default_factory=dict)
     running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
     suggested: Projections | None = None
 
@@ -161,23 +164,17 @@ class Attachment(Struct, frozen=True):
 
     def lease(self, session: str) -> Lease | None:
         """The lease that a foreign session was given last; None for a session of ours."""
-        if not session:
-            return None
-        checked, lease = self.leases.get(session, (0, None))
-        head = self.log.head()
-        later = EventFilter(
-            after=checked,
-            before=head + 1,
-            kinds=(SessionStarted.kind,),
-            session=session,
-            newest_first=True,
-            limit=1,
-        )
-        for event in self.log.read(later):
-            if isinstance(event.fact, SessionStarted):
-                lease = event.fact.lease
-        self.leases[session] = head, lease
-        return lease
+        return self.standing(session).lease
+
+    def hold(self, session: str) -> SessionHold | None:
+        """By what a session is held, itself or with one that contains it; None when it is not."""
+        return hold_of(self.standing, session)
+
+    def standing(self, session: str) -> Standing:
+        """What the log says of a session now."""
+        found = standing_of(self.log, session, self.standings.get(session, Standing()))
+        self.standings[session] = found
+        return found
 
     def _is_overdue(self, session: str, lease: Lease) -> bool:
         for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):

@@ -20,6 +20,7 @@ from loom_audit.history.attachment import (
 )
 from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.hold import check_not_denied, deny_if_held, keep_held
 from loom_audit.history.kept_looks import (
     discard_look,
     keep_look,
@@ -65,6 +66,7 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
             _check_free(attachment, known, started)
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
+        keep_held(attachment, session)  # one that began in a session that is held
 
 
 def _check_free(attachment: Attachment, known: Session, started: SessionStarted) -> None:
@@ -89,7 +91,8 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
 
     The event of its request, again when it was begun like this before. Conflict when it was begun
     otherwise, or the session is not open; NotFound without a session. InvalidArguments when
-    `within` is not the request of a call.
+    `within` is not the request of a call. ApprovalDenied, with the reason, while the session is
+    held: the call is then on record as denied, and has that answer also when it is told again.
     """
     attachment = writer.attachment
     if request.tool in UNDO_TOOLS and request.effect == "write":
@@ -99,9 +102,12 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
         known = _find_call(attachment, writer.session, request.call_id)
         if known is not None:
             _check_foreign(attachment, known)
-            return _begun_before(attachment, known, request)
+            event = _begun_before(attachment, known, request)
+            check_not_denied(attachment, known)
+            return event
         _check_open(attachment, writer.session)
         _check_container(attachment, request)
+        deny_if_held(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute")
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
         call = OpenCall(

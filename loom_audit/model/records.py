@@ -5,6 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from loom_audit.model.coverage import Coverage, Effect, Origin
+from loom_audit.model.display import one_line
 from loom_audit.model.files import FileChange
 
 
@@ -23,6 +24,26 @@ class Session(Struct, frozen=True):
     calls: int
     errors: int
     files: int
+
+
+class SessionHold(Struct, frozen=True):
+    """That no call of a session runs: by whom, why, since when, and the event that says so.
+
+    `session` is the one that was held; the sessions within it are held with it.
+    """
+
+    session: str
+    by: str
+    reason: str
+    since: datetime
+    seq: int
+
+    @property
+    def text(self) -> str:
+        """It as a sentence, on one visible line."""
+        why = f": {one_line(self.reason, 2_000)}" if self.reason.strip() else ""
+        since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"session {self.session} is held by {one_line(self.by)} since {since}{why}"
 
 
 class Call(Struct, frozen=True):

@@ -8,6 +8,7 @@ the tests pass the same contract tests.
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
+from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.log import (
     CallFilter,
     Clock,
@@ -61,6 +62,7 @@ __all__ = [
     "Evidence",
     "FoundCode",
     "Heads",
+    "HeldSessions",
     "IndexEntry",
     "LeftOutFiles",
     "Limits",

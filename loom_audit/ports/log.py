@@ -87,6 +87,13 @@ class EventLog(Protocol):
         """The seq of the last event, 0 for an empty log."""
         ...
 
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        """The seq of the last event, and that of the last of these kinds behind `after`.
+
+        0 for none. As listed: who goes by it reads that event.
+        """
+        ...
+
     def tree_head(self) -> TreeHead:
         """The Merkle root over all events."""
         ...

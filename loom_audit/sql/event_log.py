@@ -24,6 +24,7 @@ from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.blob_rows import BlobEntry
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.clock import to_micros
+from loom_audit.sql.conditions import in_list
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import READ_EVENTS, EventReader, read_all, remaining_window
@@ -40,6 +41,10 @@ _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER B
 # the last condition word for word, or the index is not used
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id AND id <> x''")
 _HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq AND id = x''")
+_NEWEST = (
+    "SELECT max(seq), max(CASE WHEN seq > :after AND kind IN ({kinds}) THEN seq END) FROM event "
+    "WHERE log = :log AND seq >= :after AND seq <= 9223372036854775807"
+)
 _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND latest <= :latest")
 
 
@@ -253,6 +258,13 @@ class SqlEventLog:
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
         return self._connections.rows(HEAD, log=self._number)[0][0] or 0
+
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        """The seqs of the last event and of the last of these kinds behind `after`; 0 for none."""
+        named, values = in_list("kind", kinds)
+        query = prepare(_NEWEST.format(kinds=named))
+        [(head, found)] = self._connections.rows(query, log=self._number, after=after, **values)
+        return head or 0, found or 0
 
     def tree_head(self) -> TreeHead:
         """The Merkle root over all events."""

@@ -609,3 +609,12 @@ def test_leaves_are_stored_as_they_were_hashed(stored: Opened) -> None:
 def test_a_session_is_started_by_name(opened: Opened) -> None:
     opened.log.append([started("one")])
     assert opened.projections.session("one").title == "about one"
+
+
+def test_the_newest_event_of_some_kinds_is_told_with_the_head(opened: Opened) -> None:
+    kinds = (SessionStarted.kind, SessionEnded.kind)
+    assert opened.log.newest(kinds, 0) == (0, 0)
+    opened.log.append([note(), request("c1"), note("y"), finish("c1")])
+    found = [opened.log.newest(kinds, after) for after in range(5)]
+    assert found == [(4, 3), (4, 3), (4, 3), (4, 0), (4, 0)]
+    assert opened.log.newest((CallFinished.kind,), 0) == (4, 4)

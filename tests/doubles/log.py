@@ -189,6 +189,10 @@ class MemoryEventLog:
     def head(self) -> int:
         return len(self._leaves)
 
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        events = self.read(EventFilter(after=after, kinds=tuple(kinds)))
+        return self.head(), max((event.seq for event in events), default=0)
+
     def tree_head(self) -> TreeHead:
         return TreeHead(self._id, len(self._leaves), root(self._hashes))
 

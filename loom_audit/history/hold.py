@@ -1,0 +1,115 @@
+"""Holding a session: from then on none of its calls runs, until it is released."""
+
+from loom_audit.errors import ApprovalDenied, Conflict
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.call import OpenCall
+from loom_audit.history.writer import Writer
+from loom_audit.model.conversation import SessionHeld, SessionReleased
+from loom_audit.model.events import CallDecided, CallRequested
+from loom_audit.model.records import Call, SessionHold
+from loom_audit.ports import EventFilter
+
+RELEASE = "None of its calls runs until a person releases it."
+"""What the reason of a refusal ends with, for the model that reads it."""
+
+
+def hold(writer: Writer, reason: str = "") -> SessionHold:
+    """Hold the writer's session, and those within it: by what it is held, once when told twice.
+
+    NotFound for a session that is not on record, Conflict for one that has ended.
+    """
+    attachment, session = writer.attachment, writer.session
+    with attachment.exclusive():
+        found = attachment.projections.session(session)
+        if attachment.standing(session).held is None:
+            if found.ended is not None:
+                raise Conflict(
+                    f"session {session} has ended",
+                    hint="What has ended makes no calls. `loom-audit session` lists those that "
+                    "are open.",
+                )
+            writer.record(SessionHeld(writer.actor, reason))
+        _keep_all(attachment, session)
+        held = attachment.hold(session)
+        assert held is not None
+        return held
+
+
+def release(writer: Writer, reason: str = "") -> bool:
+    """End the hold of the writer's session: whether it was held.
+
+    NotFound for a session that is not on record, Conflict for one that is held with the one that
+    contains it.
+    """
+    attachment, session = writer.attachment, writer.session
+    with attachment.exclusive():
+        attachment.projections.session(session)
+        was = attachment.standing(session).held is not None
+        if was:
+            writer.record(SessionReleased(writer.actor, reason))
+        _keep_all(attachment, session)
+        above = attachment.hold(session)
+        if above is not None:
+            raise Conflict(
+                f"{above.text}; {session} is within it",
+                hint=f"`loom-audit release {above.session}` lets both go on.",
+            )
+        return was
+
+
+def keep_held(attachment: Attachment, session: str) -> SessionHold | None:
+    """Let hooks that no process of ours answers know that a session is held, when it is."""
+    held = attachment.hold(session)
+    if held is not None:
+        attachment.held.keep(session, refusal(held))
+    return held
+
+
+def _keep_all(attachment: Attachment, session: str) -> None:
+    """The same of a session and those that are open, some of which may be within it, or not."""
+    still_open = {one.id for one in attachment.projections.open_sessions()}
+    for one in sorted({session, *still_open}):
+        if keep_held(attachment, one) is None:
+            attachment.held.discard(one)
+
+
+def refusal(held: SessionHold) -> str:
+    """Why a call of a held session does not run, as the model is told."""
+    return f"{held.text}. {RELEASE}"
+
+
+def deny_if_held(writer: Writer, request: CallRequested) -> None:
+    """Put a call of a held session on record as denied, and raise ApprovalDenied."""
+    held = keep_held(writer.attachment, writer.session)
+    if held is None:
+        return
+    call = OpenCall(
+        writer,
+        request.tool,
+        request.arguments,
+        request.effect,
+        call_id=request.call_id,
+        cwd=request.cwd,
+        paths=request.paths,
+        within=request.within,
+    )
+    with call:
+        deny(call, held)
+
+
+def deny(call: OpenCall, held: SessionHold) -> None:
+    """Decide that a call does not run because its session is held. ApprovalDenied."""
+    call.add_decision("denied", by=held.by, reason=held.text)
+    raise ApprovalDenied(refusal(held), details={"by": held.by, "held": held.seq})
+
+
+def check_not_denied(attachment: Attachment, call: Call) -> None:
+    """ApprovalDenied, again, for a call that was not let run."""
+    if call.status != "denied" or call.seq is None:
+        return
+    decided = EventFilter(call.requested, call.seq, (CallDecided.kind,), call.session, call.call_id)
+    for event in attachment.log.read(decided):
+        if isinstance(event.fact, CallDecided) and event.fact.decision == "denied":
+            raise ApprovalDenied(
+                event.fact.reason or f"{call.tool} was denied", details={"by": event.fact.by}
+            )

@@ -1,0 +1,60 @@
+"""What the log says of a session: by which process it lives, what contains it, whether it is held.
+
+There is no table for it: it is read from the session's own events.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from loom_audit.model.conversation import SessionHeld, SessionReleased
+from loom_audit.model.events import Event, Lease, SessionStarted
+from loom_audit.model.records import SessionHold
+from loom_audit.ports import EventFilter, EventLog
+
+_KINDS = (SessionStarted.kind, SessionHeld.kind, SessionReleased.kind)
+
+
+class Standing(Struct, frozen=True):
+    """How a session stands after event `checked`.
+
+    `lease` is the one that a foreign session was given last; None for a session of ours. `parent`
+    is the session that contains it, "" for none. `held` is the event by which it is held itself.
+    """
+
+    checked: int = 0
+    lease: Lease | None = None
+    parent: str = ""
+    held: Event | None = None
+
+
+def standing_of(log: EventLog, session: str, known: Standing = Standing()) -> Standing:
+    """How a session stands now. From a known standing it costs one look at what came since."""
+    head, told = log.newest(_KINDS, known.checked) if known.checked else (log.head(), 1)
+    found = replace(known, checked=head)
+    if not session or not told:
+        return found
+    since = EventFilter(after=known.checked, before=head + 1, kinds=_KINDS, session=session)
+    for event in log.read(since):
+        match event.fact:
+            case SessionStarted(lease=lease, parent=parent):
+                found = replace(found, lease=lease, parent=parent or "")
+            case SessionHeld() if found.held is None:
+                found = replace(found, held=event)
+            case SessionReleased():
+                found = replace(found, held=None)
+    return found
+
+
+def hold_of(standing: Callable[[str], Standing], session: str) -> SessionHold | None:
+    """By what a session is held, itself or with one that contains it; None when it is not."""
+    seen: set[str] = set()
+    while session and session not in seen:
+        seen.add(session)
+        found = standing(session)
+        if found.held is not None and isinstance(found.held.fact, SessionHeld):
+            fact, event = found.held.fact, found.held
+            return SessionHold(session, fact.by, fact.reason, event.at, event.seq)
+        session = found.parent
+    return None

@@ -1,0 +1,191 @@
+"""A held session: none of its calls runs, its own or those within it, until it is released."""
+
+import subprocess
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from loom_audit import (
+    ApprovalDenied,
+    AuditedWorkspace,
+    AuditStore,
+    Conflict,
+    ForeignSession,
+    NotFound,
+)
+from loom_audit.history import hold
+from loom_audit.history.writer import Writer
+from loom_audit.model.conversation import SessionHeld
+from loom_audit.model.events import CallDecided
+from tests.trees import tree_of
+
+
+@pytest.fixture(autouse=True)
+def whole(workspace: AuditedWorkspace) -> Iterator[None]:
+    """After each test: the log is whole."""
+    yield
+    assert workspace.verify().findings == ()
+
+
+@pytest.fixture
+def foreign(workspace: AuditedWorkspace, client: subprocess.Popen[bytes]) -> ForeignSession:
+    return workspace.start_foreign_session("client", id="s", pid=client.pid)
+
+
+def by(workspace: AuditedWorkspace, session: str = "s", actor: str = "person:ana") -> Writer:
+    return Writer(workspace.attachment, session, actor)
+
+
+def told(home: Path, session: str = "s") -> str | None:
+    """What a hook reads that no process of ours answers."""
+    file = home / "held" / sha256(session.encode()).hexdigest()
+    return file.read_text() if file.exists() else None
+
+
+def test_a_call_of_a_held_session_is_refused_with_the_reason_and_on_record_as_denied(
+    workspace: AuditedWorkspace, foreign: ForeignSession, home: Path, root: Path
+) -> None:
+    before = tree_of(root)
+    held = hold.hold(by(workspace), "look at this first")
+    with pytest.raises(ApprovalDenied, match=r"person:ana .*: look at this first") as refused:
+        foreign.begin_call("c1", "Bash", {"command": "make"}, cwd="/x", paths=["a.txt"])
+    call = workspace.attachment.projections.call("s", "c1")
+    assert (call.status, call.coverage.level) == ("denied", "full") and call.seq
+    detail = workspace.timeline.call(call.seq)
+    assert detail.arguments == {"command": "make"}
+    assert isinstance(detail.decision, CallDecided) and detail.decision.by == "person:ana"
+    assert refused.value.details["held"] == held.seq
+    assert told(home) == refused.value.message and tree_of(root) == before
+
+
+def test_a_refused_call_that_is_told_again_is_refused_again_and_recorded_once(
+    workspace: AuditedWorkspace, foreign: ForeignSession
+) -> None:
+    hold.hold(by(workspace), "no")
+    for _ in range(2):
+        with pytest.raises(ApprovalDenied, match="no"):
+            foreign.begin_call("c1", "Bash", {})
+    head = workspace.log.head()
+    hold.release(by(workspace))
+    with pytest.raises(ApprovalDenied, match="no"):
+        foreign.begin_call("c1", "Bash", {})
+    assert workspace.log.head() == head + 1
+    foreign.begin_call("c2", "Bash", {})
+
+
+def test_a_call_that_the_client_said_was_denied_is_as_it_was(
+    workspace: AuditedWorkspace, foreign: ForeignSession
+) -> None:
+    began = foreign.begin_call("c1", "Bash", {})
+    foreign.end_call("c1", "denied")
+    assert foreign.begin_call("c1", "Bash", {}) == began
+
+
+def test_a_call_that_is_open_when_its_session_is_held_ends_as_any(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    began = foreign.begin_call("c1", "Bash", {})
+    hold.hold(by(workspace))
+    assert foreign.begin_call("c1", "Bash", {}) == began
+    (root / "made").touch()
+    foreign.end_call("c1", "ok")
+    assert workspace.attachment.projections.call("s", "c1").paths == ("made",)
+
+
+def test_holding_twice_and_releasing_twice_is_once(
+    workspace: AuditedWorkspace, foreign: ForeignSession, home: Path
+) -> None:
+    first = hold.hold(by(workspace), "one")
+    assert hold.hold(by(workspace, actor="person:bo"), "two") == first
+    assert told(home) is not None
+    assert hold.release(by(workspace)) and told(home) is None
+    assert not hold.release(by(workspace))
+    kinds = [event.kind for event in workspace.log.read() if "session." in event.kind]
+    assert kinds == ["session.started", "session.held", "session.released"]
+
+
+def test_what_is_not_there_or_has_ended_is_not_held(
+    workspace: AuditedWorkspace, foreign: ForeignSession, home: Path
+) -> None:
+    with pytest.raises(NotFound):
+        hold.hold(by(workspace, "other"))
+    with pytest.raises(NotFound):
+        hold.release(by(workspace, "other"))
+    foreign.end()
+    with pytest.raises(Conflict, match="has ended") as refused:
+        hold.hold(by(workspace))
+    assert refused.value.hint and told(home) is None
+
+
+def test_a_session_that_ended_while_it_was_held_and_goes_on_is_held_still(
+    workspace: AuditedWorkspace, foreign: ForeignSession, client: subprocess.Popen[bytes]
+) -> None:
+    hold.hold(by(workspace), "wait")
+    foreign.end()
+    again = workspace.start_foreign_session("client", id="s", pid=client.pid)
+    with pytest.raises(ApprovalDenied):
+        again.begin_call("c1", "Bash", {})
+    hold.release(by(workspace))
+    again.begin_call("c2", "Bash", {})
+
+
+def test_sessions_within_a_held_one_are_held_with_it_those_that_begin_later_too(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    client: subprocess.Popen[bytes],
+    home: Path,
+) -> None:
+    def start(id: str, parent: str) -> ForeignSession:
+        return workspace.start_foreign_session("client", id=id, parent=parent, pid=client.pid)
+
+    child, other = start("child", "s"), start("other", "")
+    held = hold.hold(by(workspace), "all of it")
+    later = start("later", "child")
+    for one in (child, later):
+        with pytest.raises(ApprovalDenied, match="session s is held"):
+            one.begin_call("c1", "Bash", {})
+        assert workspace.attachment.hold(one.id) == held and told(home, one.id) == told(home)
+    other.begin_call("c1", "Bash", {})
+    assert told(home, "other") is None
+    with pytest.raises(Conflict, match="child is within it") as refused:
+        hold.release(by(workspace, "child"))
+    assert "release s" in refused.value.hint and told(home, "child") is not None
+    hold.release(by(workspace))
+    assert [*(home / "held").iterdir()] == []
+    for one in (child, later):
+        one.begin_call("c2", "Bash", {})
+
+
+def test_sessions_that_contain_each_other_can_be_held_and_released(
+    workspace: AuditedWorkspace, client: subprocess.Popen[bytes]
+) -> None:
+    for id, parent in (("a", "b"), ("b", "a")):
+        workspace.start_foreign_session("client", id=id, parent=parent, pid=client.pid)
+    assert workspace.attachment.hold("a") is None
+    hold.hold(by(workspace, "a"))
+    assert workspace.attachment.hold("b") is not None
+
+
+def test_another_process_sees_at_once_that_a_session_is_held_or_not(
+    workspace: AuditedWorkspace, store: AuditStore, foreign: ForeignSession, root: Path
+) -> None:
+    elsewhere = store.workspace(root)
+    assert elsewhere.attachment.hold("s") is None
+    hold.hold(by(workspace))
+    assert elsewhere.attachment.hold("s") is not None
+    hold.release(by(workspace))
+    assert elsewhere.attachment.hold("s") is None
+    assert elsewhere.foreign_session("s").begin_call("c1", "Bash", {})
+
+
+def test_a_file_that_was_lost_is_written_again_with_the_next_refusal(
+    workspace: AuditedWorkspace, foreign: ForeignSession, home: Path
+) -> None:
+    """As after a kill between the event and the file: the log decides."""
+    by(workspace).record(SessionHeld("person:ana", "killed"))
+    assert told(home) is None
+    with pytest.raises(ApprovalDenied, match="killed"):
+        foreign.begin_call("c1", "Bash", {})
+    assert told(home) is not None
