@@ -34,13 +34,15 @@ class FileTold(Struct, frozen=True):
     """A file as the client says that it was before a call and after it.
 
     None for an absent file, UNSET where the client does not say. `diff` is a unified diff that
-    leads from one to the other, where it says only that.
+    leads from one to the other, where it says only that; for a file that was moved it leads from
+    what was at `source`. Line ends may be told as LF where the file has others.
     """
 
     path: str
     before: str | UnsetType | None = UNSET
     after: str | UnsetType | None = UNSET
     diff: str = ""
+    source: str = ""
 
 
 class CallBegan(Struct, frozen=True):

@@ -1,0 +1,349 @@
+"""Codex CLI: its hooks, their answers and its rollouts.
+
+What it does not tell:
+- a hook's `tool_response` has no exit code, and a call that failed (a patch that does not apply, an
+  MCP error, a denial) fires no hook after it: both are in the rollout;
+- a command that runs on after its first output ends with `Process running with session ID`; its
+  own end is an item later, with exit code -1 when the client stopped it;
+- the rollout has the whole content of a file that a patch added or deleted, and only a diff of one
+  that it changed; whether an added file was there before is not told;
+- `exec_command` is called `Bash` in hooks, with the command alone as its argument;
+- a question for permission does not name its call;
+- `ask` is ignored and the tool runs; a hook that times out lets it run;
+- the hooks of parallel calls come at once and out of order;
+- a forked session's rollout begins with a copy of the other's.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import UNSET
+
+from loom_audit.clients import codex_calls, fields
+from loom_audit.clients.codex_calls import Outcome
+from loom_audit.clients.reports import (
+    BackgroundEnded,
+    CallBegan,
+    CallEnded,
+    Client,
+    Hook,
+    MessageTold,
+    Moment,
+    PromptTold,
+    Report,
+    SessionOver,
+    SessionTold,
+    TurnEnded,
+    Verdict,
+)
+
+NAME = "codex"
+
+_MOMENTS: Mapping[str, Moment] = {
+    "SessionStart": "session",
+    "UserPromptSubmit": "prompt",
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "PermissionRequest": "permission",
+    "Stop": "stop",
+    "SubagentStop": "stop",
+    "Interrupt": "stop",
+    "SessionEnd": "end",
+}
+_OTHER_HOOKS = fields.words("PreCompact PostCompact SubagentStart Notification")
+_HOOK_FIELDS = fields.words(
+    "session_id turn_id transcript_path cwd hook_event_name model permission_mode tool_name "
+    "tool_input tool_use_id tool_response prompt source reason stop_hook_active agent_id "
+    "agent_type last_assistant_message agent_transcript_path trigger"
+)
+
+
+def read_hook(raw: bytes) -> Hook:
+    """One call of a hook. InvalidArguments for what is not the input of one."""
+    given = fields.hook_input(raw, NAME)
+    name = fields.text(given, "hook_event_name")
+    main, agent = fields.text(given, "session_id"), fields.text(given, "agent_id")
+    session, parent = (agent, main) if agent and agent != main else (main, "")
+    transcript, cwd = fields.text(given, "transcript_path"), fields.text(given, "cwd")
+    if parent:
+        transcript = fields.text(given, "agent_transcript_path") or transcript
+    unread = fields.unknown(given, _HOOK_FIELDS, name or "?")
+    if name not in _MOMENTS and name not in _OTHER_HOOKS:
+        unread.append(fields.label("hook", name))
+    reports: list[Report] = []
+    if session:
+        reports.append(SessionTold(session, None, cwd, transcript, parent=parent))
+        reports.extend(_hook_reports(name, given, session, cwd))
+    moment = _MOMENTS.get(name, "other")
+    return Hook(name, moment, session, tuple(reports), transcript, cwd, tuple(unread))
+
+
+def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -> Iterator[Report]:
+    tool, call_id = fields.text(given, "tool_name"), fields.text(given, "tool_use_id")
+    arguments = given.get("tool_input")
+    match name:
+        case "PreToolUse":
+            yield _began(session, call_id, tool, arguments, None, cwd)
+        case "PostToolUse":
+            end = codex_calls.outcome(tool, given.get("tool_response"))
+            if tool in codex_calls.SHELLS:  # the output of a command says nothing of its end
+                end = Outcome(None, fields.result(fields.plain(given.get("tool_response")), {}))
+            yield CallEnded(session, call_id, tool, end.status, end.result, arguments)
+        case "UserPromptSubmit":
+            prompt = fields.text(given, "prompt")
+            if prompt:
+                yield PromptTold(session, prompt, fields.text(given, "turn_id"))
+        case "Stop":
+            yield TurnEnded(session)
+        case "Interrupt":
+            yield TurnEnded(session, interrupted=True)
+        case "SubagentStop":
+            yield TurnEnded(session)
+            if fields.text(given, "agent_id"):
+                yield SessionOver(session, reason="the subagent stopped")
+        case "SessionEnd":
+            yield SessionOver(session, reason=fields.text(given, "reason"))
+
+
+def _began(
+    session: str, call_id: str, tool: str, arguments: Any, at: datetime | None, cwd: str
+) -> CallBegan:
+    effect, paths = codex_calls.effect_of(tool), codex_calls.paths_of(tool, arguments)
+    return CallBegan(session, call_id, tool, arguments, effect, at, cwd, paths)
+
+
+def answer(hook: Hook, verdict: Verdict | None) -> bytes:
+    """What the hook prints: empty when nobody decided, or nothing else is to be done."""
+    if verdict is None:
+        return b""
+    changed = verdict.arguments is not UNSET
+    if hook.moment == "before" and (verdict.decision == "deny" or changed):
+        said: dict[str, Any] = {"hookEventName": hook.name, "permissionDecision": verdict.decision}
+        if verdict.reason:
+            said["permissionDecisionReason"] = verdict.reason
+        if verdict.decision == "allow":
+            said["updatedInput"] = verdict.arguments
+    elif hook.moment == "permission" and not (verdict.decision == "allow" and changed):
+        decision: dict[str, str] = {"behavior": verdict.decision}
+        if verdict.decision == "deny" and verdict.reason:
+            decision["message"] = verdict.reason
+        said = {"hookEventName": hook.name, "decision": decision}
+    else:  # an allowed call just runs; that another should run cannot be said here
+        return b""
+    return fields.answer({"hookSpecificOutput": said})
+
+
+_SILENT_RECORDS = fields.words(
+    "world_state token_usage_record compacted ghost_snapshot inter_agent_communication"
+)
+_SILENT_EVENTS = fields.words(
+    "task_started turn_started token_count thread_settings_applied thread_name_updated "
+    "exec_command_begin exec_command_output_delta patch_apply_begin mcp_tool_call_begin "
+    "web_search_begin turn_diff plan_update background_event context_compacted item_started "
+    "session_configured entered_review_mode exited_review_mode error stream_error warning "
+    "undo_completed thread_rolled_back agent_reasoning_section_break thread_goal_updated"
+)
+_SILENT_ITEMS = fields.words(
+    "message ghost_snapshot compaction compaction_summary context_compaction other "
+    "tool_search_output image_generation_call agent_message additional_tools "
+    "Plan ContextCompaction HookPrompt WebSearch ImageView ImageGeneration EnteredReviewMode "
+    "ExitedReviewMode CollabAgentToolCall SubAgentActivity Sleep"
+)
+_TURN_ENDS = fields.words("task_complete turn_complete turn_aborted")
+
+
+class CodexRollout:
+    """A reader of one rollout."""
+
+    def __init__(self) -> None:
+        self.unread: Counter[str] = Counter()
+        self._session = ""
+        self._cwd = ""
+        self._open: dict[str, str] = {}
+        """The tools of calls whose output the model was not given yet."""
+        self._ended: set[str] = set()
+        """Those of them whose end was told already, by an item or event of its own."""
+        self._background: dict[str, str] = {}
+        """What runs on, by the call that started it."""
+        self._last: dict[str, tuple[str, str]] = {}
+        """What was last said, and where it was read: several records tell the same."""
+
+    def read(self, line: bytes) -> Sequence[Report]:
+        """The reports of one line."""
+        record = fields.line_of(line, self.unread)
+        return list(self._reports(record)) if record else ()
+
+    def _reports(self, record: Mapping[str, Any]) -> Iterator[Report]:
+        kind, payload = fields.text(record, "type"), fields.mapping(record, "payload")
+        at = fields.time(record.get("timestamp"))
+        if kind == "session_meta":
+            yield from self._meta(payload, at)
+            return
+        if not self._session:
+            self._session = fields.text(payload, "thread_id")
+            if not self._session:
+                self.unread[fields.label("record without a session", kind)] += 1
+                return
+            yield SessionTold(self._session, at)
+        match kind:
+            case "turn_context":
+                self._cwd = fields.text(payload, "cwd") or self._cwd
+            case "response_item":
+                yield from self._item(payload, at)
+            case "event_msg":
+                yield from self._event(payload, at)
+            case _ if kind not in _SILENT_RECORDS:
+                self.unread[fields.label("record", kind)] += 1
+
+    def _meta(self, payload: Mapping[str, Any], at: datetime | None) -> Iterator[Report]:
+        """The session, once: what a fork copied has another."""
+        session, main = fields.text(payload, "id"), fields.text(payload, "session_id")
+        session = session or main
+        if self._session or not session:
+            return
+        self._session, self._cwd = session, fields.text(payload, "cwd")
+        spawn = fields.mapping(fields.mapping(payload, "source"), "subagent")
+        parent = fields.text(fields.mapping(spawn, "thread_spawn"), "parent_thread_id")
+        parent = parent or (main if main != session else "")
+        version = fields.text(payload, "cli_version")
+        yield SessionTold(session, at, self._cwd, version=version, parent=parent)
+
+    def _item(self, item: Mapping[str, Any], at: datetime | None) -> Iterator[Report]:
+        call_id = fields.text(item, "call_id") or fields.text(item, "id")
+        match kind := fields.text(item, "type"):
+            case "function_call" | "custom_tool_call" | "local_shell_call" | "tool_search_call":
+                yield self._call(kind, item, call_id, at)
+            case "function_call_output" | "custom_tool_call_output":
+                yield from self._output(call_id, item.get("output"), at)
+            case "web_search_call":
+                action = item.get("action")
+                began = _began(self._session, call_id, "web_search", action, at, self._cwd)
+                result = fields.result("", {})
+                yield began
+                yield CallEnded(self._session, call_id, "web_search", "ok", result, at=at)
+            case "message" if fields.text(item, "role") == "assistant":
+                yield from self._message(kind, call_id, fields.plain(item.get("content")), at)
+            case "reasoning":
+                said = fields.plain(item.get("summary")) or fields.plain(item.get("content"))
+                yield from self._message(kind, call_id, said, at, thinking=True)
+            case _ if kind not in _SILENT_ITEMS:
+                self.unread[fields.label("item", kind)] += 1
+
+    def _call(
+        self, kind: str, item: Mapping[str, Any], call_id: str, at: datetime | None
+    ) -> CallBegan:
+        tool, space = fields.text(item, "name"), fields.text(item, "namespace")
+        arguments = item.get("input") if "input" in item else parsed_arguments(item)
+        if kind == "local_shell_call":
+            tool, arguments = "local_shell", item.get("action")
+        elif kind == "tool_search_call":
+            tool = "tool_search"
+        elif space.startswith("mcp__"):
+            tool = f"{space}__{tool}"
+        cwd = self._cwd
+        if isinstance(arguments, dict):
+            chosen = fields.text(arguments, "workdir", "working_directory")
+            cwd = chosen if chosen.startswith("/") else cwd
+        self._open[call_id] = tool
+        return _began(self._session, call_id, tool, arguments, at, cwd)
+
+    def _output(self, call_id: str, given: Any, at: datetime | None) -> Iterator[Report]:
+        """That the model was given a call's output, unless its end was told already."""
+        tool = self._open.pop(call_id, "")
+        if call_id in self._ended:
+            self._ended.discard(call_id)
+            return
+        end = codex_calls.outcome(tool, given)
+        if end.background:
+            self._background[call_id] = end.background[0]
+        yield CallEnded(
+            *(self._session, call_id, tool, end.status, end.result, UNSET, at),
+            background=end.background,
+        )
+
+    def _event(self, event: Mapping[str, Any], at: datetime | None) -> Iterator[Report]:
+        turn, call_id = fields.text(event, "turn_id"), fields.text(event, "call_id")
+        match kind := fields.text(event, "type"):
+            case "item_completed":
+                yield from self._completed(fields.mapping(event, "item"), turn, at)
+            case "user_message":
+                yield from self._prompt(kind, fields.text(event, "message"), turn, at)
+            case "agent_message":
+                yield from self._message(kind, "", fields.text(event, "message"), at)
+            case "agent_reasoning" | "agent_reasoning_raw_content":
+                said = fields.text(event, "text")
+                yield from self._message(kind, "", said, at, thinking=True)
+            case "exec_command_end":
+                yield from self._end(call_id, codex_calls.of_command(event), event, at)
+            case "patch_apply_end":
+                yield from self._end(call_id, codex_calls.of_patch(event), event, at)
+            case "mcp_tool_call_end":
+                yield from self._end(call_id, codex_calls.of_mcp(event), event, at)
+            case _ if kind in _TURN_ENDS:
+                yield TurnEnded(self._session, at, interrupted=kind == "turn_aborted")
+            case _ if kind not in _SILENT_EVENTS:
+                self.unread[fields.label("event", kind)] += 1
+
+    def _completed(
+        self, item: Mapping[str, Any], turn: str, at: datetime | None
+    ) -> Iterator[Report]:
+        name = fields.text(item, "id")
+        match kind := fields.text(item, "type"):
+            case "CommandExecution":
+                yield from self._end(name, codex_calls.of_command(item), item, at)
+            case "FileChange":
+                yield from self._end(name, codex_calls.of_patch(item), item, at)
+            case "McpToolCall":
+                yield from self._end(name, codex_calls.of_mcp(item), item, at)
+            case "UserMessage":
+                yield from self._prompt(kind, fields.plain(item.get("content")), turn, at)
+            case "AgentMessage":
+                yield from self._message(kind, name, fields.plain(item.get("content")), at)
+            case "Reasoning":
+                said = fields.plain(item.get("summary_text")) or fields.plain(item.get("summary"))
+                yield from self._message(kind, name, said, at, thinking=True)
+            case _ if kind not in _SILENT_ITEMS:
+                self.unread[fields.label("completed item", kind)] += 1
+
+    def _end(
+        self, call_id: str, end: Outcome, item: Mapping[str, Any], at: datetime | None
+    ) -> Iterator[Report]:
+        tool = self._open.get(call_id, "")
+        if tool:
+            self._ended.add(call_id)
+        files = tuple(codex_calls.files_of(item))
+        took = codex_calls.duration(item)
+        yield CallEnded(
+            *(self._session, call_id, tool, end.status, end.result, UNSET, at, took, files)
+        )
+        running = self._background.pop(call_id, "")
+        if running:
+            yield BackgroundEnded(self._session, running, at)
+
+    def _prompt(self, source: str, said: str, turn: str, at: datetime | None) -> Iterator[Report]:
+        if said and self._first("prompt", source, said):
+            yield PromptTold(self._session, said, turn, at)
+
+    def _message(
+        self, source: str, name: str, said: str, at: datetime | None, thinking: bool = False
+    ) -> Iterator[Report]:
+        if said and self._first("thinking" if thinking else "message", source, said):
+            yield MessageTold(self._session, said, name, at, thinking)
+
+    def _first(self, what: str, source: str, said: str) -> bool:
+        """Whether this was not just told by a record of another kind."""
+        known = self._last.get(what)
+        self._last[what] = (source, said)
+        if known is None or known[1] != said or known[0] == source:
+            return True
+        self._last[what] = known
+        return False
+
+
+def parsed_arguments(item: Mapping[str, Any]) -> Any:
+    return codex_calls.parsed(item.get("arguments"))
+
+
+CLIENT = Client(NAME, "Codex", read_hook, answer, CodexRollout)
