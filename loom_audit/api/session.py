@@ -23,12 +23,14 @@ from loom_audit.errors import (
 from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.call import OpenCall
 from loom_audit.history.disk_check import doubt_index
+from loom_audit.history.hold import deny
 from loom_audit.history.watching import why_everything
 from loom_audit.history.writer import Writer, check_unused, new_id
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
+from loom_audit.model.records import SessionHold
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
-from loom_audit.tools.calls.gate import AllowAll, ApprovalGate
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, UnlessHeld
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import as_json, nearest_json
 
@@ -138,6 +140,15 @@ class Session:
             with suppress(NoWorkspace):  # which the call itself puts on record
                 doubt_index(self.workspace.attachment)
 
+    def _held(self) -> SessionHold | None:
+        return self.workspace.attachment.hold(self.id)
+
+    def _gate(self) -> ApprovalGate:
+        """The session's gate; one that denies while the session is held."""
+        if type(self.gate) is AllowAll and self._held() is None:
+            return self.gate
+        return UnlessHeld(self.gate, self._held)
+
     def _not_open(self, why: str) -> Conflict:
         return Conflict(
             f"session {self.id} {why}",
@@ -153,13 +164,14 @@ class Session:
 
         try:
             self._begin_call()
+            gate = self._gate()
         except (AuditUnavailable, Conflict) as error:
             return ToolResult.failure(error)
         if isinstance(call_id, str):
             self._call_ids.setdefault(call_id, 1)
         return await call_tool(
             self.registry,
-            self.gate,
+            gate,
             self.writer,
             tool,
             arguments,
@@ -233,6 +245,7 @@ class Session:
             keep=keep,
         )
         with self._open_call("run", as_json(arguments), "execute") as call:
+            self._deny_if_held(call)
             completed = call.run(runner, command, started=started, final=True)
             event = call.finish(*_run_result(call, completed))
         return CommandRun(event, completed, tuple(call.files_changed), call.coverage)
@@ -254,6 +267,7 @@ class Session:
         """
         self._begin_call()
         with self._open_call(name, nearest_json(arguments or {}), effect, call_id) as call:
+            self._deny_if_held(call)
             if effect in ("read", "network"):
                 call.announce()
                 yield call
@@ -269,6 +283,11 @@ class Session:
         check_tool_name(name, effect)
         writer = replace(self.writer, source=FUNCTION) if effect == "write" else self.writer
         return OpenCall(writer, name, arguments, effect, call_id=call_id or new_id())
+
+    def _deny_if_held(self, call: OpenCall) -> None:
+        """ApprovalDenied, which ends the call, when the session is held."""
+        if held := self._held():
+            deny(call, held)
 
     @overload
     def tool(

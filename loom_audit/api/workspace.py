@@ -162,11 +162,13 @@ class AuditedWorkspace:
         InvalidArguments.
         """
         from loom_audit.api.foreign import ForeignSession, lease_of, start_session
+        from loom_audit.api.holding import follow
 
         lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
         found = ForeignSession(id or new_id(), actor or f"agent:{agent}", self.attachment)
         start_session(found, started)
+        follow(self, found.id)
         return found
 
     def foreign_session(self, id: str) -> "ForeignSession":

@@ -9,9 +9,6 @@ from loom_audit.model.events import CallDecided, CallRequested
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter
 
-RELEASE = "None of its calls runs until a person releases it."
-"""What the reason of a refusal ends with, for the model that reads it."""
-
 
 def hold(writer: Writer, reason: str = "") -> SessionHold:
     """Hold the writer's session, and those within it: by what it is held, once when told twice.
@@ -61,7 +58,7 @@ def keep_held(attachment: Attachment, session: str) -> SessionHold | None:
     """Let hooks that no process of ours answers know that a session is held, when it is."""
     held = attachment.hold(session)
     if held is not None:
-        attachment.held.keep(session, refusal(held))
+        attachment.held.keep(session, held.refusal)
     return held
 
 
@@ -71,11 +68,6 @@ def _keep_all(attachment: Attachment, session: str) -> None:
     for one in sorted({session, *still_open}):
         if keep_held(attachment, one) is None:
             attachment.held.discard(one)
-
-
-def refusal(held: SessionHold) -> str:
-    """Why a call of a held session does not run, as the model is told."""
-    return f"{held.text}. {RELEASE}"
 
 
 def deny_if_held(writer: Writer, request: CallRequested) -> None:
@@ -100,7 +92,7 @@ def deny_if_held(writer: Writer, request: CallRequested) -> None:
 def deny(call: OpenCall, held: SessionHold) -> None:
     """Decide that a call does not run because its session is held. ApprovalDenied."""
     call.add_decision("denied", by=held.by, reason=held.text)
-    raise ApprovalDenied(refusal(held), details={"by": held.by, "held": held.seq})
+    raise ApprovalDenied(held.refusal, details={"by": held.by, "held": held.seq})
 
 
 def check_not_denied(attachment: Attachment, call: Call) -> None:

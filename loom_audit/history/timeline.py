@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.standing import hold_of, standing_of
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.display import count_text
 from loom_audit.model.events import (
@@ -24,7 +26,7 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session, SessionHold
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
@@ -133,6 +135,22 @@ class Timeline(Struct, frozen=True):
 
     def session(self, id: str) -> Session:
         return self.projections.session(id)
+
+    def open_sessions(self) -> Sequence[Session]:
+        return self.projections.open_sessions()
+
+    def hold(self, session: str) -> SessionHold | None:
+        """By what a session is held, itself or with one that contains it; None when it is not."""
+        return hold_of(partial(standing_of, self.log), session)
+
+    def last_heard(self, call: Call) -> datetime | None:
+        """When the program that reports an open call reported last; None for a call of ours."""
+        if call.seq is not None or standing_of(self.log, call.session).lease is None:
+            return None
+        for event in self.log.read(EventFilter(session=call.session, newest_first=True)):
+            if event.actor == call.actor:
+                return event.at
+        return call.at
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         return self.projections.calls(filter)

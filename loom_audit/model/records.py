@@ -40,10 +40,15 @@ class SessionHold(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It as a sentence, on one visible line."""
+        """It in words, on one visible line."""
         why = f": {one_line(self.reason, 2_000)}" if self.reason.strip() else ""
         since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
         return f"session {self.session} is held by {one_line(self.by)} since {since}{why}"
+
+    @property
+    def refusal(self) -> str:
+        """Why a call does not run, for the model that reads it."""
+        return f"{self.text}. None of its calls runs until a person releases it."
 
 
 class Call(Struct, frozen=True):

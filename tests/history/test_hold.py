@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import anyio
 import pytest
 
 from loom_audit import (
@@ -13,12 +14,18 @@ from loom_audit import (
     AuditStore,
     Conflict,
     ForeignSession,
+    InvalidArguments,
     NotFound,
+    Session,
 )
+from loom_audit.api import holding
 from loom_audit.history import hold
+from loom_audit.history.approvals import ApprovalRequest
 from loom_audit.history.writer import Writer
-from loom_audit.model.conversation import SessionHeld
+from loom_audit.model.conversation import SessionHeld, SessionReleased
 from loom_audit.model.events import CallDecided
+from loom_audit.tools.approvals.asking_gate import AskingGate
+from loom_audit.tools.approvals.policy import Policy
 from tests.trees import tree_of
 
 
@@ -189,3 +196,115 @@ def test_a_file_that_was_lost_is_written_again_with_the_next_refusal(
     with pytest.raises(ApprovalDenied, match="killed"):
         foreign.begin_call("c1", "Bash", {})
     assert told(home) is not None
+
+
+# --- sessions of ours ---------------------------------------------------------------------
+
+
+def test_a_call_of_a_held_session_of_ours_is_denied_by_every_way_in(
+    workspace: AuditedWorkspace, session: Session, root: Path
+) -> None:
+    before = tree_of(root)
+    hold.hold(by(workspace, session.id), "stop")
+    result = anyio.run(session.call, "write_file", {"path": "made", "content": "x"})
+    assert result.error is not None and result.error.code == "APPROVAL_DENIED"
+    assert "held by person:ana" in result.error.message and "stop" in result.error.message
+    with pytest.raises(ApprovalDenied, match="stop"):
+        session.run(["touch", "made"])
+    entered = False
+    with pytest.raises(ApprovalDenied, match="stop"), session.recording("block"):
+        entered = True
+    with pytest.raises(ApprovalDenied, match="stop"):
+        session.tool(lambda: (root / "made").touch())()
+    assert not entered and tree_of(root) == before
+    calls = workspace.timeline.calls()
+    assert [call.status for call in calls] == ["denied"] * 4
+    for call in calls:
+        decision = workspace.timeline.call(call.requested).decision
+        assert decision is not None and decision.by == "person:ana"
+    hold.release(by(workspace, session.id))
+    assert anyio.run(session.call, "write_file", {"path": "made", "content": "x"}).success
+    assert session.run(["touch", "other"]).files_changed == ("other",)
+
+
+def test_a_call_that_is_allowed_after_its_session_was_held_does_not_run(
+    workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    def ask(question: ApprovalRequest) -> bool:
+        hold.hold(by(store.workspace(root), question.session), "while it waited")
+        return True
+
+    gate = AskingGate(Policy(default="ask"), ask=ask)
+    with workspace.session("tester", gate=gate) as session:
+        result = anyio.run(session.call, "write_file", {"path": "made", "content": "x"})
+    assert result.error is not None and "while it waited" in result.error.message
+    assert not (root / "made").exists()
+
+
+# --- several workspaces -------------------------------------------------------------------
+
+
+def test_a_session_that_works_in_two_workspaces_is_held_in_both(
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    foreign: ForeignSession,
+    client: subprocess.Popen[bytes],
+    tmp_path: Path,
+    home: Path,
+) -> None:
+    def at(name: str) -> AuditedWorkspace:
+        (tmp_path / name).mkdir()
+        return store.attach(tmp_path / name)
+
+    second, third = at("second"), at("third")
+    other = second.start_foreign_session("client", id="s", pid=client.pid)
+    holding.hold(workspace, "s", "everywhere", actor="person:ana")
+    later = third.start_foreign_session("client", id="s", pid=client.pid)
+    for one in (foreign, other, later):
+        with pytest.raises(ApprovalDenied, match="everywhere"):
+            one.begin_call("c1", "Bash", {})
+    assert holding.release(second, "s") and told(home) is None
+    for one in (foreign, other, later):
+        one.begin_call("c2", "Bash", {})
+    assert not holding.release(workspace, "s")
+
+
+def test_what_differs_from_the_log_is_repaired_by_the_log(
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    foreign: ForeignSession,
+    client: subprocess.Popen[bytes],
+    home: Path,
+) -> None:
+    """As after a kill between an event and its file."""
+    workspace.start_foreign_session("client", id="child", parent="s", pid=client.pid)
+    assert holding.agree(store.adapters) == []
+    by(workspace).record(SessionHeld("person:ana", "killed"))
+    assert holding.agree(store.adapters) == ["child", "s"]
+    assert told(home) == told(home, "child") and "killed" in (told(home) or "")
+    assert [held.reason for held in holding.holds(workspace)] == ["killed"]
+    by(workspace).record(SessionReleased("person:ana"))
+    assert holding.agree(store.adapters) == ["child", "s"]
+    assert told(home) is None and told(home, "child") is None
+    assert holding.agree(store.adapters) == [] == [*holding.holds(workspace)]
+
+
+@pytest.mark.parametrize("reason", ["two\nlines", "x" * 1001, "hidden \u202e"])
+def test_a_reason_is_one_line_that_a_model_can_read(
+    workspace: AuditedWorkspace, foreign: ForeignSession, reason: str
+) -> None:
+    with pytest.raises(InvalidArguments):
+        holding.hold(workspace, "s", reason)
+    assert workspace.timeline.hold("s") is None
+
+
+def test_the_last_word_of_a_client_is_not_that_of_a_person_who_holds_it(
+    workspace: AuditedWorkspace, foreign: ForeignSession, session: Session
+) -> None:
+    began = foreign.begin_call("c1", "Bash", {})
+    hold.hold(by(workspace))
+    call = workspace.attachment.projections.call("s", "c1")
+    assert workspace.timeline.last_heard(call) == began.at
+    with pytest.raises(ApprovalDenied):
+        foreign.begin_call("c2", "Read", {}, "read")
+    assert (workspace.timeline.last_heard(call) or began.at) > began.at

@@ -1,12 +1,13 @@
 """The gate: says whether a call may run. `asking` holds the one that asks people."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.model.files import FileState
+from loom_audit.model.records import SessionHold
 
 if TYPE_CHECKING:
     from loom_audit.tools.calls.context import ToolContext
@@ -50,6 +51,27 @@ class AllowAll:
         self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
         return Decision("allowed", "gate:allow-all")
+
+
+class UnlessHeld:
+    """Another gate, of a session that may be held: then it denies.
+
+    Also what the other one allowed once somebody had answered, when it was held meanwhile.
+    """
+
+    def __init__(self, gate: ApprovalGate, held: Callable[[], SessionHold | None]) -> None:
+        self._gate = gate
+        self._held = held
+
+    async def decide(
+        self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
+    ) -> Decision:
+        if held := self._held():
+            return Decision("denied", held.by, held.refusal)
+        answer = await self._gate.decide(tool, args, ctx, asked=asked)
+        if answer.recorded and answer.decision == "allowed" and (held := self._held()):
+            return Decision("denied", held.by, held.refusal)
+        return answer
 
 
 class DenyAll:

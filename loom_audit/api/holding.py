@@ -1,0 +1,125 @@
+"""Holding sessions, so that none of their calls runs, and releasing them.
+
+A client may work in several workspaces of a store with one session: it is held in all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.history import hold as holding
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.standing import hold_of, standing_of
+from loom_audit.history.writer import Writer
+from loom_audit.model.conversation import SessionHeld
+from loom_audit.model.display import visible
+from loom_audit.model.records import SessionHold
+from loom_audit.ports import EventFilter
+from loom_audit.wiring import Adapters
+
+MAX_REASON = 1_000
+"""Characters of a reason: a model has to read it."""
+
+
+def hold(
+    workspace: AuditedWorkspace, session: str, reason: str = "", *, actor: str | None = None
+) -> SessionHold:
+    """Hold a session, by its whole id: by what it is held, once when told twice.
+
+    NotFound; Conflict when it has ended, InvalidArguments for a reason that is too long or not
+    visible text.
+    """
+    _check_reason(reason)
+    own, *others = _attachments(workspace, session)
+    held = holding.hold(_writer(workspace, own, session, actor), reason)
+    for other in others:
+        holding.hold(_writer(workspace, other, session, actor), reason)
+    return held
+
+
+def release(
+    workspace: AuditedWorkspace, session: str, reason: str = "", *, actor: str | None = None
+) -> bool:
+    """Let a session go on: whether it was held.
+
+    NotFound; Conflict when it is held with the one that contains it; InvalidArguments as `hold`.
+    """
+    _check_reason(reason)
+    released = [
+        holding.release(_writer(workspace, one, session, actor), reason)
+        for one in _attachments(workspace, session)
+    ]
+    return any(released)
+
+
+def follow(workspace: AuditedWorkspace, session: str) -> None:
+    """Hold a session that has just begun here when it is held in another workspace."""
+    if workspace.adapters.held.get(session) is None or workspace.timeline.hold(session):
+        return
+    for log in _other_logs(workspace, session):
+        held = hold_of(partial(standing_of, workspace.adapters.log(log)), session)
+        if held is not None:
+            holding.hold(Writer(workspace.attachment, session, held.by), held.reason)
+            return
+
+
+def holds(workspace: AuditedWorkspace) -> Sequence[SessionHold]:
+    """By what the open sessions are held, each once, oldest first."""
+    found = (workspace.timeline.hold(one.id) for one in workspace.timeline.open_sessions())
+    return sorted({held for held in found if held is not None}, key=lambda held: held.seq)
+
+
+def agree(adapters: Adapters) -> Sequence[str]:
+    """Make what hooks read of held sessions what the logs say: the sessions of which it was not.
+
+    After a kill between an event and its file the two differ; the log is right.
+    """
+    wanted: dict[str, str | None] = {}
+    for entry in adapters.workspaces():
+        log = adapters.log(entry.id)
+        sessions = {one.id for one in adapters.projections(entry.id).open_sessions()}
+        sessions |= {event.session for event in log.read(EventFilter(kinds=(SessionHeld.kind,)))}
+        for session in sessions:
+            held = hold_of(partial(standing_of, log), session)
+            said = held.refusal if held else None
+            wanted[session] = said or wanted.get(session)
+    unlike = sorted(one for one, text in wanted.items() if adapters.held.get(one) != text)
+    for session in unlike:
+        if (text := wanted[session]) is not None:
+            adapters.held.keep(session, text)
+        else:
+            adapters.held.discard(session)
+    return unlike
+
+
+def _attachments(workspace: AuditedWorkspace, session: str) -> Iterator[Attachment]:
+    """The workspace itself, and the others in which the session is open or held."""
+    yield workspace.attachment
+    for log in _other_logs(workspace, session):
+        yield workspace.adapters.attachment(log)
+
+
+def _other_logs(workspace: AuditedWorkspace, session: str) -> Iterator[str]:
+    for entry in workspace.adapters.workspaces():
+        if entry.id != workspace.id:
+            with suppress(NotFound):
+                found = workspace.adapters.projections(entry.id).session(session)
+                log = workspace.adapters.log(entry.id)
+                if found.ended is None or standing_of(log, session).held is not None:
+                    yield entry.id
+
+
+def _writer(
+    workspace: AuditedWorkspace, attachment: Attachment, session: str, actor: str | None
+) -> Writer:
+    return Writer(attachment, session, actor or workspace.actor)
+
+
+def _check_reason(reason: str) -> None:
+    if visible(reason) != reason or len(reason) > MAX_REASON:
+        raise InvalidArguments(
+            "not a reason that can be told to a model",
+            hint=f"A reason is one line of visible text, at most {MAX_REASON:,} characters.",
+        )
