@@ -8,19 +8,25 @@ from contextlib import suppress
 from functools import partial
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import hold as holding
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.open_calls import calls_in_the_way
 from loom_audit.history.standing import hold_of, standing_of
+from loom_audit.history.undo import UndoResult
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import SessionHeld
 from loom_audit.model.display import visible
-from loom_audit.model.records import SessionHold
-from loom_audit.ports import EventFilter
+from loom_audit.model.planning import Plan, is_equivalent
+from loom_audit.model.records import Call, SessionHold
+from loom_audit.ports import EventFilter, Report
 from loom_audit.wiring import Adapters
 
 MAX_REASON = 1_000
 """Characters of a reason: a model has to read it."""
+
+TRIES = 5
+"""How often a plan is made for a workspace that is being written."""
 
 
 def hold(
@@ -69,6 +75,53 @@ def holds(workspace: AuditedWorkspace) -> Sequence[SessionHold]:
     """By what the open sessions are held, each once, oldest first."""
     found = (workspace.timeline.hold(one.id) for one in workspace.timeline.open_sessions())
     return sorted({held for held in found if held is not None}, key=lambda held: held.seq)
+
+
+def hold_all(
+    workspace: AuditedWorkspace, reason: str = "", *, actor: str | None = None
+) -> Sequence[SessionHold]:
+    """Hold every session of which somebody may still call something, as `hold`; oldest first."""
+    for one in workspace.timeline.open_sessions():
+        if workspace.attachment.is_session_alive(one.id):
+            hold(workspace, one.id, reason, actor=actor)
+    return holds(workspace)
+
+
+def calls_left_open(workspace: AuditedWorkspace) -> Sequence[Call]:
+    """The calls that may go on changing files while something is taken back, oldest first."""
+    return calls_in_the_way(workspace.attachment)
+
+
+def roll_back_held(
+    workspace: AuditedWorkspace,
+    plan: Plan,
+    *,
+    actor: str | None = None,
+    label: str = "",
+    report: Report | None = None,
+) -> UndoResult:
+    """Carry out the plan of a rollback while calls of held sessions go on changing files.
+
+    Where they did so since it was made it is made anew, a few times. Conflict, with what has been
+    changed by then in its details, when that is not enough, and as `carry_out`.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
+        except Conflict:
+            again = _plan_again(workspace, plan)
+            if is_equivalent(plan, again):
+                raise
+            plan = again
+    return workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
+
+
+def _plan_again(workspace: AuditedWorkspace, plan: Plan) -> Plan:
+    assert plan.request is not None
+    asked = plan.request
+    return workspace.plan_rollback(
+        asked.targets[0], paths=asked.paths, choices=asked.choices, outside=asked.outside
+    )
 
 
 def agree(adapters: Adapters) -> Sequence[str]:

@@ -352,13 +352,15 @@ class AuditedWorkspace:
         *,
         actor: str | None = None,
         label: str = "",
+        held: bool = False,
         report: Report | None = None,
     ) -> "UndoResult":
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
         An undo and a redo go on record in the session whose call they take back; a revert and
         a rollback in a session of the actor's own. `label` is a name beside the actor's, which
-        goes into the call's arguments. `report` is told how far a plan of many changes is.
+        goes into the call's arguments. With `held` calls of held sessions may be open, and stay
+        so. `report` is told how far a plan of many changes is.
         """
         from loom_audit.api.session_record import SessionRecord
         from loom_audit.history.recovery import recover
@@ -374,7 +376,7 @@ class AuditedWorkspace:
                 own = SessionRecord(self.adapters, self.attachment, by, by, title)
                 writer = stack.enter_context(own)
             result = self._undo.carry_out(
-                plan, writer, call_id=new_id(), label=label, report=report
+                plan, writer, call_id=new_id(), label=label, held=held, report=report
             )
         self.adapters.keep_head(self.head())
         return result

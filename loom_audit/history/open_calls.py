@@ -5,6 +5,7 @@ from typing import Any
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.attribution import contains_calls
 from loom_audit.history.questions import approval_state
 from loom_audit.history.verified import listed_error
 from loom_audit.model.events import (
@@ -49,6 +50,20 @@ def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session]
         raise listed_error(min(ended))
 
 
+def calls_in_the_way(attachment: Attachment) -> list[Call]:
+    """The open calls that may change files while something is taken back, oldest first.
+
+    Not those whose process has ended, nor those that only contain others.
+    """
+    return [
+        call
+        for call in attachment.projections.open_calls()
+        if call.effect != "read"
+        and attachment.is_alive(call)
+        and not contains_calls(attachment, call)
+    ]
+
+
 def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:
     """The refusal because of these open calls; it names the first of them."""
     call = calls[0]
@@ -77,6 +92,7 @@ def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:
         )
     return Conflict(
         f"{named} is still open: its client has not reported its end ({which}){more}",
-        hint=f"Wait for that, or run `loom-audit session end {call.session}`.",
+        hint=f"Wait for that, or run `loom-audit session end {call.session}`. "
+        "`loom-audit rollback POINT --hold` goes back now, and lets no other call of it run.",
         details=details,
     )

@@ -1,13 +1,13 @@
 """Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import contains_calls, request_event
+from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import record_drift
@@ -18,7 +18,7 @@ from loom_audit.history.interrupted import (
     intentions,
     writer_of,
 )
-from loom_audit.history.open_calls import check_open, open_call_error
+from loom_audit.history.open_calls import calls_in_the_way, check_open, open_call_error
 from loom_audit.history.planner import Planner
 from loom_audit.history.recovery import (
     RecoveredCall,
@@ -37,11 +37,15 @@ from loom_audit.ports import Report
 
 
 class UndoResult(Struct, frozen=True):
-    """The call that carried out a plan, and the paths that are different now."""
+    """The call that carried out a plan, and the paths that are different now.
+
+    `left_open` are calls of held sessions that went on meanwhile, and still do.
+    """
 
     call: Call
     changed: tuple[str, ...]
     plan: Plan
+    left_open: tuple[Call, ...] = ()
 
 
 class Undo:
@@ -59,6 +63,7 @@ class Undo:
         *,
         call_id: str,
         label: str = "",
+        held: bool = False,
         report: Report | None = None,
     ) -> UndoResult:
         """Carry out the plan, if a plan made now does the same.
@@ -67,7 +72,8 @@ class Undo:
         Conflict, with nothing changed, when it does not, when the plan is blocked, when an undo or
         redo would keep everything without having been told to, while a call
         that changes files is open in the workspace, and while an interrupted undo waits to be
-        continued or abandoned.
+        continued or abandoned. With `held` open calls of held sessions are left open: what they
+        change from then on is theirs, and later than the undo.
         """
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
@@ -77,7 +83,7 @@ class Undo:
             raise _all_kept_error(plan)
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
-            self._refuse_while_busy()
+            left_open = self._left_open(held)
             with self.attachment.exclusive():
                 record_drift(self.attachment)  # the plan starts from what is there
             fresh = self.planner.renew(plan)
@@ -87,16 +93,25 @@ class Undo:
                     hint="Look at the new plan and decide again.",
                     details={"planned_at": plan.head, "head": fresh.head},
                 )
-            return self._do(fresh, writer, call_id, label, report)
+            more: dict[str, object] = {"label": label} if label else {}
+            if left_open:
+                more |= {"left_open": [call.requested for call in left_open]}
+            return self._do(fresh, writer, call_id, more, left_open, report)
         finally:
             release()
 
     def _do(
-        self, plan: Plan, writer: Writer, call_id: str, label: str, report: Report | None
+        self,
+        plan: Plan,
+        writer: Writer,
+        call_id: str,
+        more: Mapping[str, object],
+        left_open: Sequence[Call],
+        report: Report | None,
     ) -> UndoResult:
         for content in plan.contents.values():
             self.attachment.blobs.put(content)
-        arguments = _arguments(plan) | ({"label": label} if label else {})
+        arguments = {**_arguments(plan), **more}
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 *before, last = plan.stages or (plan.changes,)
@@ -109,7 +124,7 @@ class Undo:
                     final=True,
                     report=report,
                 )
-                call.result["output"] = _summary(plan)
+                call.result["output"] = _summary(plan, left_open)
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
                 seq, made = call.finish_event.seq, len(call.files_changed)
@@ -118,24 +133,23 @@ class Undo:
                 error.details["changed"] = list(call.files_changed)
             raise
         done = self.attachment.projections.call(writer.session, call_id)
-        return UndoResult(done, tuple(call.files_changed), plan)
+        return UndoResult(done, tuple(call.files_changed), plan, tuple(left_open))
 
-    def _refuse_while_busy(self) -> None:
+    def _left_open(self, held: bool) -> Sequence[Call]:
+        """The calls that are open all the while: with `held` those of sessions that are held.
+
+        Conflict for the others, and for an undo that was interrupted.
+        """
         waiting = self._open_undos()
         if waiting:
             raise decision_needed(waiting[0])
         with self.attachment.exclusive():
             # a call of one step holds the lock, so the open ones have several
-            calls = self.attachment.projections.open_calls()
-            busy = [
-                call
-                for call in calls
-                if call.effect != "read"
-                and self.attachment.is_alive(call)
-                and not contains_calls(self.attachment, call)
-            ]
+            calls = calls_in_the_way(self.attachment)
+            busy = [c for c in calls if not held or self.attachment.hold(c.session) is None]
         if busy:
             raise open_call_error(self.attachment, busy)
+        return calls
 
     # --- after a crash --------------------------------------------------------------------
 
@@ -235,8 +249,9 @@ def _stages(arguments: object) -> int:
     return arguments.get("stages", 1) if isinstance(arguments, dict) else 1
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: Plan, left_open: Sequence[Call]) -> str:
+    still = f"; still open: {first_few([c.requested for c in left_open], 8)}" if left_open else ""
     return (
         f"{plan.verb} of {plan.target}: {len(plan.changes)} changed "
-        f"({len(plan.merged)} merged), {len(plan.already)} already so, {len(plan.kept)} kept"
+        f"({len(plan.merged)} merged), {len(plan.already)} already so, {len(plan.kept)} kept{still}"
     )

@@ -1,0 +1,144 @@
+"""Going back while an agent still writes: its session is held, its open calls stay open."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loom_audit import ApprovalDenied, AuditedWorkspace, Conflict, ForeignSession
+from loom_audit.api import holding
+from loom_audit.history.undo import UndoResult
+from loom_audit.model.events import CallRequested
+from tests.changes import check_each_change_once
+from tests.trees import tree_of
+
+
+@pytest.fixture(autouse=True)
+def whole(workspace: AuditedWorkspace) -> Iterator[None]:
+    """After each test: each change once, and the log is whole."""
+    yield
+    check_each_change_once(workspace.log.read())
+    assert workspace.verify().findings == ()
+
+
+@pytest.fixture
+def foreign(workspace: AuditedWorkspace, client: subprocess.Popen[bytes]) -> ForeignSession:
+    return workspace.start_foreign_session("client", id="s", pid=client.pid)
+
+
+def roll_back(workspace: AuditedWorkspace, point: str) -> UndoResult:
+    holding.hold_all(workspace, "going back")
+    return holding.roll_back_held(workspace, workspace.plan_rollback(point))
+
+
+def owners(workspace: AuditedWorkspace, path: str) -> list[tuple[str | None, set[str]]]:
+    """Whose each change of a path is: of an undo, or of the calls that may have made it."""
+    calls = workspace.attachment.projections
+    return [
+        (one.origin, {calls.call_at(seq).call_id for seq in one.causes or (one.requested or 0,)})
+        for one in calls.changes(paths=[path])
+        if one.origin != "baseline"
+    ]
+
+
+def test_what_an_open_call_wrote_is_taken_back_and_what_it_writes_later_is_its_own(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    before = tree_of(root)
+    began = foreign.begin_call("c1", "Bash", {})
+    (root / "a.txt").write_text("by the agent\n")
+    (root / "made").write_text("one\n")
+    with pytest.raises(Conflict, match="still open") as refused:
+        workspace.carry_out(workspace.plan_rollback("session:s"))
+    assert "--hold" in refused.value.hint
+    done = roll_back(workspace, "session:s")
+    assert tree_of(root) == before
+    assert [call.requested for call in done.left_open] == [began.seq]
+    asked = workspace.timeline.call(done.call.requested)
+    assert asked.arguments["left_open"] == [began.seq] and str(began.seq) in asked.result["output"]
+    assert [call.call_id for call in workspace.timeline.open_calls()] == ["c1"]
+    (root / "made").write_text("two\n")
+    with pytest.raises(ApprovalDenied, match="going back"):
+        foreign.begin_call("c2", "Bash", {})
+    ended = foreign.end_call("c1")
+    assert [who for who, _ in owners(workspace, "made")] == ["command", "undo", "command"]
+    assert owners(workspace, "made")[-1] == ("command", {"c1"})
+    workspace.carry_out(workspace.plan_revert([ended.seq]))
+    assert tree_of(root) == before
+    assert workspace.attachment.hold("s") is not None
+
+
+def test_a_rollback_with_a_held_agent_can_be_taken_back(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    foreign.begin_call("c1", "Bash", {})
+    (root / "made").write_text("one\n")
+    after = tree_of(root)
+    done = roll_back(workspace, "session:s")
+    foreign.end_call("c1")
+    assert done.call.seq is not None
+    workspace.carry_out(workspace.plan_revert([done.call.seq]))
+    assert tree_of(root) == after
+
+
+def test_calls_of_all_sessions_are_named_ours_too_and_a_read_is_none(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    before = tree_of(root)
+    foreign.begin_call("c0", "Read", {}, "read")
+    with workspace.session("ours") as ours, ours.recording("block"):
+        foreign.begin_call("c1", "Bash", {})
+        (root / "made").touch()
+        done = roll_back(workspace, "session:s")
+        assert {call.tool for call in done.left_open} == {"block", "Bash"}
+        assert {held.session for held in holding.holds(workspace)} == {"s", ours.id}
+        assert tree_of(root) == before
+        (root / "later").touch()
+    assert owners(workspace, "later")[0][1] == {
+        fact.call_id
+        for event in workspace.log.read()
+        if isinstance(fact := event.fact, CallRequested) and fact.tool in ("block", "Bash")
+    }
+
+
+def test_a_call_of_a_session_that_is_not_held_is_still_in_the_way(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    client: subprocess.Popen[bytes],
+    root: Path,
+) -> None:
+    holding.hold_all(workspace)
+    late = workspace.start_foreign_session("client", id="late", pid=client.pid)
+    late.begin_call("c1", "Bash", {})
+    (root / "made").touch()
+    before = tree_of(root)
+    with pytest.raises(Conflict, match="of session late is still open"):
+        holding.roll_back_held(workspace, workspace.plan_rollback("session:s"))
+    assert tree_of(root) == before
+
+
+def test_what_came_from_a_person_is_kept_and_listed(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    (root / "mine").write_text("a person's\n")
+    foreign.begin_call("c1", "Bash", {})
+    (root / "made").touch()
+    done = roll_back(workspace, "session:s")
+    assert (root / "mine").read_text() == "a person's\n" and not (root / "made").exists()
+    assert "mine" in {note.path for note in done.plan.kept}
+
+
+def test_a_plan_is_made_again_where_the_agent_wrote_since(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    before = tree_of(root)
+    foreign.begin_call("c1", "Bash", {})
+    (root / "made").write_text("one\n")
+    holding.hold_all(workspace)
+    plan = workspace.plan_rollback("session:s")
+    (root / "more").write_text("two\n")
+    with pytest.raises(Conflict, match="changed since"):
+        workspace.carry_out(plan, held=True)
+    done = holding.roll_back_held(workspace, plan)
+    assert set(done.changed) == {"made", "more"} and tree_of(root) == before
