@@ -19,6 +19,7 @@ from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
 from loom_audit.web.admission import COOKIE, Admission
 from loom_audit.web.app import create_app
 from loom_audit.web.listening import listen
+from tests.web.busy_store import Busy, make
 from tests.web.web_pages import HOSTILE, STRANGE
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -206,7 +207,7 @@ class Live:
 
 
 @contextmanager
-def serving(made: Recorded) -> Iterator[Live]:
+def serving(made: Recorded | Busy) -> Iterator[Live]:
     admission = Admission(person())
     sockets = listen(0)
     port = sockets[0].getsockname()[1]
@@ -233,6 +234,19 @@ def live(recorded: Recorded) -> Iterator[Live]:
 @pytest.fixture(scope="session")
 def standing_live(standing: Recorded) -> Iterator[Live]:
     with serving(standing) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
+    """Calls of five agents with long names, on long files; no test changes it."""
+    with contextmanager(make)(tmp_path_factory.mktemp("busy"), 120, per_session=24) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def busy_live(busy: Busy) -> Iterator[Live]:
+    with serving(busy) as made:
         yield made
 
 
