@@ -263,11 +263,10 @@ class ClaudeTranscript:
 
     def _reports(self, record: Mapping[str, Any]) -> Iterator[Report]:
         kind, session = fields.text(record, "type"), self._session(record)
-        if not session:
-            if kind not in _SILENT_RECORDS:
-                self.unread[fields.label("record without a session", kind)] += 1
-            return
-        yield from self._told(session, record)
+        if session:
+            yield from self._told(session, record)
+        elif kind not in _SILENT_RECORDS:
+            self.unread[fields.label("record without a session", kind)] += 1
         match kind:
             case "user" | "assistant":
                 self.unread.update(fields.unknown(record, _RECORD_FIELDS, kind))

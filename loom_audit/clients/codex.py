@@ -183,10 +183,10 @@ class CodexRollout:
             return
         if not self._session:
             self._session = fields.text(payload, "thread_id")
-            if not self._session:
+            if self._session:
+                yield SessionTold(self._session, at)
+            else:
                 self.unread[fields.label("record without a session", kind)] += 1
-                return
-            yield SessionTold(self._session, at)
         match kind:
             case "turn_context":
                 self._cwd = fields.text(payload, "cwd") or self._cwd

@@ -271,7 +271,6 @@ class GeminiSession:
             yield SessionTold(self._session, fields.time(record.get("startTime")), parent=parent)
         if not self._session:
             self.unread["record without a session"] += 1
-            return
         changed = fields.mapping(record, "$set")
         for message in fields.mappings(changed.get("messages", record.get("messages"))):
             yield from self._message(message)

@@ -302,11 +302,11 @@ class OpencodeExport:
         session = fields.text(info, "id")
         if not session:
             self.unread["record without a session"] += 1
-            return
         cwd, title = fields.text(info, "directory"), fields.text(info, "title")
         at = fields.time(fields.mapping(info, "time").get("created"))
         version, parent = fields.text(info, "version"), fields.text(info, "parentID")
-        yield SessionTold(session, at, cwd, "", version, title, parent)
+        if session:
+            yield SessionTold(session, at, cwd, "", version, title, parent)
         for message in fields.mappings(record.get("messages")):
             about = fields.mapping(message, "info")
             parts = [*fields.mappings(message.get("parts"))]

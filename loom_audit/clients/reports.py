@@ -1,8 +1,9 @@
 """What a client's hooks and transcripts are read as, whichever client it is.
 
 Each input of a hook and each line of a transcript gives reports; they are paired and put on record
-elsewhere. Ids are the client's own. Paths are as the client wrote them: absolute, or relative to
-the `cwd` that comes with them. Times are the client's, None where it does not tell one.
+elsewhere. Ids are the client's own; `session` is "" in what a damaged transcript tells before it
+names its session: it is the session of the file. Paths are as the client wrote them: absolute, or
+relative to the `cwd` that comes with them. Times are the client's, None where it does not tell one.
 """
 
 from collections import Counter
