@@ -3,19 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-MAX_SUMMARY = 120
-_TELLING = ("command", "path", "source", "target", "pattern", "query", "url", "name", "paths")
+MAX_SUMMARY = 240
+_TELLING = ("command", "cmd", "path", "file_path", "query", "url", "name", "paths")
 """Arguments that say most about a call, most telling first."""
+_FROM_TO = (("source", "target"), ("from", "to"))
 
 
 def summarize(arguments: Any) -> str:
-    """What a call is about, in at most 120 characters: its path, its command, …"""
+    """What a call is about, in at most 240 characters: its command, its path, both its names, …"""
     if isinstance(arguments, str):
         return _line(arguments)
     if not isinstance(arguments, Mapping):
         return "" if arguments is None else _line(str(arguments))
-    if isinstance(arguments.get("source"), str) and isinstance(arguments.get("target"), str):
-        return _line(f"{arguments['source']} → {arguments['target']}")
+    for old, new in _FROM_TO:
+        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
+            return _line(f"{arguments[old]} → {arguments[new]}")
+    pattern, where = arguments.get("pattern"), arguments.get("path")
+    if isinstance(pattern, str) and pattern:
+        return _line(f"{pattern} in {where}" if isinstance(where, str) and where else pattern)
     for name in _TELLING:
         value = arguments.get(name)
         if isinstance(value, str) and value:

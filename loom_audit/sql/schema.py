@@ -23,7 +23,7 @@ REVISION = "0003"
 OLDER: frozenset[str] = frozenset({"0001", "0002"})
 """Revisions that can be upgraded from."""
 
-REBUILT: frozenset[str] = frozenset()
+REBUILT: frozenset[str] = frozenset({"0003"})
 """Revisions whose tables follow the log in a new way: an upgrade to one makes them anew."""
 
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")

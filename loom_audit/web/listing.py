@@ -1,7 +1,9 @@
 """The rows of a timeline: calls, and between them what came from outside, newest first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import groupby
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +18,8 @@ ROWS = 100
 OUTSIDE_ROWS = 200
 PATHS = 20
 FILTERS = ("tool", "status", "path")
+FOLDED = 3
+"""So many reads after each other are one row."""
 
 
 class OutsideRow(Struct, frozen=True):
@@ -27,13 +31,38 @@ class OutsideRow(Struct, frozen=True):
     changed: int
 
 
+class ReadsRow(Struct, frozen=True):
+    """Calls of one session, one after the other, that only looked, newest first."""
+
+    calls: tuple[Call, ...]
+
+    @property
+    def at(self) -> datetime:
+        return self.calls[0].at
+
+    @property
+    def actor(self) -> str:
+        return self.calls[0].actor
+
+    @property
+    def session(self) -> str:
+        return self.calls[0].session
+
+
+Row: TypeAlias = Call | OutsideRow | ReadsRow
+
+
 class Listing(Struct, frozen=True):
-    """One page of a timeline, with the seqs from which the neighbours start."""
+    """One page of a timeline, with the seqs from which the neighbours start.
+
+    `fold`: reads that follow each other are one row.
+    """
 
     calls: Sequence[Call]
     older: int | None
     newer: int | None
     outside: tuple[OutsideRow, ...] = ()
+    fold: bool = False
 
     @property
     def crowded(self) -> bool:
@@ -41,10 +70,11 @@ class Listing(Struct, frozen=True):
         return len(self.outside) >= OUTSIDE_ROWS
 
     @property
-    def rows(self) -> list[Call | OutsideRow]:
-        """All of them, newest first."""
+    def rows(self) -> list[Row]:
+        """All of them, newest first; what only looked is one row where many follow each other."""
         mixed: list[Call | OutsideRow] = [*self.calls, *self.outside]
-        return sorted(mixed, key=_place, reverse=True)
+        mixed.sort(key=_place, reverse=True)
+        return [*_folded(mixed)] if self.fold else [*mixed]
 
 
 def list_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
@@ -72,11 +102,14 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
     else:
         older = calls[-1].requested if more else None
         newer = calls[0].requested if calls and before is not None else None
-    if session is not None or any(first(query, name) for name in FILTERS):
+    if any(first(query, name) for name in FILTERS):
         return Listing(calls, older, newer)
+    fold = not first(query, "reads")
+    if session is not None:
+        return Listing(calls, older, newer, fold=fold)
     low = after or (older - 1 if older else 0)
     high = newer + 1 if after is not None and newer else before
-    return Listing(calls, older, newer, outside_between(timeline, low, high))
+    return Listing(calls, older, newer, outside_between(timeline, low, high), fold)
 
 
 def outside_between(timeline: Timeline, after: int, before: int | None) -> tuple[OutsideRow, ...]:
@@ -95,6 +128,23 @@ def outside_between(timeline: Timeline, after: int, before: int | None) -> tuple
             paths = tuple(change.path for change in event.fact.changes[:PATHS])
             rows.append(OutsideRow(event.seq, event.at, paths, len(event.fact.changes)))
     return tuple(rows)
+
+
+def _folded(rows: Iterable[Call | OutsideRow]) -> Iterator[Row]:
+    for _, some in groupby(rows, _look_of):
+        together = [*some]
+        looks = tuple(row for row in together if isinstance(row, Call))
+        if len(looks) >= FOLDED and _look_of(looks[0]) is not None:
+            yield ReadsRow(looks)
+        else:
+            yield from together
+
+
+def _look_of(row: Call | OutsideRow) -> object:
+    """Who only looked, and on which day; None for every other row."""
+    if isinstance(row, OutsideRow) or row.effect != "read" or row.status != "ok":
+        return None
+    return row.session, row.actor, row.at.date()
 
 
 def _place(row: Call | OutsideRow) -> int:

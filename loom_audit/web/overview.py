@@ -4,10 +4,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
-from loom_audit.web.listing import Listing, OutsideRow, outside_between
+from loom_audit.web.listing import Listing, Row, outside_between
 from loom_audit.web.urls import address
 
 router = APIRouter()
@@ -45,9 +44,9 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
     )
 
 
-def last_rows(workspace: AuditedWorkspace) -> list[Call | OutsideRow]:
+def last_rows(workspace: AuditedWorkspace) -> list[Row]:
     """The newest calls, and what came from outside since the first of them."""
     calls = workspace.timeline.calls(CallFilter(limit=LAST_CALLS))
     low = calls[-1].requested if calls else 0
     outside = outside_between(workspace.timeline, low, None)
-    return Listing(calls, None, None, outside).rows[:LAST_CALLS]
+    return Listing(calls, None, None, outside, fold=True).rows[:LAST_CALLS]

@@ -57,7 +57,7 @@ class Recorded:
         return f"/w/{self.workspace.id}"
 
 
-def in_thread(work: Callable[[], None]) -> None:
+def in_thread(work: Callable[[], object]) -> None:
     """Playwright's own loop runs in the main thread, where `asyncio.run` is refused."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()

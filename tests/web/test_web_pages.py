@@ -1,5 +1,6 @@
 """Every page, every link, hostile content, names that are not text, errors that help."""
 
+import asyncio
 import html
 import re
 from html.parser import HTMLParser
@@ -13,7 +14,7 @@ from fastapi.testclient import TestClient
 from loom_audit.api.face import open_store
 from loom_audit.errors import AuditUnavailable
 from loom_audit.web.urls import address, quoted
-from tests.web.conftest import Recorded, asking
+from tests.web.conftest import Recorded, asking, in_thread
 from tests.web.web_pages import HOSTILE, STRANGE, pages
 
 HX = {"hx-request": "true"}
@@ -406,3 +407,31 @@ def test_a_number_beyond_any_event_is_not_found(
 ) -> None:
     answer = reader.get(standing.url + page.format("9" * 25))
     assert answer.status_code in (400, 404) and "Traceback" not in answer.text
+
+
+def test_reads_that_follow_each_other_are_one_row(recorded: Recorded, client: TestClient) -> None:
+    def rows(query: str = "") -> tuple[int, int]:
+        text = client.get(f"{recorded.url}/calls{query}").text
+        return text.count('class="reads"'), len(re.findall(r'<tr id="c\d+"', text))
+
+    assert rows()[0] == 0
+    whole = rows()[1]
+    with recorded.workspace.session("looker") as session:
+
+        def call(tool: str, **arguments: str) -> None:
+            in_thread(lambda: asyncio.run(session.call(tool, arguments)))
+
+        for _ in range(2):
+            call("read_file", path="notes.txt")
+        assert rows() == (0, whole + 2)
+        call("write_file", path="x", content="")
+        for _ in range(14):
+            call("read_file", path="notes.txt")
+        call("read_file", path="not there")
+        call("read_file", path="notes.txt")
+    assert rows() == (1, whole + 5)
+    assert rows("?reads=1") == (0, whole + 19)
+    assert rows("?tool=read_file")[0] == 0
+    text = client.get(f"{recorded.url}/calls").text
+    reads = text[text.index('class="reads"') :].partition("</tr>")[0]
+    assert "14 reads" in reads and len(set(re.findall(r"/c/(\d+)", reads))) == 14
