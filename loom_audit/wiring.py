@@ -23,6 +23,7 @@ from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
 from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.disk.roots import check_root, check_target
+from loom_audit.disk.transcripts import DiskTranscript
 from loom_audit.disk.vanished import vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
@@ -39,6 +40,7 @@ from loom_audit.ports import (
     Lock,
     Projections,
     Runner,
+    TranscriptFile,
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
@@ -64,6 +66,10 @@ class Adapters(Struct, frozen=True):
     @property
     def blobs(self) -> BlobStore:
         return self.database.blobs
+
+    def transcript(self, path: str) -> TranscriptFile:
+        """The file in which a client writes down a session."""
+        return DiskTranscript(Path(path))
 
     def log(self, id: str) -> EventLog:
         """A log that keeps its heads as it grows."""

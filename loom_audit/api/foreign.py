@@ -68,7 +68,7 @@ class ForeignSession(Struct, frozen=True):
         """
         _check_id(call_id, "call")
         check_effect(effect)
-        named = None if paths is None else _changed_paths(self.attachment.workspace, paths)
+        named = None if paths is None else changed_paths(self.attachment.workspace, paths)
         request = CallRequested(
             call_id, _name(tool), nearest_json(arguments), effect, cwd, named, within
         )
@@ -94,7 +94,7 @@ class ForeignSession(Struct, frozen=True):
                 f"{status!r:.100} is not a status that a client reports",
                 hint=f"There are: {', '.join(REPORTED)}.",
             )
-        kept = ToolResult.of(result, _error_of(status, result)).to_record()
+        kept = ToolResult.of(result, error_of(status, result)).to_record()
         return foreign.end(self._writer(at), call_id, status, kept, look=look)
 
     def end(self) -> Event:
@@ -123,7 +123,7 @@ def start_session(session: ForeignSession, started: SessionStarted) -> None:
     foreign.start_session(Writer(session.attachment, session.id, session.actor), started)
 
 
-def _error_of(status: Status, result: Any) -> AuditError | None:
+def error_of(status: Status, result: Any) -> AuditError | None:
     if status in ("ok", "running", "unknown"):
         return None
     text = result if isinstance(result, str) else ""
@@ -133,7 +133,7 @@ def _error_of(status: Status, result: Any) -> AuditError | None:
     return ToolTimeout(message) if status == "timeout" else ExecutionFailed(message)
 
 
-def _changed_paths(workspace: Workspace, paths: Sequence[str]) -> tuple[str, ...] | None:
+def changed_paths(workspace: Workspace, paths: Sequence[str]) -> tuple[str, ...] | None:
     """Declared paths as changes on record name them; None when the root is one of them."""
     found = {one for path in paths for one in _behind_links(workspace, workspace.relative(path))}
     return None if "" in found else tuple(sorted(found))

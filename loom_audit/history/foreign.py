@@ -3,8 +3,9 @@
 Nothing is held between the two. While a call is open its session's lease says who ends it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from loom_audit.history.recovery import (
     recover,
 )
 from loom_audit.history.survivors import Activity, add_goes_on, end_goes_on, tasks_left
-from loom_audit.history.writer import Writer
+from loom_audit.history.writer import Writer, check_unused
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import (
     CallFinished,
@@ -131,12 +132,23 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
 
 
 def end(
-    writer: Writer, call_id: str, status: Status, result: Mapping[str, Any], *, look: bool
+    writer: Writer,
+    call_id: str,
+    status: Status,
+    result: Mapping[str, Any],
+    *,
+    look: bool,
+    duration: int | None = None,
+    reasons: Sequence[str] = (),
+    unseen: str = "",
+    goes_on: bool = False,
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
-    What is reported once it is finished is a fact of its own, once. The event. NotFound for
-    a call that was not begun; Conflict for one that no other program reports.
+    What is reported once it is finished is a fact of its own, once. `duration` is in microseconds,
+    by default from its begin to now; `reasons` lower its coverage, and `unseen` is why nothing of
+    it was seen; one that `goes_on` left something running, whatever its status. The event.
+    NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
     writer = replace(writer, source=CLIENT)
@@ -154,19 +166,77 @@ def end(
             return _report(writer, call, status, result)
         event, _ = request_event(attachment, call)
         began = event.occurred_at or event.at
+        if duration is not None:
+            at = writer.occurred_at or attachment.clock.now()
+            writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
+        ending.record.lower_coverage(*reasons)
+        ending.record.lower_coverage(*filter(None, [unseen]), level="none")
         if changes_by_itself(attachment, call):
             left = _tasks_left(attachment, call)
             recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
             keep_going_on(ending.record, left)
-            if status == "running" and not left:
+            if (goes_on or status == "running") and not left:
                 add_goes_on(attachment, call.requested)
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
         finished = ending.finish(status, {**result, "files_changed": [*ending.files_changed]})
     discard_look(attachment, call)
     return finished
+
+
+def add_unseen(
+    writer: Writer,
+    request: CallRequested,
+    status: Status,
+    result: Mapping[str, Any],
+    why: str,
+    *,
+    ended: datetime | None = None,
+) -> Event:
+    """Put a whole call on record of which nothing was looked at, and `why`: its finish.
+
+    `ended` is when it ended. What is found next as from outside it may have done. Conflict when
+    the session is not open, or has a call of this id.
+    """
+    attachment = writer.attachment
+    with exclusive(attachment):
+        _check_open(attachment, writer.session)
+        check_unused(writer, request.call_id)
+        call = OpenCall(
+            replace(writer, source=CLIENT_UNSEEN),
+            request.tool,
+            request.arguments,
+            request.effect,
+            call_id=request.call_id,
+            cwd=request.cwd,
+            paths=request.paths,
+        )
+        call.announce()
+        begun = attachment.projections.call(writer.session, request.call_id)
+        event, _ = request_event(attachment, begun)
+        ending = OpenCall.resumed(
+            replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
+        )
+        ending.record.lower_coverage(why, level="none")
+        if request.effect in ("write", "execute") and status in ("ok", "running", "unknown"):
+            add_goes_on(attachment, begun.requested)
+            if status != "running":
+                end_goes_on(attachment, begun.requested)
+        return ending.finish(status, {**result, "files_changed": []})
+
+
+def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
+    """Put on record that what a call left running has ended, once. NotFound, Conflict."""
+    call = _find_call(writer.attachment, writer.session, call_id)
+    if call is None or call.seq is None:
+        raise NotFound(
+            f"session {writer.session} has no call {call_id} that has ended",
+            hint="Tell the end of the call first.",
+        )
+    with exclusive(writer.attachment):
+        return _report(replace(writer, source=CLIENT), call, "unknown", result)
 
 
 def end_session(writer: Writer) -> Event:

@@ -30,6 +30,7 @@ from loom_audit.ports.processes import (
     Runner,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
+from loom_audit.ports.transcripts import TranscriptFile
 from loom_audit.ports.watch import Watch
 from loom_audit.ports.workspace import (
     OPAQUE,
@@ -80,6 +81,7 @@ __all__ = [
     "Runner",
     "Stamp",
     "Stamps",
+    "TranscriptFile",
     "Wanted",
     "Watch",
     "Workspace",

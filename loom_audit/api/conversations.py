@@ -1,0 +1,314 @@
+"""One session of a client: what its hooks and its transcript tell, and the workspaces it is in."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from loom_audit.api.foreign import changed_paths, error_of
+from loom_audit.api.holding import follow
+from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.clients.reports import (
+    CallBegan,
+    CallEnded,
+    Client,
+    Hook,
+    MessageTold,
+    PromptTold,
+    Report,
+    SessionTold,
+    TurnEnded,
+)
+from loom_audit.errors import AuditError, InvalidPath, NotFound
+from loom_audit.history.ingest import Ingest
+from loom_audit.model.coverage import Status
+from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
+from loom_audit.ports import TranscriptFile
+from loom_audit.tools.calls.result import ToolError, ToolResult
+from loom_audit.tools.calls.values import nearest_json
+
+TRANSCRIPT_WAIT = 0.2
+"""Seconds for which a hook waits until the transcript has what is told just now."""
+
+SILENT_AFTER = 3
+"""So often it waits in vain; then the client writes no transcript while it works."""
+
+OUTCOME_WAIT = 1.0
+"""Seconds after which a call that ended, nobody says how, is on record as that."""
+
+OpenFile = Callable[[str], TranscriptFile]
+OwnerOf = Callable[[str], "AuditedWorkspace | None"]
+"""The workspace that holds a path; None when there is none."""
+
+
+class Conversation:
+    """What is known of one session while this process runs. One caller at a time."""
+
+    def __init__(
+        self, client: Client, session: str, owner_of: OwnerOf, open_file: OpenFile
+    ) -> None:
+        self.client = client
+        self.session = session
+        self.pid: int | None = None
+        self.parent = ""
+        self.cwd = ""
+        self.version = ""
+        self.title = ""
+        self.heard = monotonic()
+        self.ingests: dict[str, Ingest] = {}
+        self._owner_of = owner_of
+        self._open_file = open_file
+        self._home: Ingest | None = None
+        self._reader = client.transcript()
+        self._file: TranscriptFile | None = None
+        self._path = ""
+        self._in_vain = 0
+        self._due: float | None = None
+        self._stopped = False
+
+    # --- which workspaces -----------------------------------------------------------------
+
+    def find_home(self, cwd: str, known: Iterable[AuditedWorkspace] = ()) -> bool:
+        """Whether the session is of a workspace: that of its directory, or where it is `known`."""
+        for workspace in known:
+            ingest = self._ingest(workspace)
+            self._home = self._home or ingest
+        self.cwd = self.cwd or cwd
+        if self._home is None and (owner := self._owner_of(cwd)) is not None:
+            self._home = self._ingest(owner)
+        return self._home is not None
+
+    def _ingest(self, workspace: AuditedWorkspace) -> Ingest:
+        found = self.ingests.get(workspace.id)
+        if found is None:
+            name = self.client.name
+            found = Ingest(workspace.attachment, self.session, name, record_of)
+            self.ingests[workspace.id] = found
+        return found
+
+    def _begin_in(self, workspace: AuditedWorkspace) -> Ingest:
+        ingest = self._ingest(workspace)
+        if not ingest.is_open:
+            self._start(ingest)
+            follow(workspace, self.session)
+        self._home = self._home or ingest
+        return ingest
+
+    def _start(self, ingest: Ingest) -> None:
+        attachment = ingest.attachment
+        lease = self._lease(attachment.processes.lease)
+        ingest.start(
+            SessionStarted(
+                self.client.name,
+                self.title,
+                self.parent or None,
+                self.cwd,
+                self.version,
+                (),
+                lease,
+            )
+        )
+
+    def _lease(self, lease: Callable[[int | None, int], Lease]) -> Lease:
+        try:
+            return lease(self.pid, LEASE_SECONDS)
+        except NotFound:  # it has ended meanwhile
+            return lease(None, LEASE_SECONDS)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session is on record and has not ended."""
+        return any(ingest.is_open for ingest in self.ingests.values())
+
+    def go_on(self, pid: int | None) -> None:
+        """Let the session begin, go on where it has ended, or under another process."""
+        changed = pid is not None and pid != self.pid
+        self.pid = pid if changed else self.pid
+        if self._home is not None and (changed or not self._home.is_open):
+            self._start(self._home)
+
+    # --- what is told ---------------------------------------------------------------------
+
+    def hear(self, hook: Hook) -> None:
+        """Take in what a hook tells. ApprovalDenied for a call of a session that is held."""
+        self.heard = monotonic()
+        self._open_transcript(hook)
+        if hook.moment == "before":
+            self._catch_up(self._until_asked(hook))
+        elif hook.moment in ("stop", "end"):
+            self._catch_up(self._all_told)
+        for report in hook.reports:
+            self.take(report, heard=True)
+        if hook.moment in ("stop", "after") and self.has_open_calls:
+            self.read()  # how a call ended may stand there already
+            self._stopped = hook.moment == "stop"
+            self._due = monotonic() + OUTCOME_WAIT
+
+    def take(self, report: Report, *, heard: bool) -> None:
+        """Hand one report to the workspaces that it is about."""
+        match report:
+            case SessionTold():
+                self.learn(report)
+            case CallBegan():
+                for ingest, told in self._owners(report):
+                    ingest.apply(told, heard=heard)
+            case CallEnded():
+                ended = self._with_paths(report)
+                knowing = [one for one in self.ingests.values() if one.knows(ended)]
+                for ingest in knowing or filter(None, [self._home]):
+                    ingest.apply(ended, heard=heard)
+            case _:
+                everywhere = isinstance(report, TurnEnded) or hasattr(report, "name")
+                to = self.ingests.values() if everywhere else filter(None, [self._home])
+                for ingest in to:
+                    ingest.apply(report, heard=heard)
+
+    def learn(self, told: SessionTold) -> None:
+        """Keep what is told of the session itself, for when it is begun somewhere."""
+        self.parent = told.parent or self.parent
+        self.version = told.version or self.version
+        self.title = told.title or self.title
+
+    def _owners(self, told: CallBegan) -> Iterator[tuple[Ingest, CallBegan]]:
+        """The call as each workspace sees it that holds one of its paths, or its directory."""
+        told = replace(told, arguments=nearest_json(told.arguments))
+        cwd = told.cwd or self.cwd
+        if told.paths is None:
+            owner = self._owner_of(cwd)
+            if owner is not None:
+                yield self._begin_in(owner), told
+            elif self._home is not None:
+                yield self._home, told
+            return
+        owned: dict[str, tuple[AuditedWorkspace, list[str]]] = {}
+        beyond = False
+        for path in (os.path.join(cwd, path) for path in told.paths):
+            owner = self._owner_of(path)
+            if owner is None:
+                beyond = True
+            else:
+                owned.setdefault(owner.id, (owner, []))[1].append(path)
+        if not owned and self._home is not None:
+            yield self._home, replace(told, paths=())
+        for owner, paths in owned.values():
+            ingest = self._begin_in(owner)
+            if beyond:
+                ingest.note_beyond(told.call_id)
+            yield ingest, replace(told, paths=_inside(owner, paths))
+
+    def _with_paths(self, told: CallEnded) -> CallEnded:
+        files = tuple(
+            replace(one, path=os.path.join(self.cwd, one.path)) for one in told.files if one.path
+        )
+        if told.arguments is UNSET:
+            return replace(told, files=files)
+        return replace(told, files=files, arguments=nearest_json(told.arguments))
+
+    # --- the transcript -------------------------------------------------------------------
+
+    def _open_transcript(self, hook: Hook) -> None:
+        if self._home is None or not hook.transcript or hook.transcript == self._path:
+            return
+        self.close_file()
+        self.follow_file(hook.transcript)
+        # for who settles what is open without us: the file, and how to read it
+        name = transcript_name(self.session)
+        with suppress(AuditError):
+            self._home.attachment.looks.keep(name, [self.client.name, hook.transcript])
+
+    def follow_file(self, path: str) -> None:
+        """Read this file from now on as the session's transcript."""
+        self._path = path
+        self._reader = self.client.transcript()
+        self._file = self._open_file(path)
+
+    def read(self, *, calls_only: bool = False) -> None:
+        """Take in what the transcript says by now, and settle the calls whose end it tells."""
+        if self._file is None:
+            return
+        for line in self._file.read():
+            for report in self._reader.read(line) if line.strip() else ():
+                text = isinstance(report, PromptTold | MessageTold)
+                if report.session == self.session and not (text and calls_only):
+                    self.take(report, heard=False)
+        for ingest in self.ingests.values():
+            ingest.settle()
+
+    def _catch_up(self, done: Callable[[], bool]) -> None:
+        """Read the transcript until that is so, for a moment at most."""
+        self.read()
+        until = monotonic() + TRANSCRIPT_WAIT
+        if done() or self._file is None or self._in_vain >= SILENT_AFTER:
+            return
+        while not done():
+            left = until - monotonic()
+            if left <= 0:
+                self._in_vain += 1
+                return
+            if self._file.wait(left):
+                self.read()
+        self._in_vain = 0
+
+    def _until_asked(self, hook: Hook) -> Callable[[], bool]:
+        ids = [one.call_id for one in hook.reports if isinstance(one, CallBegan) and one.call_id]
+        return lambda: all(
+            any(ingest.is_asked(id) for ingest in self.ingests.values()) for id in ids
+        )
+
+    def _all_told(self) -> bool:
+        return not self.has_open_calls
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether a call of the session has not ended yet."""
+        return any(ingest.open_calls for ingest in self.ingests.values())
+
+    def settle(self) -> None:
+        """Put on record what is known by now, and what nobody will tell in time."""
+        self.read()
+        if self._due is not None and monotonic() >= self._due:
+            for ingest in self.ingests.values():
+                ingest.close(half_told=not self._stopped)
+            self._due = None
+
+    def close_file(self) -> None:
+        """Read the transcript no more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def transcript_name(session: str) -> str:
+    """Under which name it is kept which file a session's transcript is."""
+    return f"{session}\0transcript"
+
+
+def record_of(status: Status, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A result as the log keeps it, of what a client told."""
+    output, data = result.get("output"), result.get("data")
+    text = output if isinstance(output, str) else ""
+    error = error_of(status, text)
+    return ToolResult(
+        error is None,
+        text,
+        nearest_json(dict(data)) if data else None,
+        error=ToolError.of(error) if error else None,
+    ).to_record()
+
+
+def _inside(workspace: AuditedWorkspace, paths: Sequence[str]) -> tuple[str, ...] | None:
+    """Paths of a workspace as changes on record name them; None where any may be meant."""
+    with suppress(InvalidPath):
+        return changed_paths(workspace.attachment.workspace, paths)
+    return None
+
+
+def real_path(path: str) -> str:
+    """Where a path leads behind the links in its folder, not behind its own."""
+    folder, name = os.path.split(os.path.normpath(path))
+    return str(Path(os.path.realpath(folder)) / name)

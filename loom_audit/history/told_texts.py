@@ -1,0 +1,55 @@
+"""Which prompts and messages of a session are on record, told by hooks and by its transcript."""
+
+from collections import Counter
+from hashlib import sha256
+
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.ports import EventFilter, EventLog
+
+_KINDS = (PromptSubmitted.kind, MessageReceived.kind)
+
+
+class ToldTexts:
+    """Counts texts: the transcript's third of one is the third of it on record.
+
+    A message that a hook tells is one of the turn that it ends, when the same is on record there.
+    """
+
+    def __init__(self) -> None:
+        self.loaded = False
+        self._kept: Counter[bytes] = Counter()
+        self._read: Counter[bytes] = Counter()
+        self._in_turn: set[bytes] = set()
+
+    def load(self, log: EventLog, session: str) -> None:
+        """Count what is on record of a session."""
+        self.loaded = True
+        for event in log.read(EventFilter(kinds=_KINDS, session=session)):
+            if isinstance(event.fact, PromptSubmitted | MessageReceived):
+                self._note(event.fact)
+
+    def count(self, fact: PromptSubmitted | MessageReceived, *, heard: bool) -> int | None:
+        """Which one of its text this is, from 1; None when it is on record already."""
+        key = _key(fact)
+        if heard:
+            known = isinstance(fact, MessageReceived) and key in self._in_turn
+        else:
+            self._read[key] += 1
+            known = self._read[key] <= self._kept[key]
+        if known:
+            return None
+        self._note(fact)
+        return self._kept[key]
+
+    def _note(self, fact: PromptSubmitted | MessageReceived) -> None:
+        key = _key(fact)
+        self._kept[key] += 1
+        if isinstance(fact, PromptSubmitted):
+            self._in_turn.clear()
+        else:
+            self._in_turn.add(key)
+
+
+def _key(fact: PromptSubmitted | MessageReceived) -> bytes:
+    text = f"{fact.kind}\0{fact.text.strip()}"
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
