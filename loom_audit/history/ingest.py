@@ -4,7 +4,6 @@ All of it may be told twice, late, or not at all. What only a hook tells is `hea
 read from its beginning again after a crash, so what it tells counts by its order.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -17,36 +16,31 @@ from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
     CallEnded,
-    FileTold,
     MessageTold,
     PromptTold,
     Report,
     SessionOver,
     TurnEnded,
 )
-from loom_audit.errors import AuditError, Conflict, NotFound
+from loom_audit.errors import Conflict, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import request_event
+from loom_audit.history.told_calls import begun_of, differs, joined, merged, safe_id
 from loom_audit.history.told_texts import ToldTexts
+from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
 from loom_audit.history.watching import note_command
-from loom_audit.history.writer import Writer, new_id
+from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Status
-from loom_audit.model.display import visible
 from loom_audit.model.events import CallRequested, Event, SessionStarted
 from loom_audit.model.records import Call
-from loom_audit.ports import CallFilter
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
 CLIENT_HOOKS = "shared: client hooks"
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
 
-MADE_ID = "~"
-"""How an id begins that was made here, for a call that its client's hooks tell without one."""
-
-MAX_ID = 200
 _EARLIER = 10
 """Seconds by which what belongs to a session may be older than its start on record."""
 
@@ -68,8 +62,7 @@ class Ingest:
         self._parts: dict[str, CallEnded] = {}
         self._background: dict[str, str] = {}
         self._beyond: set[str] = set()
-        self._unpaired: deque[tuple[str, str, Any]] | None = None
-        self._paired: dict[str, str] = {}
+        self._unnamed = UnnamedCalls(attachment, session)
         self._texts = ToldTexts()
 
     # --- the session ----------------------------------------------------------------------
@@ -97,9 +90,9 @@ class Ingest:
 
     def knows(self, report: CallEnded) -> bool:
         """Whether the call that has ended is one of those told here."""
-        call_id = self._safe(report.call_id)
+        call_id = safe_id(report.call_id)
         if not call_id:
-            return bool(self._match(report, {call.call_id for call in self.open_calls}))
+            return bool(self._match(report))
         return call_id in self._asked or self._find(call_id) is not None
 
     @property
@@ -123,7 +116,7 @@ class Ingest:
             case CallBegan() if heard:
                 self._begin(report)
             case CallBegan():
-                self._asked[self._safe(report.call_id)] = report
+                self._asked[safe_id(report.call_id)] = report
             case CallEnded():
                 self._end(report, heard=heard)
             case BackgroundEnded():
@@ -141,7 +134,7 @@ class Ingest:
 
     def note_beyond(self, call_id: str) -> None:
         """That a call also names paths that no workspace holds."""
-        self._beyond.add(self._safe(call_id))
+        self._beyond.add(safe_id(call_id))
 
     def settle(self) -> None:
         """Put on record what the transcript told of calls that have ended by now."""
@@ -149,22 +142,22 @@ class Ingest:
             call = self._find(call_id)
             if call is None:
                 del self._ended[call_id]
-                asked = self._asked.pop(call_id) if call_id in self._asked else _begun(ended)
+                asked = self._asked.pop(call_id) if call_id in self._asked else begun_of(ended)
                 self._add_unhooked(asked, ended)
             elif call.seq is not None:
                 del self._ended[call_id]
                 self._report_late(call, ended)
             elif ended.status is not None:
                 del self._ended[call_id]
-                self._finish(call_id, self._merged(call_id, ended))
+                self._finish(call_id, merged(self._parts.get(call_id), ended))
 
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
-        return self._safe(call_id) in self._asked
+        return safe_id(call_id) in self._asked
 
     def is_told(self, call_id: str) -> bool:
         """Whether it is told how this call ended."""
-        ended = self._ended.get(self._safe(call_id))
+        ended = self._ended.get(safe_id(call_id))
         return ended is not None and ended.status is not None
 
     @property
@@ -184,11 +177,9 @@ class Ingest:
     # --- calls ----------------------------------------------------------------------------
 
     def _begin(self, report: CallBegan) -> None:
-        call_id = self._safe(report.call_id) or f"{MADE_ID}{new_id()}"
+        call_id = safe_id(report.call_id) or self._unnamed.add(report.tool, report.arguments)
         if self._find(call_id) is not None:
             return
-        if not report.call_id:
-            self._made().append((call_id, report.tool, report.arguments))
         request = self._request(call_id, report)
         if report.effect in ("write", "execute"):
             with self.attachment.exclusive():
@@ -196,7 +187,7 @@ class Ingest:
         foreign.begin(replace(self._writer, occurred_at=report.at), request, look=True)
 
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
-        tool = self._safe(report.tool) or "unknown"
+        tool = safe_id(report.tool) or "unknown"
         return CallRequested(
             call_id, tool, report.arguments, report.effect, report.cwd, report.paths
         )
@@ -209,7 +200,7 @@ class Ingest:
             self._ended[call_id] = report
             return
         if call is None:
-            began = self._asked.get(call_id) or _begun(report)
+            began = self._asked.get(call_id) or begun_of(report)
             request = self._request(call_id, replace(began, call_id=call_id))
             foreign.begin(self._writer, request, look=False)
         elif call.seq is not None:
@@ -218,24 +209,9 @@ class Ingest:
         told = self._ended.pop(call_id, None)
         self._parts[call_id] = report
         if told is not None:
-            report = self._merged(call_id, told)
+            report = merged(report, told)
         if report.status is not None:
             self._finish(call_id, report)
-
-    def _merged(self, call_id: str, told: CallEnded) -> CallEnded:
-        """What was told by a hook and by the transcript; where they differ the latter holds."""
-        part = self._parts.get(call_id)
-        if part is None:
-            return told
-        return replace(
-            told,
-            status=told.status or part.status,
-            result=_joined(part.result, told.result),
-            arguments=part.arguments if told.arguments is UNSET else told.arguments,
-            duration=part.duration if told.duration is None else told.duration,
-            files=part.files or told.files,
-            background=part.background or told.background,
-        )
 
     def _finish(self, call_id: str, report: CallEnded) -> None:
         call = self._find(call_id)
@@ -247,10 +223,14 @@ class Ingest:
             more["arguments"] = report.arguments
         if report.background:
             more["background"] = list(report.background)
-        if report.call_id and self._safe(report.call_id) != call_id:
+        if report.call_id and safe_id(report.call_id) != call_id:
             more["call_id"] = report.call_id
-        result = _joined(report.result, {"data": more})
-        reasons = [CLIENT_HOOKS] if any(map(self._differs, report.files)) else []
+        result = joined(report.result, {"data": more})
+        reasons = (
+            [CLIENT_HOOKS]
+            if any(differs(self.attachment.workspace, one) for one in report.files)
+            else []
+        )
         if call_id in self._beyond:
             reasons.append(NO_WORKSPACE)
         foreign.end(
@@ -269,11 +249,11 @@ class Ingest:
 
     def _report_late(self, call: Call, report: CallEnded) -> None:
         """Put on record what is told of a finished call where that says something else."""
-        paired = report.call_id and self._safe(report.call_id) != call.call_id
+        paired = report.call_id and safe_id(report.call_id) != call.call_id
         if report.status in (None, call.status) and not paired:
             return
         status: Status = report.status or "unknown"
-        result = _joined(report.result, {"data": {"call_id": report.call_id}} if paired else {})
+        result = joined(report.result, {"data": {"call_id": report.call_id}} if paired else {})
         writer = replace(self._writer, occurred_at=report.at)
         record = self._record_of(status, result)
         foreign.end(writer, call.call_id, status, record, look=False)
@@ -284,83 +264,37 @@ class Ingest:
         if at is not None and (session.started_at - at).total_seconds() > _EARLIER:
             return  # from before it was on record
         status: Status = (ended.status if ended else None) or "unknown"
-        call_id = self._safe(began.call_id) or self._safe(ended.call_id if ended else "")
+        call_id = safe_id(began.call_id) or safe_id(ended.call_id if ended else "")
         result = ended.result if ended else NOT_TOLD
         foreign.add_unseen(
             replace(self._writer, occurred_at=began.at),
-            self._request(call_id or f"{MADE_ID}{new_id()}", began),
+            self._request(call_id or new_id_made(), began),
             status,
             self._record_of(status, result),
             NO_HOOK,
             ended=ended.at if ended else None,
         )
 
-    def _differs(self, told: FileTold) -> bool:
-        """Whether a file is not as the client said that it left it."""
-        if told.after is UNSET:
-            return False
-        workspace = self.attachment.workspace
-        try:
-            path = workspace.relative(told.path)
-            if workspace.stamp(path) is None or told.after is None:
-                return (workspace.stamp(path) is None) != (told.after is None)
-            found = workspace.read(path).decode("utf-8-sig")
-        except (AuditError, UnicodeDecodeError):
-            return False
-        # clients read lines, and may tell them with other ends than the file has
-        return found.replace("\r\n", "\n") != told.after.removeprefix("\ufeff").replace(
-            "\r\n", "\n"
-        )
-
-    # --- ids ------------------------------------------------------------------------------
-
     def _find(self, call_id: str) -> Call | None:
         with suppress(NotFound):
             return self.attachment.projections.call(self.session, call_id)
         return None
 
-    @staticmethod
-    def _safe(id: str) -> str:
-        """An id or a name as a client gives it, as far as it can be one; else a name for it."""
-        raw = id.encode("utf-8", "replace")
-        if visible(id) == id and len(raw) <= MAX_ID:
-            return id
-        return sha256(raw).hexdigest()[:32]
-
-    def _made(self) -> deque[tuple[str, str, Any]]:
-        """The calls with ids that were made here, in order, and not yet told in the transcript."""
-        if self._unpaired is None:
-            found: list[tuple[str, str, Any]] = []
-            calls = self.attachment.projections.calls(
-                CallFilter(session=self.session, newest_first=False, limit=None)
-            )
-            for call in calls:
-                if call.call_id.startswith(MADE_ID):
-                    request = request_event(self.attachment, call)[1]
-                    found.append((call.call_id, request.tool, request.arguments))
-            self._unpaired = deque(found)
-        return self._unpaired
-
     def _id_of(self, report: CallEnded, *, heard: bool) -> str:
         """The id on record of a call that is told to have ended."""
-        call_id = self._safe(report.call_id)
-        if heard and not call_id:
-            mine = {call.call_id for call in self.open_calls}
-            return self._match(report, mine) or f"{MADE_ID}{new_id()}"
-        if heard or self._find(call_id) is not None:
+        call_id = safe_id(report.call_id)
+        if heard:
+            return call_id or self._match(report) or new_id_made()
+        if self._find(call_id) is not None:
             return call_id
-        if call_id not in self._paired and (made := self._match(report, None)):
-            self._paired[call_id] = made
-            self._unpaired = deque(one for one in self._made() if one[0] != made)
-        return self._paired.get(call_id, call_id)
+        asked = self._asked.get(call_id)
+        arguments = report.arguments if asked is None else asked.arguments
+        return self._unnamed.pair(call_id, report.tool, arguments)
 
-    def _match(self, report: CallEnded, among: set[str] | None) -> str:
-        """The first call of these with this tool and these arguments, or with this tool."""
-        made = [one for one in self._made() if among is None or one[0] in among]
-        asked = self._asked.get(self._safe(report.call_id))
-        given = asked.arguments if asked is not None else report.arguments
-        same = [id for id, tool, arguments in made if (tool, arguments) == (report.tool, given)]
-        return next(iter([*same, *(id for id, tool, _ in made if tool == report.tool)]), "")
+    def _match(self, report: CallEnded) -> str:
+        """The open call without an id of the client's that has ended."""
+        mine = {call.call_id for call in self.open_calls}
+        return self._unnamed.match(report.tool, report.arguments, mine)
 
     # --- the rest -------------------------------------------------------------------------
 
@@ -417,16 +351,3 @@ class Ingest:
                 self._add_unhooked(began, None)
         self._asked.clear()
         return foreign.end_session(self._writer)
-
-
-def _joined(first: Mapping[str, Any], last: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Two results as one; of what both say the last holds."""
-    told = {name: one for name, one in last.items() if one or name not in first}
-    data = {**(first.get("data") or {}), **(last.get("data") or {})}
-    return {**first, **told, **({"data": data} if data else {})}
-
-
-def _begun(ended: CallEnded) -> CallBegan:
-    """A call of which only the end is told."""
-    arguments = None if ended.arguments is UNSET else ended.arguments
-    return CallBegan(ended.session, ended.call_id, ended.tool, arguments, "execute")

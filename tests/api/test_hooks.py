@@ -1,0 +1,307 @@
+"""What clients' hooks and transcripts tell, and what is then on record."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api.clients import Hooks, settle
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.events import CallFinished, CallRequested
+from loom_audit.model.records import Call
+from loom_audit.ports import EventFilter
+from tests.hooked import HookedClaude
+from tests.made_store import lay_store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuditStore]:
+    lay_store(tmp_path / "home")
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    with open_store() as store:
+        yield store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "a.txt").write_text("one\n")
+    return root
+
+
+@pytest.fixture
+def workspace(store: AuditStore, root: Path) -> Iterator[AuditedWorkspace]:
+    workspace = store.attach(root)
+    yield workspace
+    events = [*workspace.log.read()]
+    finished = Counter(
+        (event.session, event.fact.call_id)
+        for event in events
+        if isinstance(event.fact, CallFinished)
+    )
+    assert set(finished.values()) <= {1}
+    assert workspace.verify().findings == ()
+
+
+@pytest.fixture
+def hooks(store: AuditStore) -> Iterator[Hooks]:
+    hooks = Hooks(store)
+    yield hooks
+    hooks.close()
+
+
+@pytest.fixture
+def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path) -> HookedClaude:
+    return client_of(hooks, root, tmp_path)
+
+
+def client_of(hooks: Hooks, root: Path, folder: Path, session: str = "s1") -> HookedClaude:
+    def answer(data: bytes) -> bytes:
+        return hooks.answer("claude-code", data, pid=os.getpid())
+
+    return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
+
+
+def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s1") -> Call:
+    return workspace.timeline.projections.call(session, call_id)
+
+
+def result_of(workspace: AuditedWorkspace, call_id: str) -> Any:
+    return workspace.timeline.call(call_of(workspace, call_id).requested).result
+
+
+def texts(workspace: AuditedWorkspace) -> list[str]:
+    facts = (event.fact for event in workspace.log.read())
+    return [fact.text for fact in facts if isinstance(fact, PromptSubmitted | MessageReceived)]
+
+
+def test_a_whole_session_is_on_record_call_by_call(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.hook("UserPromptSubmit", prompt="do it", prompt_id="p1")
+    claude.write("user", {"type": "text", "text": "do it"}, promptId="p1")
+    claude.write("assistant", {"type": "text", "text": "I write first"})
+    claude.writes("c1", root / "b.txt", "new\n")
+    claude.bash("c2", "rm a.txt", (root / "a.txt").unlink)
+    claude.write("assistant", {"type": "text", "text": "done"})
+    claude.hook("Stop", stop_hook_active=False, last_assistant_message="done")
+    claude.hook("SessionEnd", reason="exit")
+    first, second = call_of(workspace, "c1"), call_of(workspace, "c2")
+    assert (first.status, first.paths, first.coverage.level) == ("ok", ("b.txt",), "full")
+    assert (second.status, second.paths, second.coverage.level) == ("ok", ("a.txt",), "full")
+    assert first.duration == 7000
+    assert texts(workspace) == ["do it", "I write first", "done"]
+    session = workspace.timeline.session("s1")
+    assert (session.status, session.calls) == ("completed", 2)
+    workspace.carry_out(workspace.plan_revert([second.seq or 0]))
+    assert (root / "a.txt").read_text() == "one\n"
+
+
+def test_a_failed_edit_that_no_hook_tells_is_settled_before_the_next_call(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    edit = {"file_path": str(root / "a.txt"), "old_string": "x", "new_string": "y"}
+    claude.asks("c1", "Edit", edit)
+    claude.told("c1", None, "String to replace not found", error=True)
+    claude.bash("c2", "true")
+    call = call_of(workspace, "c1")
+    assert (call.status, call.coverage.level, call.coverage.reasons) == (
+        "error",
+        "none",
+        ("no hook",),
+    )
+    assert (call.seq or 0) < call_of(workspace, "c2").requested
+
+
+def test_a_call_whose_end_only_the_transcript_tells_ends_before_the_next_one(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.asks("c1", "Bash", {"command": "touch b"})
+    claude.before("c1", "Bash", {"command": "touch b"})
+    (root / "b").touch()
+    claude.told("c1", {"stdout": "", "stderr": ""})
+    claude.bash("c2", "touch c", (root / "c").touch)
+    assert (call_of(workspace, "c1").status, call_of(workspace, "c1").paths) == ("ok", ("b",))
+    assert call_of(workspace, "c2").paths == ("c",)
+
+
+def test_without_its_hooks_a_call_is_named_with_that_at_the_stop(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "true")
+    claude.asks("c2", "Bash", {"command": "echo >d"})
+    (root / "d").touch()
+    claude.told("c2", {"stdout": "", "stderr": ""})
+    claude.hook("Stop", stop_hook_active=False)
+    call = call_of(workspace, "c2")
+    assert (call.status, call.coverage.reasons, call.paths) == ("ok", ("no hook",), ())
+    claude.bash("c3", "true")
+    change = [*workspace.timeline.projections.changes(paths=["d"])][-1]
+    assert change.origin == "outside" and change.causes == (call.requested,)
+
+
+def test_what_esc_interrupted_is_cancelled(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, hooks: Hooks
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.asks("c1", "Bash", {"command": "sleep 9"})
+    claude.before("c1", "Bash", {"command": "sleep 9"})
+    (root / "b").touch()
+    claude.write("user", {"type": "text", "text": "[Request interrupted by user for tool use]"})
+    hooks.settle()
+    call = call_of(workspace, "c1")
+    assert (call.status, call.paths) == ("cancelled", ("b",))
+
+
+def test_undo_in_a_terminal_settles_what_esc_interrupted(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, store: AuditStore
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.asks("c1", "Bash", {"command": "sleep 9"})
+    claude.before("c1", "Bash", {"command": "sleep 9"})
+    (root / "b").touch()
+    mine = store.workspace(root)
+    assert settle(mine) == ["s1"]
+    claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
+    assert settle(mine) == []
+    mine.carry_out(mine.plan_undo())
+    assert not (root / "b").exists()
+
+
+def test_a_call_begun_while_nobody_answered_is_seen_in_part(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    (root / "b").touch()
+    claude.after("c1", "Bash", {"command": "touch b"}, {"stdout": "", "stderr": ""})
+    call = call_of(workspace, "c1")
+    assert (call.status, call.paths) == ("ok", ("b",))
+    assert call.coverage.reasons == ("not looked at before it",)
+
+
+def test_another_warm_process_goes_on_where_the_last_one_was_killed(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, store: AuditStore, tmp_path: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.hook("UserPromptSubmit", prompt="do it", prompt_id="p1")
+    claude.write("user", {"type": "text", "text": "do it"}, promptId="p1")
+    claude.write("assistant", {"type": "text", "text": "so"})
+    claude.bash("c1", "true")
+    claude.asks("c2", "Bash", {"command": "touch b"})
+    claude.before("c2", "Bash", {"command": "touch b"})
+    (root / "b").touch()
+    other = Hooks(store)
+    again = client_of(other, root, tmp_path)
+    again.after("c2", "Bash", {"command": "touch b"}, {"stdout": "", "stderr": ""})
+    again.told("c2", {"stdout": "", "stderr": ""})
+    again.bash("c3", "touch c", (root / "c").touch)
+    again.hook("SessionEnd", reason="exit")
+    other.close()
+    assert [call_of(workspace, id).status for id in ("c1", "c2", "c3")] == ["ok"] * 3
+    assert call_of(workspace, "c2").paths == ("b",)
+    assert texts(workspace) == ["do it", "so"]
+
+
+def test_arguments_are_kept_as_they_ran(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.asks("c1", "Bash", {"command": "npm i"})
+    claude.before("c1", "Bash", {"command": "npm i"})
+    claude.after("c1", "Bash", {"command": "pnpm i"}, {"stdout": "x", "stderr": ""})
+    assert result_of(workspace, "c1")["data"]["arguments"] == {"command": "pnpm i"}
+
+
+def test_what_is_not_as_the_client_left_it_is_shared_with_its_hooks(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    arguments = {"file_path": str(root / "f.py"), "content": "x=1\n"}
+    claude.asks("c1", "Write", arguments)
+    claude.before("c1", "Write", arguments)
+    (root / "f.py").write_text("x = 1\n")  # a formatter beside ours
+    response = {"type": "create", "filePath": arguments["file_path"], "content": "x=1\n"}
+    claude.after("c1", "Write", arguments, response)
+    call = call_of(workspace, "c1")
+    assert (call.coverage.level, call.coverage.reasons) == ("partial", ("shared: client hooks",))
+    assert call.paths == ("f.py",)
+
+
+def test_a_path_of_no_workspace_and_one_of_another(
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = store.attach(tmp_path / "other")
+    claude.writes("c1", tmp_path / "nowhere.txt", "x")
+    claude.writes("c2", tmp_path / "other/there.txt", "x")
+    call = call_of(workspace, "c1")
+    assert (call.coverage.level, call.coverage.reasons, call.paths) == (
+        "none",
+        ("no workspace",),
+        (),
+    )
+    assert call_of(other, "c2").paths == ("there.txt",)
+    known = workspace.log.read(EventFilter(call_id="c2"))
+    assert not any(isinstance(event.fact, CallRequested) for event in known)
+
+
+def test_a_hook_outside_of_all_workspaces_makes_none(
+    hooks: Hooks, store: AuditStore, tmp_path: Path
+) -> None:
+    claude = client_of(hooks, tmp_path, tmp_path)
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "true")
+    assert store.workspaces() == [] and hooks.outside == {str(tmp_path)}
+
+
+def test_what_a_background_call_writes_later_may_be_its_own(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    arguments = {"command": "work", "run_in_background": True}
+    claude.asks("c1", "Bash", arguments)
+    claude.before("c1", "Bash", arguments)
+    claude.after("c1", "Bash", arguments, {"stdout": "", "stderr": "", "backgroundTaskId": "b1"})
+    claude.told("c1", {"stdout": "", "stderr": "", "backgroundTaskId": "b1"})
+    claude.bash("c2", "other", (root / "late").touch)
+    change = [*workspace.timeline.projections.changes(paths=["late"])][-1]
+    requested = [call_of(workspace, id).requested for id in ("c1", "c2")]
+    assert sorted(change.causes) == requested
+    note = "<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n"
+    claude.write("user", {"type": "text", "text": note + "</task-notification>"})
+    claude.bash("c3", "more")
+    claude.bash("c4", "more", (root / "own").touch)
+    assert call_of(workspace, "c4").coverage.level == "full"
+
+
+def test_a_subagent_is_a_session_within_its_own(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    more = {"agent_id": "a1", "agent_type": "helper"}
+    arguments = {"command": "touch b"}
+    claude.hook("PreToolUse", tool_name="Bash", tool_input=arguments, tool_use_id="c1", **more)
+    (root / "b").touch()
+    claude.hook(
+        "PostToolUse",
+        tool_name="Bash",
+        tool_input=arguments,
+        tool_use_id="c1",
+        tool_response={"stdout": "", "stderr": ""},
+        **more,
+    )
+    claude.hook("SubagentStop", stop_hook_active=False, **more)
+    assert call_of(workspace, "c1", "s1.a1").paths == ("b",)
+    assert workspace.timeline.session("s1.a1").status == "completed"
+    assert workspace.attachment.standing("s1.a1").parent == "s1"
+    assert workspace.timeline.session("s1").ended is None

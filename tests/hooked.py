@@ -1,0 +1,86 @@
+"""A client that tells its hooks what Claude Code tells them, and writes a transcript as it does."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Answer = Callable[[bytes], bytes]
+
+
+class HookedClaude:
+    """One session of it. `answer` is who answers a hook's input."""
+
+    def __init__(self, answer: Answer, root: Path, transcript: Path, session: str = "s1") -> None:
+        self.answer = answer
+        self.root = root
+        self.transcript = transcript
+        self.session = session
+
+    def hook(self, name: str, **more: Any) -> bytes:
+        """Call a hook; what it prints."""
+        given = {
+            "session_id": self.session,
+            "transcript_path": str(self.transcript),
+            "cwd": str(self.root),
+            "hook_event_name": name,
+            **more,
+        }
+        return self.answer(json.dumps(given).encode())
+
+    def write(self, kind: str, *blocks: Any, **more: Any) -> None:
+        """Write one record of the transcript."""
+        record = {
+            "type": kind,
+            "uuid": f"u{self.transcript.stat().st_size if self.transcript.exists() else 0}",
+            "sessionId": self.session,
+            "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "cwd": str(self.root),
+            "version": "2.1.328",
+            "message": {"role": kind, "content": list(blocks)},
+            **more,
+        }
+        with self.transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def asks(self, id: str, tool: str, arguments: Any) -> None:
+        """The model asks for a call."""
+        self.write("assistant", {"type": "tool_use", "id": id, "name": tool, "input": arguments})
+
+    def before(self, id: str, tool: str, arguments: Any) -> bytes:
+        return self.hook("PreToolUse", tool_name=tool, tool_input=arguments, tool_use_id=id)
+
+    def after(self, id: str, tool: str, arguments: Any, response: Any) -> bytes:
+        return self.hook(
+            "PostToolUse",
+            tool_name=tool,
+            tool_input=arguments,
+            tool_use_id=id,
+            tool_response=response,
+            duration_ms=7,
+        )
+
+    def told(self, id: str, response: Any, output: str = "", *, error: bool = False) -> None:
+        """The model is told how a call ended."""
+        block = {"type": "tool_result", "tool_use_id": id, "content": output, "is_error": error}
+        self.write("user", block, toolUseResult=f"Error: {output}" if error else response)
+
+    def bash(self, id: str, command: str, does: Callable[[], object] = lambda: None) -> None:
+        """One whole call of Bash."""
+        arguments, response = {"command": command}, {"stdout": "", "stderr": ""}
+        self.asks(id, "Bash", arguments)
+        assert self.before(id, "Bash", arguments) == b""
+        does()
+        assert self.after(id, "Bash", arguments, response) == b""
+        self.told(id, response)
+
+    def writes(self, id: str, path: Path, content: str) -> None:
+        """One whole call of Write."""
+        arguments = {"file_path": str(path), "content": content}
+        self.asks(id, "Write", arguments)
+        assert self.before(id, "Write", arguments) == b""
+        path.write_text(content)
+        response = {"type": "create", "filePath": str(path), "content": content}
+        assert self.after(id, "Write", arguments, {**response, "originalFile": None}) == b""
+        self.told(id, response)
