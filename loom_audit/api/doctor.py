@@ -1,4 +1,7 @@
-"""What `doctor` looks at: this machine, the store, and each workspace. Changes nothing."""
+"""What `doctor` looks at: this machine, the store, and each workspace.
+
+Changes nothing but files about held sessions that do not say what the logs say.
+"""
 
 import os
 import shutil
@@ -13,6 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from loom_audit.api.holding import agree
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings
@@ -25,6 +29,7 @@ from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
 from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.schema import REVISION, triggers
+from loom_audit.wiring import Adapters
 
 Verdict = Literal["ok", "warning", "problem"]
 
@@ -188,6 +193,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                 found = partial(_workspace, store.workspace(entry.id), now)
                 yield from _guarded(name, found)
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
+            yield from _guarded("held sessions", partial(_held, store.adapters))
     except AuditError as error:
         yield Check("store", "problem", error.message, error.hint)
 
@@ -205,6 +211,14 @@ def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
         return []
     text = f"not in the store as far as heads of them were kept: {', '.join(missing[:5])}"
     return [Check("logs", "problem", text, "Restore the store from a backup; verify it.")]
+
+
+def _held(adapters: Adapters) -> Sequence[Check]:
+    """Whether hooks read of held sessions what the logs say; what they read is put right."""
+    if unlike := agree(adapters):
+        text = f"{count_text(len(unlike), 'file')} in {adapters.settings.home / 'held'} said else"
+        return [Check("held sessions", "warning", text, "Put right, as the logs say.")]
+    return [Check("held sessions", "ok", "hooks read of them what the logs say")]
 
 
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:

@@ -87,6 +87,14 @@ def hold_all(
     return holds(workspace)
 
 
+def still_running(workspace: AuditedWorkspace) -> Sequence[tuple[str, int | None]]:
+    """The held sessions whose agent still runs, each with its process where that is known."""
+    attachment = workspace.attachment
+    alive = [held for held in holds(workspace) if attachment.is_session_alive(held.session)]
+    leases = [(held.session, attachment.lease(held.session)) for held in alive]
+    return [(session, lease.pid if lease else None) for session, lease in leases]
+
+
 def calls_left_open(workspace: AuditedWorkspace) -> Sequence[Call]:
     """The calls that may go on changing files while something is taken back, oldest first."""
     return calls_in_the_way(workspace.attachment)
@@ -145,6 +153,11 @@ def agree(adapters: Adapters) -> Sequence[str]:
         else:
             adapters.held.discard(session)
     return unlike
+
+
+def put_right(workspace: AuditedWorkspace) -> Sequence[str]:
+    """As `agree`, for the store of a workspace."""
+    return agree(workspace.adapters)
 
 
 def _attachments(workspace: AuditedWorkspace, session: str) -> Iterator[Attachment]:

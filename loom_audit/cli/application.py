@@ -18,6 +18,8 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("approvals", "Approve", "List the calls that wait for an answer."),
     ("approve", "Approve", "Let a call run that waits for an answer."),
     ("deny", "Approve", "Refuse a call that waits for an answer; the model is told so."),
+    ("hold", "Approve", "Let no call of a session run until it is released."),
+    ("release", "Approve", "Let a held session go on."),
     ("log", "Look", "List the calls on record, newest first."),
     ("show", "Look", "Show one call whole, or any other event."),
     ("session", "Look", "List the sessions, show one, or end one."),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.holds import note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, event_line
 from loom_audit.cli.shared.lookup import (
@@ -17,7 +18,7 @@ from loom_audit.cli.shared.lookup import (
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
-from loom_audit.cli.shared.records import call_record, event_record
+from loom_audit.cli.shared.records import call_record, event_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.display import one_line
@@ -113,6 +114,7 @@ def log(
         )
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
+        note_holds(workspace, invocation.output)
         query = CallFilter(
             after=read_point(invocation, workspace, after) if after is not None else 0,
             before=read_point(invocation, workspace, upto) + 1 if upto is not None else None,
@@ -141,15 +143,17 @@ def _print_calls(
     shown = None
     asked = questions(workspace)
     for call in calls:
+        heard = workspace.timeline.last_heard(call)
         if output.json:
-            output.record(call_record(call, event_id(workspace, call.seq or call.requested)))
+            record = call_record(call, event_id(workspace, call.seq or call.requested))
+            output.record(record | {"last_heard": time_text(heard)})
             continue
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         question = question_about(asked, call)
-        output.line(*call_line(call, width=output.width, question=question))
+        output.line(*call_line(call, width=output.width, question=question, heard=heard))
     if shown is None:
         output.note("no calls match")
 

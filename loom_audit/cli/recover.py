@@ -36,7 +36,10 @@ def recover(
     mode: Literal["auto", "continue", "abandon"] = (
         "continue" if go_on else "abandon" if abandon else "auto"
     )
+    from loom_audit.api.holding import put_right
+
     with invocation.workspace() as workspace:
+        put_right(workspace)
         recovered = workspace.recover(mode)
         for one in recovered:
             number = one.call.seq or one.call.requested

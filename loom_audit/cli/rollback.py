@@ -20,6 +20,7 @@ from loom_audit.cli.shared.points import named_point
     examples=(
         "loom-audit rollback head~3 --dry-run",
         "loom-audit rollback @before-merge src/ --outside",
+        "loom-audit rollback session:ID --hold",
     ),
     codes=CODES,
 )
@@ -30,6 +31,9 @@ def rollback(
     outside: Annotated[
         bool, option("--outside", help="Take back what came from outside, too.")
     ] = False,
+    hold: Annotated[
+        bool, option("--hold", help="Now, while agents run: hold their sessions first.")
+    ] = False,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -39,8 +43,17 @@ def rollback(
     Takes back the recorded calls of all sessions after it. What came from outside (your editor,
     another program) after the point is kept and listed, unless --outside is given or the path
     is chosen.
+
+    While a call is open that may change files, nothing is rolled back. With --hold every open
+    session is held first, so that its next calls are refused; calls that are open then go on and
+    are named, and what they change later is on record as theirs. The sessions stay held, also
+    when nothing is rolled back, until `loom-audit release`.
     """
     with invocation.workspace() as workspace:
+        if hold and not dry_run:
+            from loom_audit.api.holding import hold_all
+
+            hold_all(workspace, f"rolled back to {point}"[:200])
         close_interrupted(workspace, dry_run=dry_run)
         plan = workspace.plan_rollback(
             named_point(workspace, point),
@@ -48,4 +61,4 @@ def rollback(
             choices=read_choices(workspace.root, choose),
             outside=outside,
         )
-        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes, held=hold)

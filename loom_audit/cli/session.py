@@ -1,9 +1,10 @@
 """`loom-audit session`: the sessions, one with its calls, or the end of one."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
@@ -14,6 +15,9 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import count_text, one_line
 from loom_audit.model.records import Session
 from loom_audit.ports import CallFilter
+
+if TYPE_CHECKING:
+    from loom_audit.api.face import AuditedWorkspace
 
 ALL = 2**31
 """More than there are."""
@@ -47,23 +51,32 @@ def session(
         if id is not None:
             found = workspace.timeline.session(session_id(workspace, id))
             if output.json:
-                output.record(session_record(found))
+                output.record(_record(workspace, found))
                 return
             _print_session(invocation, found)
+            if held := workspace.timeline.hold(found.id):
+                output.line((held.text, "yellow"))
             asked = questions(workspace)
             query = CallFilter(session=found.id, newest_first=False, limit=None)
             for call in calls_of(workspace, query):
                 question = question_about(asked, call)
-                output.line(*call_line(call, width=output.width, question=question))
+                heard = workspace.timeline.last_heard(call)
+                output.line(*call_line(call, width=output.width, question=question, heard=heard))
             return
         listed = workspace.timeline.sessions(limit=min(limit or ALL, ALL))
         for found in listed:
             if output.json:
-                output.record(session_record(found))
+                output.record(_record(workspace, found))
             else:
                 _print_session(invocation, found)
         if not listed:
             output.note("no sessions yet")
+        note_holds(workspace, output)
+
+
+def _record(workspace: "AuditedWorkspace", session: Session) -> dict[str, Any]:
+    held = workspace.timeline.hold(session.id) if session.ended is None else None
+    return session_record(session) | {"held": hold_record(held) if held else None}
 
 
 def _read_words(words: list[str]) -> tuple[bool, str | None]:

@@ -1,6 +1,7 @@
 """`loom-audit show`: one call whole, or any other event."""
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared.command import command
@@ -23,6 +24,7 @@ from loom_audit.cli.shared.records import (
     event_record,
     plain,
     question_record,
+    time_text,
 )
 from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text, duration_text, size_text
@@ -65,7 +67,10 @@ def show(
             call,
             question,
             alive=call.seq is not None or workspace.is_alive(call),
+            heard=workspace.timeline.last_heard(call),
         )
+        if held := workspace.timeline.hold(call.session):
+            output.line("held       ", (held.text, "yellow"))
         if detail.decision is not None:
             decided = detail.decision
             why = f": {decided.reason}" if decided.reason else ""
@@ -95,6 +100,7 @@ def _detail_record(
     return call_record(call, event_id(workspace, call.seq or call.requested)) | {
         "arguments": detail.arguments,
         "question": question_record(question) if question else None,
+        "last_heard": time_text(workspace.timeline.last_heard(call)),
         "decision": plain(detail.decision),
         "result": detail.result,
         "changes": [change_record(change) for change in detail.changes],
@@ -104,7 +110,12 @@ def _detail_record(
 
 
 def _print_header(
-    invocation: Invocation, call: Call, question: "ApprovalRequest | None", *, alive: bool
+    invocation: Invocation,
+    call: Call,
+    question: "ApprovalRequest | None",
+    *,
+    alive: bool,
+    heard: datetime | None,
 ) -> None:
     output = invocation.output
     status = "waits for approval" if question else call.status
@@ -121,6 +132,8 @@ def _print_header(
     elif not alive:
         gone = "its process is gone: `loom-audit recover` closes it"
         output.line("open       ", (gone, "yellow"))
+    elif heard is not None:
+        output.line("open       ", f"last heard {local_time(heard)}")
     if call.error:
         output.line("error      ", (call.error, "red"))
     if call.reverts:

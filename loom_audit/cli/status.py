@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines
 from loom_audit.cli.shared.lookup import event_id, note_baseline, question_about, questions
@@ -33,6 +34,8 @@ def status(
 
     Names open calls and interrupted changes, too. Nothing is recorded by looking.
     """
+    from loom_audit.api.holding import holds
+
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
         found = workspace.status(rehash=rehash)
@@ -47,6 +50,7 @@ def status(
                     "untracked": plain(found.untracked),
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
+                    "held": [hold_record(held) for held in holds(workspace)],
                 }
             )
         else:
@@ -61,6 +65,7 @@ def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[st
 def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:
     output = invocation.output
     output.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
+    note_holds(workspace, output)
     if found.drift:
         output.line("changed on disk and not on record yet:")
         output.lines(change_lines(found.drift))
@@ -72,7 +77,9 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
         output.line("open calls:")
         asked = questions(workspace)
         for call in still_open:
-            output.line(*call_line(call, width=output.width, question=question_about(asked, call)))
+            heard = workspace.timeline.last_heard(call)
+            question = question_about(asked, call)
+            output.line(*call_line(call, width=output.width, question=question, heard=heard))
     if found.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
         output.lines(call_line(call, width=output.width) for call in found.interrupted)

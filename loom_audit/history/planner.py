@@ -16,7 +16,7 @@ from loom_audit.history.selection import (
     is_in_paths,
     select,
     taken_back_notes,
-    takes_back_outside,
+    taken_drift,
     uncaptured_notes,
 )
 from loom_audit.history.steps import Preconditions
@@ -232,11 +232,11 @@ class Planner:
     ) -> Iterator[PathStep]:
         """What is not on record yet, as steps after all others."""
         head = self.attachment.log.head()
+        taken = taken_drift(request, self.attachment, drift.changes)
         for change in drift.changes:
             if not selection.rollback or is_in_paths(request, change.path):
-                taken = selection.rollback and takes_back_outside(request, change.path)
-                came = change.path in drift.arrived
-                yield PathStep(head + 1, change, taken, came_in=came)
+                is_taken = selection.rollback and change.path in taken
+                yield PathStep(head + 1, change, is_taken, came_in=change.path in drift.arrived)
 
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
         """Why a change that is shared stays: it may be that of the calls that are named."""
@@ -302,8 +302,8 @@ class Planner:
         if not whole and not self._differing_paths(touched):
             return FilesChanged((), "outside")
         found = scan(self.attachment, lambda _: None, keep=False)
-        drifted = {change.path for change in found.changes}
-        touched = {p for p in drifted if p in touched or takes_back_outside(request, p)}
+        taken = taken_drift(request, self.attachment, found.changes)
+        touched = {one.path for one in found.changes if one.path in touched} | taken
         preconditions = Preconditions(self.attachment)
         preconditions.overlooks_special = True
         self._look(preconditions, touched)

@@ -7,10 +7,12 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.attribution import by_owners, candidates
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import FilesChanged
+from loom_audit.model.files import FileChange
 from loom_audit.model.planning import Note, Request
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
@@ -157,6 +159,23 @@ def _select_after_point(request: Request, attachment: Attachment, timeline: Time
 def takes_back_outside(request: Request, path: str) -> bool:
     """Whether a rollback takes back what came from outside at a path."""
     return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
+
+
+def taken_drift(
+    request: Request, attachment: Attachment, changes: Sequence[FileChange]
+) -> set[str]:
+    """The paths of changes that are not on record yet which are to be taken back.
+
+    Of a rollback those that open calls may have made, too: they are on record as theirs then.
+    """
+    among = candidates(attachment) if changes and request.verb == "rollback" else []
+    outside = {change.path for change in by_owners(changes, among).get((), ())}
+    return {
+        change.path
+        for change in changes
+        if takes_back_outside(request, change.path)
+        or (change.path not in outside and is_in_paths(request, change.path))
+    }
 
 
 def is_in_paths(request: Request, path: str) -> bool:

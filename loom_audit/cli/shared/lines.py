@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
+from loom_audit.model.conversation import SessionHeld, SessionReleased
 from loom_audit.model.display import (
     count_text,
     duration_text,
@@ -114,11 +115,16 @@ def _delta(before: FileState, after: FileState) -> str:
 
 
 def call_line(
-    call: Call, *, width: int | None = None, question: "ApprovalRequest | None" = None
+    call: Call,
+    *,
+    width: int | None = None,
+    question: "ApprovalRequest | None" = None,
+    heard: datetime | None = None,
 ) -> Line:
     """One call on one line, cut to the terminal's width when there is one.
 
-    An open one goes by the number of its request; `question` is what it waits for.
+    An open one goes by the number of its request; `question` is what it waits for, and `heard`
+    when the program that reports it was heard last.
     """
     narrow = width is not None and width < NARROW
     number = f"{call.seq or call.requested:>6}"
@@ -129,7 +135,7 @@ def call_line(
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call, question)
+    notes = _notes(call, question, heard)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
     return (
@@ -142,8 +148,10 @@ def call_line(
     )
 
 
-def _notes(call: Call, question: "ApprovalRequest | None") -> str:
+def _notes(call: Call, question: "ApprovalRequest | None", heard: datetime | None) -> str:
     notes = [] if question is None else [how_to_answer(question)]
+    if heard is not None:
+        notes.append(f"last heard {local_time(heard)}")
     if call.changed:
         notes.append(count_text(call.changed, "path"))
     if call.coverage.level != "full":
@@ -197,6 +205,8 @@ def fact_text(event: Event) -> str:
             return f"{agent} {title}".strip()
         case SessionEnded(status=status):
             return status
+        case SessionHeld(by=by, reason=reason) | SessionReleased(by=by, reason=reason):
+            return f"by {by} {reason}".strip()
         case CallRequested(tool=tool, arguments=arguments):
             return f"{tool} {json.dumps(arguments, ensure_ascii=False, default=str)}"
         case ApprovalRequested(tool=tool, reason=reason, number=number):

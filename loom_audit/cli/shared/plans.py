@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.holds import going_on
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line, change_lines, numbers
-from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.display import count_text, first_few, one_line, visible_path
@@ -17,7 +18,7 @@ from loom_audit.model.planning import Note, Plan
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
-    from loom_audit.api.face import AuditedWorkspace
+    from loom_audit.api.face import AuditedWorkspace, UndoResult
 
 RECORDING = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: ""}
 CODES = {**RECORDING, exits.IN_PART: ""}
@@ -33,9 +34,18 @@ def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
 
 
 def show_and_carry_out(
-    invocation: Invocation, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, yes: bool
+    invocation: Invocation,
+    workspace: "AuditedWorkspace",
+    plan: Plan,
+    *,
+    dry_run: bool,
+    yes: bool,
+    held: bool = False,
 ) -> int:
-    """Show the plan, then carry it out unless it is blocked or somebody says no."""
+    """Show the plan, then carry it out unless it is blocked or somebody says no.
+
+    With `held` while calls of held sessions are open, which are named.
+    """
     output = invocation.output
     _refuse_unknown(plan)
     record = plan_record(plan) | {
@@ -47,6 +57,8 @@ def show_and_carry_out(
     if not output.json:
         most = None if dry_run else MOST_LINES
         output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    if held:
+        record |= going_on(workspace, output)
     if plan.kept and not output.json and plan.verb == "rollback":
         output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
     elif any(note.path for note in plan.kept) and not output.json:
@@ -66,8 +78,7 @@ def show_and_carry_out(
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
-    with progress(output) as report:
-        result = workspace.carry_out(plan, report=report)
+    result = _carry_out(output, workspace, plan, held=held)
     record |= {
         "carried_out": True,
         "call": result.call.seq,
@@ -78,15 +89,7 @@ def show_and_carry_out(
     if output.json:
         output.record(record)
     else:
-        count = len(result.changed)
-        output.line(
-            (f"{plan.verb} is call {result.call.seq}", "green"),
-            f": {count_text(count, 'path')} changed",
-        )
-        output.lines(
-            ((f"  coverage {result.call.coverage.level}: ", "yellow"), one_line(reason, 300))
-            for reason in result.call.coverage.reasons
-        )
+        _print_done(output, result)
         if not plan.changes:
             return done
         if plan.verb == "undo":
@@ -94,6 +97,29 @@ def show_and_carry_out(
         elif plan.verb != "redo":
             output.note("`loom-audit undo` takes it back")
     return done
+
+
+def _carry_out(
+    output: Output, workspace: "AuditedWorkspace", plan: Plan, *, held: bool
+) -> "UndoResult":
+    with progress(output) as report:
+        if not held:
+            return workspace.carry_out(plan, report=report)
+        from loom_audit.api.holding import roll_back_held
+
+        return roll_back_held(workspace, plan, report=report)
+
+
+def _print_done(output: Output, result: "UndoResult") -> None:
+    """Say under which number it is on record, and what of it was not captured."""
+    call, count = result.call, len(result.changed)
+    output.line(
+        (f"{call.tool} is call {call.seq}", "green"), f": {count_text(count, 'path')} changed"
+    )
+    output.lines(
+        ((f"  coverage {call.coverage.level}: ", "yellow"), one_line(reason, 300))
+        for reason in call.coverage.reasons
+    )
 
 
 def _refuse_unknown(plan: Plan) -> None:
