@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from loom_audit import AuditedWorkspace, open_store
+from loom_audit import ApprovalDenied, AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported, FilesChanged
 from tests.changes import check_each_change_once
 from tests.crash.faults import (
@@ -43,6 +43,12 @@ class Place:
             with workspace.session("earlier") as session:
                 session.run(["sh", "-c", "echo more >> old.txt; mkdir d; echo x > d/x; echo y > y"])
         (self.home / "audit.db.ballast").unlink(missing_ok=True)
+        for part in (self.home, self.root):
+            shutil.copytree(part, self._kept / part.name)
+
+    def keep(self) -> None:
+        """Let it be brought back as it is now."""
+        shutil.rmtree(self._kept)
         for part in (self.home, self.root):
             shutil.copytree(part, self._kept / part.name)
 
@@ -133,6 +139,49 @@ def test_a_reporter_killed_at_a_commit_reports_again_and_nothing_is_twice(
             error.add_note(where)
             raise
     assert seen == 12, "six commits: a start, two begins, two ends, an end of the session"
+
+
+def test_a_kill_while_going_back_leaves_the_agent_held_and_one_of_two_states(
+    place: Place, client: subprocess.Popen[bytes]
+) -> None:
+    """Nothing of the agent's is closed, and what it changes later is a later change of its own."""
+    with open_store() as store:
+        workspace = store.workspace(place.root)
+        foreign = workspace.start_foreign_session("client", id="s", pid=client.pid)
+        foreign.begin_call("c1", "Bash", {})
+        (place.root / "old.txt").write_text("by the agent\n")
+        (place.root / "made").write_text("by the agent\n")
+        workspace.checkpoint("agent")
+    place.keep()
+    agents = tree_of(place.root)
+    states = set[str]()
+    for n, where in enumerate(kills(place, "rollback held")):
+        try:
+            with open_store() as store:
+                workspace = store.workspace(place.root)
+                held = workspace.timeline.hold("s") is not None
+                assert held or (where == "before commit 1 of rollback held"), "commit 1 holds"
+                if any(one.waiting for one in workspace.recover()):
+                    [call] = [one for one in workspace.timeline.open_calls() if one.tool != "Bash"]
+                    assert call.tool == "rollback"
+                    workspace.recover("continue" if n % 2 else "abandon")
+                after = workspace.timeline.tree(workspace.timeline.point("@start"))
+                gone_back = workspace.timeline.tree() == after
+                assert tree_of(place.root) == agents or gone_back
+                states.add("gone back" if gone_back else "as the agent left it")
+                assert [one.call_id for one in workspace.timeline.open_calls()] == ["c1"]
+                if held:
+                    with pytest.raises(ApprovalDenied, match="going back"):
+                        workspace.foreign_session("s").begin_call("c2", "Bash", {})
+                (place.root / "later").write_text("by the agent\n")
+                workspace.foreign_session("s").end_call("c1")
+                [*_, last] = workspace.attachment.projections.changes(paths=["later"])
+                assert last.call_id == "c1"
+                check_whole(workspace, since=workspace.timeline.point("@agent"))
+        except BaseException as error:
+            error.add_note(where)
+            raise
+    assert len(states) == 2
 
 
 def check_reported(workspace: AuditedWorkspace) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 
 from loom_audit import AuditedWorkspace
+from loom_audit.api import holding
 from loom_audit.errors import AuditError
 from loom_audit.history.call import OpenCall
 from loom_audit.sql.event_log import SqlEventLog
@@ -84,6 +85,12 @@ def rollback(workspace: AuditedWorkspace, order: Order) -> None:
     workspace.carry_out(workspace.plan_rollback("@start"))
 
 
+def rollback_held(workspace: AuditedWorkspace, order: Order) -> None:
+    """With a foreign call open, begun before."""
+    holding.hold_all(workspace, "going back")
+    holding.roll_back_held(workspace, workspace.plan_rollback("@start"))
+
+
 def reports(workspace: AuditedWorkspace, order: Order) -> None:
     """Steps of a foreign session, in this order; errors of ours are told to nobody."""
     for step in order["steps"]:
@@ -123,5 +130,6 @@ WAYS: Mapping[str, Callable[[AuditedWorkspace, Order], None]] = {
     "steps": steps,
     "undo": undo,
     "rollback": rollback,
+    "rollback held": rollback_held,
     "reports": reports,
 }
