@@ -34,9 +34,22 @@ def hold(
 ) -> SessionHold:
     """Hold a session, by its whole id: by what it is held, once when told twice.
 
-    NotFound; Conflict when it has ended, InvalidArguments for a reason that is too long or not
-    visible text.
+    How its open calls ended is put on record as far as its client has told it by then. NotFound;
+    Conflict when it has ended, InvalidArguments for a reason that is too long or not visible text.
     """
+    held = _hold(workspace, session, reason, actor)
+    settle(workspace)
+    return held
+
+
+def settle(workspace: AuditedWorkspace) -> None:
+    """Put on record how open calls of other programs ended, as far as these have told it."""
+    from loom_audit.api.clients import settle
+
+    settle(workspace)
+
+
+def _hold(workspace: AuditedWorkspace, session: str, reason: str, actor: str | None) -> SessionHold:
     _check_reason(reason)
     own, *others = _attachments(workspace, session)
     held = holding.hold(_writer(workspace, own, session, actor), reason)
@@ -80,10 +93,14 @@ def holds(workspace: AuditedWorkspace) -> Sequence[SessionHold]:
 def hold_all(
     workspace: AuditedWorkspace, reason: str = "", *, actor: str | None = None
 ) -> Sequence[SessionHold]:
-    """Hold every session of which somebody may still call something, as `hold`; oldest first."""
+    """Hold every session of which somebody may still call something, as `hold`; oldest first.
+
+    They are held before anything else is done.
+    """
     for one in workspace.timeline.open_sessions():
         if workspace.attachment.is_session_alive(one.id):
-            hold(workspace, one.id, reason, actor=actor)
+            _hold(workspace, one.id, reason, actor)
+    settle(workspace)
     return holds(workspace)
 
 

@@ -28,8 +28,14 @@ MOST_LINES = 50
 
 
 def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
-    """Record what killed processes left first, so that the plan shown is the one carried out."""
+    """Record what killed processes left first, so that the plan shown is the one carried out.
+
+    And how calls of other programs ended, whose end only their transcripts tell.
+    """
     if not dry_run:
+        from loom_audit.api.holding import settle
+
+        settle(workspace)
         workspace.recover()
 
 
