@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,9 @@ class ToolRegistry:
 
     Without a `gate` the one that `connect` has stands before calls, by default the one of
     `approvals.toml`. The bundled tools with the names `bundled` are there from the start,
-    unchecked, as tests check them; each is loaded when it is first asked for.
+    unchecked, as tests check them; each is loaded when it is first asked for. `offered` gives more
+    tools when all, or one of another name, are asked for; one that has a taken name or is not a
+    tool is logged and left out.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class ToolRegistry:
         gate: ApprovalGate | None = None,
         runner: Runner | None = None,
         bundled: Iterable[str] = (),
+        offered: Callable[[], Iterable[Tool]] | None = None,
     ) -> None:
         self._tools: dict[str, Tool | None] = dict.fromkeys(bundled)
+        self._offered = offered
+        self._taking = threading.RLock()
         self._connect = connect
         self._gate = gate
         self._runner = runner
@@ -60,6 +64,7 @@ class ToolRegistry:
 
     def register(self, tool: Tool) -> None:
         """Add a tool. Conflict when the name is taken, InvalidArguments for a bad tool."""
+        self._take_offered()
         if not isinstance(tool, Tool):
             raise InvalidArguments(
                 f"{tool!r:.200} is not a Tool",
@@ -79,7 +84,19 @@ class ToolRegistry:
         tool.check_schemas()
         self._tools[name] = tool
 
+    def _take_offered(self) -> None:
+        """Register what is offered, once; a tool that is being loaded may register others."""
+        with self._taking:
+            offered, self._offered = self._offered, None
+            for tool in offered() if offered else ():
+                try:
+                    self.register(tool)
+                except AuditError as error:
+                    _log.warning("a tool is left out: %s", error)
+
     def get(self, name: str) -> Tool | None:
+        if name not in self._tools:
+            self._take_offered()
         tool = self._tools.get(name)
         if tool is None and name in self._tools:
             tool = self._tools[name] = bundled_tool(name)
@@ -87,6 +104,7 @@ class ToolRegistry:
 
     def list(self) -> Sequence[Tool]:
         """The tools in the order of their registration."""
+        self._take_offered()
         return [tool for name in self._tools if (tool := self.get(name))]
 
     def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
@@ -188,21 +206,14 @@ def builtin_registry(
     gate: ApprovalGate | None = None,
     runner: Runner | None = None,
 ) -> ToolRegistry:
-    """A registry of every bundled tool, and of those other installed packages offer.
-
-    A package's tool that has a taken name or is not a tool is logged and left out.
-    """
-    registry = ToolRegistry(connect, gate=gate, runner=runner, bundled=BUNDLED)
-    for tool in installed_tools():
-        try:
-            registry.register(tool)
-        except AuditError as error:
-            _log.warning("a tool is left out: %s", error)
-    return registry
+    """A registry of every bundled tool, and of those other installed packages offer."""
+    return ToolRegistry(connect, gate=gate, runner=runner, bundled=BUNDLED, offered=installed_tools)
 
 
 def installed_tools() -> list[Tool]:
     """The tools other packages offer; one that cannot be loaded is logged and left out."""
+    from importlib.metadata import entry_points
+
     tools: list[Tool] = []
     for point in entry_points(group=TOOLS_GROUP):
         try:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_audit.api import registry as registry_module
 from loom_audit.api.connections import Connections
 from loom_audit.api.face import open_store
 from loom_audit.api.registry import ToolRegistry, builtin_registry
@@ -282,7 +281,7 @@ def test_other_packages_tools_are_registered_and_broken_ones_left_out(
         Point("c", twice),
         Point("d", Echo()),
     ]
-    monkeypatch.setattr(registry_module, "entry_points", lambda **_: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
     registry = builtin_registry()
     assert [t.name for t in registry.list()][len(builtin_tools()) :] == ["echo"]
     assert "the tools of b cannot be loaded" in caplog.text
