@@ -38,6 +38,7 @@ from loom_audit.ports import (
     Heads,
     HeldSessions,
     Lock,
+    Processes,
     Projections,
     Runner,
     TranscriptFile,
@@ -66,6 +67,11 @@ class Adapters(Struct, frozen=True):
     @property
     def blobs(self) -> BlobStore:
         return self.database.blobs
+
+    @property
+    def processes(self) -> Processes:
+        """The processes of this machine, as far as they can be seen."""
+        return LinuxProcesses(supervised=SUPERVISOR)
 
     def transcript(self, path: str) -> TranscriptFile:
         """The file in which a client writes down a session."""
@@ -184,7 +190,7 @@ class Adapters(Struct, frozen=True):
             free_bytes=self.free_bytes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
-            processes=LinuxProcesses(supervised=SUPERVISOR),
+            processes=self.processes,
             looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
             held=self.held,
         )

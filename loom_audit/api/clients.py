@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 from loom_audit.api.conversations import Conversation, real_path, transcript_name
@@ -13,6 +13,9 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import Client, Hook, SessionTold, Verdict
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.watching import end_watch
+
+SECONDS = 600.0
+"""For how long a hook waits where it does not say."""
 
 QUIET = 5.0
 """Seconds after a hook for which its session's transcript is read without another one."""
@@ -30,36 +33,50 @@ class Hooks:
         self._workspaces: dict[str, AuditedWorkspace] = {}
         self._conversations: dict[tuple[str, str], Conversation] = {}
         self._locks: dict[str, threading.RLock] = {}
+        self._asking: dict[int, Sequence[int]] = {}
         self._here = threading.RLock()
 
-    def answer(self, client: str, data: bytes, *, pid: int | None = None) -> bytes:
+    def answer(
+        self,
+        client: str,
+        data: bytes,
+        *,
+        hook: int | None = None,
+        seconds: float = SECONDS,
+        prompts: bool = True,
+        is_there: Callable[[], bool] = lambda: True,
+    ) -> bytes:
         """What the hook is to print; empty when nobody decided anything.
 
-        `pid` is the client's process. InvalidArguments for what is not the input of a hook.
+        `hook` is its process, of which the client's is found. It waits for `seconds`, as long as
+        it `is_there`. Without `prompts` what people and the model say is not recorded.
+        InvalidArguments for what is not the input of a hook.
         """
         known = _client(client)
-        hook = known.read_hook(data)
-        if not hook.session:
-            return known.answer(hook, None)
-        told = next((one for one in hook.reports if isinstance(one, SessionTold)), None)
-        with self._lock(told.parent if told and told.parent else hook.session):
-            conversation = self._conversation(known, hook)
+        read = known.read_hook(data)
+        if not read.session:
+            return known.answer(read, None)
+        told = next((one for one in read.reports if isinstance(one, SessionTold)), None)
+        whose = told.parent if told and told.parent else read.session
+        with self._asked_by(hook) as pid, self._lock(whose):
+            conversation = self._conversation(known, read)
             if conversation is None:
-                return known.answer(hook, None)
+                return known.answer(read, None)
+            conversation.prompts = prompts
             if told is not None:
                 conversation.learn(told)
-            begins = hook.moment in ("session", "prompt", "before", "after")
+            begins = read.moment in ("session", "prompt", "before", "after")
             if not begins and not conversation.is_open:
-                return known.answer(hook, None)
+                return known.answer(read, None)
             try:
                 if begins:
                     conversation.go_on(pid)
-                conversation.hear(hook)
+                conversation.hear(read)
             except ApprovalDenied as denied:
-                return known.answer(hook, Verdict("deny", denied.message))
-            if hook.moment == "end":
+                return known.answer(read, Verdict("deny", denied.message))
+            if read.moment == "end":
                 self._end(conversation)
-            return known.answer(hook, None)
+            return known.answer(read, None)
 
     def settle(self) -> None:
         """Put on record what transcripts tell by now of the sessions that were heard lately."""
@@ -71,8 +88,8 @@ class Hooks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no session is open that was heard here."""
-        return not any(one.is_open for one in list(self._conversations.values()))
+        """Whether no call is open of the sessions that were heard here."""
+        return not any(one.has_open_calls for one in list(self._conversations.values()))
 
     def close(self) -> None:
         """Read no more, and look at everything that was watched."""
@@ -81,6 +98,25 @@ class Hooks:
         self._conversations.clear()
         for workspace in self._workspaces.values():
             end_watch(workspace.attachment)
+
+    @contextmanager
+    def _asked_by(self, hook: int | None) -> Iterator[int | None]:
+        """The client of a hook; what runs to report of it is not what its calls left running."""
+        if hook is None:
+            yield None
+            return
+        client, line = self._store.adapters.processes.asker(hook)
+        with self._here:
+            self._asking[hook] = line
+        try:
+            yield client
+        finally:
+            with self._here:
+                del self._asking[hook]
+
+    def _asking_now(self) -> Collection[int]:
+        with self._here:
+            return {pid for line in self._asking.values() for pid in line}
 
     def _lock(self, session: str) -> threading.RLock:
         with self._here:
@@ -94,7 +130,11 @@ class Hooks:
             if found is not None:
                 return found
             found = Conversation(
-                client, hook.session, self._owner_of, self._store.adapters.transcript
+                client,
+                hook.session,
+                self._owner_of,
+                self._store.adapters.transcript,
+                self._asking_now,
             )
             known = [one for one in self._all() if _has_session(one, hook.session)]
             names_others = any(getattr(report, "paths", None) for report in hook.reports)

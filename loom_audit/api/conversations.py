@@ -1,7 +1,7 @@
 """One session of a client: what its hooks and its transcript tell, and the workspaces it is in."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -50,7 +50,12 @@ class Conversation:
     """What is known of one session while this process runs. One caller at a time."""
 
     def __init__(
-        self, client: Client, session: str, owner_of: OwnerOf, open_file: OpenFile
+        self,
+        client: Client,
+        session: str,
+        owner_of: OwnerOf,
+        open_file: OpenFile,
+        asking: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.client = client
         self.session = session
@@ -60,9 +65,11 @@ class Conversation:
         self.version = ""
         self.title = ""
         self.heard = monotonic()
+        self.prompts = True
         self.ingests: dict[str, Ingest] = {}
         self._owner_of = owner_of
         self._open_file = open_file
+        self._asking = asking
         self._home: Ingest | None = None
         self._reader = client.transcript()
         self._file: TranscriptFile | None = None
@@ -87,7 +94,7 @@ class Conversation:
         found = self.ingests.get(workspace.id)
         if found is None:
             name = self.client.name
-            found = Ingest(workspace.attachment, self.session, name, record_of)
+            found = Ingest(workspace.attachment, self.session, name, record_of, self._asking)
             self.ingests[workspace.id] = found
         return found
 
@@ -152,6 +159,8 @@ class Conversation:
     def take(self, report: Report, *, heard: bool) -> None:
         """Hand one report to the workspaces that it is about."""
         match report:
+            case PromptTold() | MessageTold() if not self.prompts:
+                pass
             case SessionTold():
                 self.learn(report)
             case CallBegan():

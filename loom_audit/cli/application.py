@@ -42,6 +42,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("workspaces", "Store", "List the workspaces of the store."),
     ("db", "Store", "Show, check or upgrade the store's database."),
     ("serve", "Reach", "Serve the dashboard on this machine only."),
+    ("daemon", "Reach", "Answer agents' hooks; the first hook starts this by itself."),
     ("demo", "Reach", "Record a real agent session and show what can be done."),
     ("completion", "Reach", "Print what completes commands and options in a shell."),
     ("proxy", "Reach", "Serve web search and the oracle to the tools, which hold no keys."),

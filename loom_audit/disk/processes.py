@@ -15,6 +15,10 @@ from loom_audit.model.events import Lease
 _PROC = Path("/proc")
 _BOOT_ID = "sys/kernel/random/boot_id"
 _USER_MANAGER = b"systemd\n"
+_SHELLS = frozenset(
+    ("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "env", "nice", "timeout")
+)
+"""What stands between a program and the hooks that it starts."""
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for."""
 
@@ -107,6 +111,18 @@ class LinuxProcesses:
             where = os.readlink(self._proc / str(line[0]) / "cwd")
             return where == folder or where.startswith(folder.rstrip("/") + "/")
         return False
+
+    def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
+        line = [pid]
+        for above in self._parents(pid):
+            if above == 1:
+                break
+            with suppress(OSError):
+                name = (self._proc / str(above) / "comm").read_text("utf-8", "replace").strip()
+                if name not in _SHELLS:
+                    return above, line
+            line.append(above)
+        return None, line
 
     def _parents(self, pid: int) -> Iterator[int]:
         """The processes above one, its parent first."""

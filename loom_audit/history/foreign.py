@@ -3,7 +3,7 @@
 Nothing is held between the two. While a call is open its session's lease says who ends it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -142,12 +142,14 @@ def end(
     reasons: Sequence[str] = (),
     unseen: str = "",
     goes_on: bool = False,
+    asking: Collection[int] = (),
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
     What is reported once it is finished is a fact of its own, once. `duration` is in microseconds,
     by default from its begin to now; `reasons` lower its coverage, and `unseen` is why nothing of
-    it was seen; one that `goes_on` left something running, whatever its status. The event.
+    it was seen; one that `goes_on` left something running, whatever its status. What is `asking`
+    are processes that only report. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
@@ -173,7 +175,7 @@ def end(
         ending.record.lower_coverage(*reasons)
         ending.record.lower_coverage(*filter(None, [unseen]), level="none")
         if changes_by_itself(attachment, call):
-            left = _tasks_left(attachment, call)
+            left = _tasks_left(attachment, call, asking)
             recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
             keep_going_on(ending.record, left)
@@ -280,7 +282,7 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
 
 
-def _tasks_left(attachment: Attachment, call: Call) -> Activity:
+def _tasks_left(attachment: Attachment, call: Call, asking: Collection[int]) -> Activity:
     """What a call leaves running below its client's process, as far as that can be seen."""
     lease = attachment.lease(call.session)
     running = running_at(attachment, call)
@@ -291,7 +293,8 @@ def _tasks_left(attachment: Attachment, call: Call) -> Activity:
         for other in attachment.projections.open_calls()
         if other.session == call.session and other.requested != call.requested
     )
-    return tasks_left(attachment, running, (), by=lease.pid, beside=filter(None, others))
+    known = {*running, *asking}
+    return tasks_left(attachment, known, (), by=lease.pid, beside=filter(None, others))
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:

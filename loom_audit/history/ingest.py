@@ -4,7 +4,7 @@ All of it may be told twice, late, or not at all. What only a hook tells is `hea
 read from its beginning again after a crash, so what it tells counts by its order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -51,12 +51,20 @@ RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
 class Ingest:
     """What is told of one session in one workspace, on its way to the log. One caller at a time."""
 
-    def __init__(self, attachment: Attachment, session: str, agent: str, record_of: RecordOf):
+    def __init__(
+        self,
+        attachment: Attachment,
+        session: str,
+        agent: str,
+        record_of: RecordOf,
+        asking: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.attachment = attachment
         self.session = session
         self.agent = agent
         self._writer = Writer(attachment, session, f"agent:{agent}")
         self._record_of = record_of
+        self._asking = asking
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
         self._parts: dict[str, CallEnded] = {}
@@ -243,6 +251,7 @@ class Ingest:
             reasons=reasons,
             unseen=NO_WORKSPACE if request.paths == () and call.effect == "write" else "",
             goes_on=bool(report.background),
+            asking=self._asking(),
         )
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)

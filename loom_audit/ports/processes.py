@@ -146,6 +146,13 @@ class Processes(Protocol):
         """
         ...
 
+    def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
+        """The program that started a process, None when it is not known.
+
+        And that process, with the shells between the two.
+        """
+        ...
+
     @property
     def place(self) -> str:
         """Where pids are those of the same processes: a boot and a namespace; empty: unknown."""

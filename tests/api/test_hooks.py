@@ -62,7 +62,7 @@ def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path
 
 def client_of(hooks: Hooks, root: Path, folder: Path, session: str = "s1") -> HookedClaude:
     def answer(data: bytes) -> bytes:
-        return hooks.answer("claude-code", data, pid=os.getpid())
+        return hooks.answer("claude-code", data, hook=os.getpid())
 
     return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
 

@@ -1,0 +1,99 @@
+"""What lies in `<data folder>/hooks/`: the hook client, and how the warm process is started."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from loom_audit.config import Settings
+from loom_audit.disk.paths import audit_errors
+from loom_audit.disk.shared_filesystems import check_own_filesystem
+from loom_audit.errors import InvalidArguments
+
+FOLDER = "hooks"
+SOCKET = "daemon.sock"
+CLIENT = "hook_client.py"
+START = "daemon"
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def hooks_folder(settings: Settings) -> Path:
+    """Where the hook client, the socket and what starts the warm process are."""
+    return settings.home / FOLDER
+
+
+def install_launcher(settings: Settings) -> Sequence[str]:
+    """Put the hook client at a place that stays: the words that a client's settings run.
+
+    To them the client's name is added, and `--strict`. The interpreter is not one of a virtual
+    environment. InvalidArguments where it, this program or the data folder is temporary.
+    """
+    interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    for what, path in (
+        ("the data folder", str(settings.home)),
+        ("the interpreter", interpreter),
+        ("this installation", sys.prefix),
+    ):
+        _check_lasting(what, path)
+    write_launcher(settings)
+    return (interpreter, "-I", "-S", str(hooks_folder(settings) / CLIENT))
+
+
+def write_launcher(settings: Settings) -> None:
+    """Write the copy of the hook client, and how the warm process is started."""
+    folder = hooks_folder(settings)
+    with audit_errors(str(folder)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _put(folder / CLIENT, (_PACKAGE / CLIENT).read_bytes())
+        _put(folder / START, b"".join(os.fsencode(word) + b"\0" for word in _start(settings)))
+
+
+def _start(settings: Settings) -> list[str]:
+    """The variables that the warm process is given, and the words that start it."""
+    home = os.environ.get("LOOM_AUDIT_HOME")
+    named = [f"LOOM_AUDIT_HOME={os.path.abspath(home)}"] if home else []
+    program = [sys.executable, "-I", "-m", "loom_audit", "daemon"]
+    return [*named, f"LOOM_AUDIT_STORE={settings.url}", *program]
+
+
+def check_home(settings: Settings) -> None:
+    """Make the folder of hooks. InvalidArguments where other machines may write the store too."""
+    folder = hooks_folder(settings)
+    with audit_errors(str(folder)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own_filesystem(settings.home)
+
+
+def build_id() -> str:
+    """Which build of this program lies on disk now: another after an upgrade."""
+    seen = sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        found = path.stat()
+        seen.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode("utf-8", "replace"))
+    return seen.hexdigest()[:16]
+
+
+def _check_lasting(what: str, path: str) -> None:
+    real = os.path.realpath(path)
+    for folder in (tempfile.gettempdir(), str(user_cache_path())):
+        if (real + os.sep).startswith(os.path.realpath(folder) + os.sep):
+            raise InvalidArguments(
+                f"{what} is in a temporary folder: {real}",
+                hint="Install loom-audit where it stays (`uv tool install loom-audit`, `pipx "
+                "install loom-audit`), and keep its data there.",
+            )
+
+
+def _put(file: Path, content: bytes) -> None:
+    """Write a file whole, or leave it as it is."""
+    if file.exists() and file.read_bytes() == content:
+        return
+    written = file.with_suffix(f".{os.getpid()}")
+    written.write_bytes(content)
+    written.chmod(0o600)
+    written.replace(file)

@@ -1,0 +1,33 @@
+"""`loom-audit daemon`: the warm process that answers agents' hooks."""
+
+from typing import Annotated
+
+from loom_audit.api.launcher import SOCKET
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.parameters import option
+
+
+@command(examples=("loom-audit daemon",))
+def daemon(
+    invocation: Invocation,
+    name: Annotated[
+        str, option("--socket", metavar="NAME", help="The name of the socket in its folder.")
+    ] = SOCKET,
+) -> None:
+    """Answer agents' hooks; the first hook starts this by itself.
+
+    It ends when no hook came for ten minutes and no call is open, and makes way for another build
+    of loom-audit. What went wrong is in `hooks/daemon.log` of the data folder.
+    """
+    from loom_audit.api.launcher import check_home, hooks_folder
+    from loom_audit.daemon import run_daemon
+    from loom_audit.errors import Conflict
+
+    settings = invocation.settings
+    check_home(settings)
+    with invocation.store() as store:
+        try:
+            run_daemon(store, hooks_folder(settings), name)
+        except Conflict as there_is_one:
+            invocation.output.note(str(there_is_one))

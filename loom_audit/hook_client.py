@@ -1,0 +1,247 @@
+"""Hands one call of an agent's hook to the warm process, and prints what that answers.
+
+    python -I -S hook_client.py CLIENT [--strict] [--no-prompts] [--seconds N]
+
+It lies as a copy in `<data folder>/hooks/`, beside `daemon`: how the warm process is started, its
+words ended by NUL, first the variables it is given. Only what is built into the interpreter is
+imported before something is to be done for it: every call of the agent waits for this.
+
+It prints nothing and exits with 0 whatever goes wrong, so that the agent does as without us;
+`--strict` makes that a denial. A session that is held (`<data folder>/held/`) is denied its calls
+also where no warm process answers.
+"""
+
+import _socket
+import posix
+import sys
+import time
+
+BEFORE = (b"PreToolUse", b"BeforeTool", b"tool.execute.before")
+SOCKET = b"daemon.sock"
+ELSEWHERE = b"?"
+AGAIN = b"!"
+ANSWER = b"="
+NOT_RECORDED = b"loom-audit could not record this call, and was told to let none run unrecorded"
+START_SECONDS = 10.0
+FAILED_SECONDS = 30
+SECONDS = 600
+
+
+def read_all(descriptor: int) -> bytes:
+    """What there is to read, to the end."""
+    parts = []
+    while part := posix.read(descriptor, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def field(data: bytes, name: bytes) -> bytes:
+    """The text that a name at the beginning of a JSON object has; empty where it is escaped."""
+    at = data.find(b'"' + name + b'"')
+    if at < 0:
+        return b""
+    rest = data[at + len(name) + 2 :].lstrip(b" \t\r\n")
+    rest = rest[1:].lstrip(b" \t\r\n") if rest[:1] == b":" else b""
+    text = rest[1:].split(b'"', 1)[0] if rest[:1] == b'"' else b""
+    return b"" if b"\\" in text else text
+
+
+def sha256(data: bytes) -> str:
+    """In hex; `hashlib` would take longer to load than all else here."""
+    try:
+        made = __import__("_sha2").sha256(data)
+    except ImportError:  # the interpreter is older than 3.12
+        made = __import__("_sha256").sha256(data)
+    return str(made.hexdigest())
+
+
+def held(folder: bytes, session: bytes) -> bytes:
+    """Why a session is held; empty when it is not."""
+    if not session:
+        return b""
+    try:
+        name = sha256(session).encode()
+        descriptor = posix.open(folder + b"/held/" + name, 0)
+    except OSError:
+        return b""
+    try:
+        return read_all(descriptor) or b"this session is held"
+    finally:
+        posix.close(descriptor)
+
+
+def denial(client: bytes, event: bytes, reason: bytes) -> bytes:
+    """That a call is denied, as the client wants to be told."""
+    text = b""
+    for byte in reason:
+        plain = 32 <= byte != 127 and byte not in b'"\\'
+        text += bytes([byte]) if plain else b"\\u%04x" % byte
+    if client in (b"claude-code", b"codex"):
+        return (
+            b'{"hookSpecificOutput":{"hookEventName":"' + event + b'","permissionDecision":"deny",'
+            b'"permissionDecisionReason":"' + text + b'"}}'
+        )
+    return b'{"decision":"deny","reason":"' + text + b'"}'
+
+
+def namespace() -> bytes:
+    """A name for the mounts that this process sees: those of a container are others."""
+    try:
+        return posix.readlink(b"/proc/self/ns/mnt").strip(b"mnt:[]")
+    except OSError:
+        return b"other"
+
+
+def connect(name: bytes) -> _socket.socket | None:
+    """A connection to a warm process of the same user, None where none answers."""
+    found = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        found.connect(name)
+        if hasattr(_socket, "SO_PEERCRED"):
+            seen = found.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+            if int.from_bytes(seen[4:8], sys.byteorder) != posix.geteuid():
+                raise OSError
+    except OSError:
+        found.close()
+        return None
+    return found
+
+
+def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, seconds: float) -> bytes:
+    """What the warm process says; empty when it went away."""
+    connection.settimeout(seconds)
+    rights = here.to_bytes(4, sys.byteorder)
+    connection.sendmsg([header], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    rest = memoryview(data)
+    while rest:
+        rest = rest[connection.send(rest) :]
+    connection.shutdown(_socket.SHUT_WR)
+    parts = []
+    while part := connection.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def start(folder: bytes, name: bytes) -> int:
+    """Start the warm process, of which only one stays; it inherits nothing of the client."""
+    try:
+        since = time.time() - posix.stat(folder + b"/hooks/failed").st_mtime
+    except OSError:
+        since = FAILED_SECONDS
+    if abs(since) < FAILED_SECONDS:
+        raise OSError
+    descriptor = posix.open(folder + b"/hooks/daemon", 0)
+    try:
+        words = read_all(descriptor).rstrip(b"\0").split(b"\0")
+    finally:
+        posix.close(descriptor)
+    kept = (b"LOOM_AUDIT_", b"PYTHON")
+    environment = {k: v for k, v in posix.environ.items() if not k.startswith(kept)}
+    while b"=" in words[0]:
+        variable, _, value = words.pop(0).partition(b"=")
+        environment[variable] = value
+    started = posix.fork()
+    if started:
+        return started
+    try:
+        posix.setsid()
+        null = posix.open(b"/dev/null", posix.O_RDWR)
+        for descriptor in (0, 1, 2):
+            posix.dup2(null, descriptor)
+        posix.closerange(3, posix.sysconf("SC_OPEN_MAX"))
+        posix.chdir(b"/")
+        posix.execve(words[0], [*words, b"--socket", name], environment)
+    finally:
+        posix._exit(1)
+
+
+def still_starts(started: int, folder: bytes) -> int:
+    """The process that was started; 0 once it ended as there is another. OSError if it failed."""
+    ended, status = posix.waitpid(started, posix.WNOHANG)
+    if ended and status:
+        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC
+        mark = posix.open(folder + b"/hooks/failed", flags, 0o600)
+        posix.write(mark, b"%d\n" % status)
+        posix.close(mark)
+        raise OSError
+    return 0 if ended else started
+
+
+def reach(folder: bytes, name: bytes, deadline: float) -> _socket.socket:
+    """A connection to the warm process, which is started where there is none. OSError."""
+    posix.chdir(folder + b"/hooks")  # the path of a socket has at most 107 bytes
+    found = connect(name)
+    if found is None:
+        started = start(folder, name)
+        until = min(deadline, time.monotonic() + START_SECONDS)
+        while found is None and time.monotonic() < until:
+            time.sleep(0.01)
+            found = connect(name)
+            if found is None and started:
+                started = still_starts(started, folder)
+    if found is None:
+        raise OSError
+    return found
+
+
+def given() -> _socket.socket | None:
+    """A connection to the process that runs the client for us, None where none does."""
+    path = posix.environ.get(b"LOOM_AUDIT_HOOKS", b"")
+    if not path:
+        return None
+    try:
+        posix.chdir(path.rpartition(b"/")[0])
+    except OSError:
+        return None
+    return connect(path.rpartition(b"/")[2])
+
+
+def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
+    """What is to be printed, as the warm process says. OSError when none does."""
+    deadline = time.monotonic() + seconds
+    here = posix.open(b".", posix.O_RDONLY)
+    connection, name = given(), SOCKET
+    for _ in range(3):
+        connection = connection or reach(folder, name, deadline)
+        try:
+            told = ask(connection, header, here, data, max(0.01, deadline - time.monotonic()))
+        finally:
+            connection.close()
+        connection = None
+        if told[:1] == ANSWER:
+            return told[1:]
+        if told[:1] == ELSEWHERE:
+            name = b"daemon-" + namespace() + b".sock"
+        elif told[:1] != AGAIN:
+            break
+    raise OSError
+
+
+def main(arguments: list[str]) -> None:
+    words = [word.encode("utf-8", "surrogateescape") for word in arguments]
+    folder = __file__.encode("utf-8", "surrogateescape").rsplit(b"/", 2)[0]
+    client = words[0]
+    seconds = int(words[words.index(b"--seconds") + 1]) if b"--seconds" in words else SECONDS
+    flags = b"".join(b" " + word[2:] for word in words if word == b"--no-prompts")
+    data = read_all(0)
+    event = field(data, b"hook_event_name")
+    before = event in BEFORE
+    reason = held(folder, field(data, b"session_id")) if before else b""
+    try:
+        header = b"loom-hook 1 %s %d%s\n" % (client, seconds, flags)
+        answer = hand_on(folder, header, data, seconds * 0.95)
+    except Exception:  # noqa: BLE001 - whatever it is, the agent goes on, or is told
+        answer = b""
+        if before and b"--strict" in words:
+            reason = reason or NOT_RECORDED
+    if reason and not answer:
+        answer = denial(client, event, reason)
+    while answer:
+        answer = answer[posix.write(1, answer) :]
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    finally:
+        posix._exit(0)

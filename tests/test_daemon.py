@@ -1,0 +1,267 @@
+"""The warm process and its client, as an agent's hook runs them: real processes, a real socket."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_audit import AuditStore, open_store
+from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.config import read_settings
+from loom_audit.daemon import HookServer
+from loom_audit.disk.shared_filesystems import SHARED, check_own_filesystem
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.records import Call
+from tests.hooked import HookedClaude
+from tests.made_store import lay_store
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    lay_store(home)
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
+    (home / FOLDER).mkdir()
+    write_launcher(read_settings())
+    return home
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[AuditStore]:
+    with open_store() as store:
+        yield store
+
+
+@pytest.fixture
+def root(store: AuditStore, tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "a.txt").write_text("one\n")
+    store.attach(root)
+    return root
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def server(store: AuditStore, home: Path, errors: list[str]) -> Iterator[HookServer]:
+    with HookServer(store, home / FOLDER, SOCKET, errors.append) as server:
+        yield server
+
+
+def run_hook(
+    home: Path, data: bytes, *words: str, cwd: Path, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the hook client as a client's settings do."""
+    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), *words]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), **variables}
+    return subprocess.run(
+        argv, input=data, cwd=cwd, env=environment, capture_output=True, timeout=60, check=False
+    )
+
+
+def client_of(home: Path, root: Path, folder: Path, session: str = "s1") -> HookedClaude:
+    def answer(data: bytes) -> bytes:
+        done = run_hook(home, data, "claude-code", cwd=root)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout
+
+    return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
+
+
+def call_of(store: AuditStore, root: Path, call_id: str) -> Call:
+    return store.workspace(root).timeline.projections.call("s1", call_id)
+
+
+def pre_tool_use(root: Path, session: str = "s1", name: str = "PreToolUse") -> bytes:
+    given: dict[str, Any] = {"session_id": session, "cwd": str(root), "hook_event_name": name}
+    more = {"tool_name": "Bash", "tool_input": {"command": "true"}, "tool_use_id": "c1"}
+    return json.dumps(given | more).encode()
+
+
+def test_a_call_goes_on_record_through_hook_client_and_socket(
+    server: HookServer, store: AuditStore, home: Path, root: Path, tmp_path: Path
+) -> None:
+    claude = client_of(home, root, tmp_path)
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "touch b", (root / "b").touch)
+    call = call_of(store, root, "c1")
+    assert (call.status, call.paths, call.coverage.level) == ("ok", ("b",), "full")
+    lease = store.workspace(root).attachment.lease("s1")
+    assert lease is not None and lease.pid == os.getpid()
+    assert server.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_path_of_a_socket_may_be_longer_than_one_can_be(
+    store: AuditStore, home: Path, root: Path, tmp_path: Path, errors: list[str]
+) -> None:
+    long = tmp_path / ("d" * 100)
+    lay_store(long)
+    (long / FOLDER).mkdir()
+    (long / FOLDER / "hook_client.py").write_bytes((home / FOLDER / "hook_client.py").read_bytes())
+    with HookServer(store, long / FOLDER, SOCKET, errors.append):
+        done = run_hook(long, pre_tool_use(root), "claude-code", cwd=root)
+    assert done.stdout == b"" and call_of(store, root, "c1").seq is None
+
+
+def test_without_a_warm_process_the_agent_goes_on_and_strict_denies(
+    home: Path, root: Path, tmp_path: Path
+) -> None:
+    (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
+    data = pre_tool_use(root)
+    plain = run_hook(home, data, "claude-code", cwd=root)
+    assert (plain.returncode, plain.stdout, plain.stderr) == (0, b"", b"")
+    for client in ("claude-code", "codex"):
+        strict = run_hook(home, data, client, "--strict", cwd=root)
+        said = json.loads(strict.stdout)["hookSpecificOutput"]
+        assert (
+            said["permissionDecision"] == "deny"
+            and "loom-audit" in said["permissionDecisionReason"]
+        )
+    before = pre_tool_use(root, name="BeforeTool")
+    assert (
+        json.loads(run_hook(home, before, "gemini", "--strict", cwd=root).stdout)["decision"]
+        == "deny"
+    )
+    after = pre_tool_use(root, name="PostToolUse")
+    assert run_hook(home, after, "claude-code", "--strict", cwd=root).stdout == b""
+
+
+def test_a_warm_process_that_cannot_start_is_not_waited_for_again(home: Path, root: Path) -> None:
+    marker = home / "tries"
+    script = home / "start.sh"
+    script.write_text(f"#!/bin/sh\necho >>{marker}\nexit 3\n")
+    script.chmod(0o700)
+    (home / FOLDER / "daemon").write_bytes(f"{script}\0".encode())
+    for _ in range(3):
+        assert run_hook(home, pre_tool_use(root), "claude-code", cwd=root).stdout == b""
+    assert marker.read_text() == "\n"
+
+
+def test_a_held_session_is_denied_its_calls_where_no_warm_process_is(
+    store: AuditStore, home: Path, root: Path
+) -> None:
+    (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
+    store.adapters.held.keep("s1", 'held by "ada": wait\n')
+    done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
+    said = json.loads(done.stdout)["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny"
+    assert said["permissionDecisionReason"] == 'held by "ada": wait\n'
+    assert run_hook(home, pre_tool_use(root, "s2"), "claude-code", cwd=root).stdout == b""
+    stop = pre_tool_use(root, name="Stop")
+    assert run_hook(home, stop, "claude-code", cwd=root).stdout == b""
+
+
+def test_the_first_hook_starts_it_with_nothing_of_the_client_and_it_can_be_killed(
+    store: AuditStore, home: Path, root: Path, tmp_path: Path
+) -> None:
+    claude = client_of(home, root, tmp_path)
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "touch b", (root / "b").touch)
+    first = daemon_of(home)
+    try:
+        assert os.getsid(first) == first
+        assert os.readlink(f"/proc/{first}/cwd") == "/"
+        assert {os.readlink(f"/proc/{first}/fd/{n}") for n in (0, 1, 2)} == {"/dev/null"}
+        os.kill(first, signal.SIGKILL)
+        claude.bash("c2", "touch c", (root / "c").touch)
+        second = daemon_of(home)
+        assert second != first
+        os.kill(second, signal.SIGKILL)
+    finally:
+        assert call_of(store, root, "c1").status == "ok"
+    assert call_of(store, root, "c2").paths == ("c",)
+
+
+def daemon_of(home: Path) -> int:
+    """The process that answers on the socket."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        folder = os.open(home / FOLDER, os.O_RDONLY)
+        asking.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        os.close(folder)
+        seen = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(seen[:4], sys.byteorder)
+
+
+def test_an_older_build_answers_what_it_has_and_makes_way(
+    server: HookServer, home: Path, root: Path, store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.daemon.build_id", lambda: "newer")
+    monkeypatch.setattr("loom_audit.daemon.CHECK_SECONDS", 0.0)
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(server.path))
+        asking.sendall(b"loom-hook 1 claude-code 5\n" + pre_tool_use(root))
+        asking.shutdown(socket.SHUT_WR)
+        assert asking.recv(10) == b"!"
+    assert server.ended.wait(5)
+    server.drain()
+    assert not server.path.exists()
+
+
+def test_another_view_of_the_files_is_another_container(
+    server: HookServer, root: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    here = os.open(gone, os.O_RDONLY)
+    gone.rmdir()
+    gone.mkdir()  # the same name is another directory to the server
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(server.path))
+        socket.send_fds(asking, [b"loom-hook 1 claude-code 5\n" + pre_tool_use(root)], [here])
+        asking.shutdown(socket.SHUT_WR)
+        assert asking.recv(10) == b"?"
+    os.close(here)
+
+
+def test_what_is_not_a_hook_is_answered_with_nothing_and_reported(
+    server: HookServer, errors: list[str]
+) -> None:
+    for said in (b"GET / HTTP/1.1\r\n\r\n", b"loom-hook 1 nobody 5\n{}", b""):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(server.path))
+            asking.sendall(said)
+            asking.shutdown(socket.SHUT_WR)
+            assert asking.recv(10) == b""
+    until = time.monotonic() + 5
+    while len(errors) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(errors) == 3
+
+
+@pytest.mark.parametrize("kind", sorted(SHARED))
+def test_a_store_that_other_machines_may_write_is_refused(tmp_path: Path, kind: str) -> None:
+    device = tmp_path.stat().st_dev
+    line = f"36 35 {os.major(device)}:{os.minor(device)} / /mnt rw,noatime shared:1 - {kind} s rw\n"
+    mounts = tmp_path / "mounts"
+    mounts.write_text(line)
+    with pytest.raises(InvalidArguments, match=kind):
+        check_own_filesystem(tmp_path, mounts)
+    mounts.write_text(line.replace(kind, "ext4"))
+    check_own_filesystem(tmp_path, mounts)
+
+
+def test_only_the_same_user_is_answered(
+    server: HookServer, root: Path, errors: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.daemon.os.geteuid", lambda: 4_000_000)
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(server.path))
+        with suppress(ConnectionError):  # it does not even read what is said
+            asking.sendall(b"loom-hook 1 claude-code 5\n" + pre_tool_use(root))
+            asking.shutdown(socket.SHUT_WR)
+            assert asking.recv(10) == b""
+    server.drain()
+    assert any("user" in text for text in errors)
