@@ -10,9 +10,10 @@ from functools import partial
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import hold as holding
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.open_calls import calls_in_the_way
 from loom_audit.history.standing import hold_of, standing_of
+from loom_audit.history.timeline import CallDetail
 from loom_audit.history.undo import UndoResult
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import SessionHeld
@@ -30,14 +31,19 @@ TRIES = 5
 
 
 def hold(
-    workspace: AuditedWorkspace, session: str, reason: str = "", *, actor: str | None = None
+    workspace: AuditedWorkspace,
+    session: str,
+    reason: str = "",
+    *,
+    actor: str | None = None,
+    label: str = "",
 ) -> SessionHold:
     """Hold a session, by its whole id: by what it is held, once when told twice.
 
     How its open calls ended is put on record as far as its client has told it by then. NotFound;
     Conflict when it has ended, InvalidArguments for a reason that is too long or not visible text.
     """
-    held = _hold(workspace, session, reason, actor)
+    held = _hold(workspace, session, reason, actor, label)
     settle(workspace)
     return held
 
@@ -49,17 +55,24 @@ def settle(workspace: AuditedWorkspace) -> None:
     settle(workspace)
 
 
-def _hold(workspace: AuditedWorkspace, session: str, reason: str, actor: str | None) -> SessionHold:
+def _hold(
+    workspace: AuditedWorkspace, session: str, reason: str, actor: str | None, label: str
+) -> SessionHold:
     _check_reason(reason)
     own, *others = _attachments(workspace, session)
-    held = holding.hold(_writer(workspace, own, session, actor), reason)
+    held = holding.hold(_writer(workspace, own, session, actor), reason, label=label)
     for other in others:
-        holding.hold(_writer(workspace, other, session, actor), reason)
+        holding.hold(_writer(workspace, other, session, actor), reason, label=label)
     return held
 
 
 def release(
-    workspace: AuditedWorkspace, session: str, reason: str = "", *, actor: str | None = None
+    workspace: AuditedWorkspace,
+    session: str,
+    reason: str = "",
+    *,
+    actor: str | None = None,
+    label: str = "",
 ) -> bool:
     """Let a session go on: whether it was held.
 
@@ -67,7 +80,7 @@ def release(
     """
     _check_reason(reason)
     released = [
-        holding.release(_writer(workspace, one, session, actor), reason)
+        holding.release(_writer(workspace, one, session, actor), reason, label=label)
         for one in _attachments(workspace, session)
     ]
     return any(released)
@@ -91,7 +104,7 @@ def holds(workspace: AuditedWorkspace) -> Sequence[SessionHold]:
 
 
 def hold_all(
-    workspace: AuditedWorkspace, reason: str = "", *, actor: str | None = None
+    workspace: AuditedWorkspace, reason: str = "", *, actor: str | None = None, label: str = ""
 ) -> Sequence[SessionHold]:
     """Hold every session of which somebody may still call something, as `hold`; oldest first.
 
@@ -99,7 +112,7 @@ def hold_all(
     """
     for one in workspace.timeline.open_sessions():
         if workspace.attachment.is_session_alive(one.id):
-            _hold(workspace, one.id, reason, actor)
+            _hold(workspace, one.id, reason, actor, label)
     settle(workspace)
     return holds(workspace)
 
@@ -115,6 +128,13 @@ def still_running(workspace: AuditedWorkspace) -> Sequence[tuple[str, int | None
 def calls_left_open(workspace: AuditedWorkspace) -> Sequence[Call]:
     """The calls that may go on changing files while something is taken back, oldest first."""
     return calls_in_the_way(workspace.attachment)
+
+
+def left_open_by(detail: CallDetail) -> Sequence[int]:
+    """The calls that a rollback left open, by the seqs of their requests."""
+    asked = detail.arguments if is_undo(detail.call) else None
+    listed = asked.get("left_open") if isinstance(asked, dict) else None
+    return [seq for seq in listed if isinstance(seq, int)] if isinstance(listed, list) else []
 
 
 def roll_back_held(

@@ -10,10 +10,11 @@ from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter
 
 
-def hold(writer: Writer, reason: str = "") -> SessionHold:
+def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
     """Hold the writer's session, and those within it: by what it is held, once when told twice.
 
-    NotFound for a session that is not on record, Conflict for one that has ended.
+    `label` is a name beside the actor's. NotFound for a session that is not on record, Conflict
+    for one that has ended.
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
@@ -25,25 +26,25 @@ def hold(writer: Writer, reason: str = "") -> SessionHold:
                     hint="What has ended makes no calls. `loom-audit session` lists those that "
                     "are open.",
                 )
-            writer.record(SessionHeld(writer.actor, reason))
+            writer.record(SessionHeld(_named(writer, label), reason))
         _keep_all(attachment, session)
         held = attachment.hold(session)
         assert held is not None
         return held
 
 
-def release(writer: Writer, reason: str = "") -> bool:
+def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
     """End the hold of the writer's session: whether it was held.
 
-    NotFound for a session that is not on record, Conflict for one that is held with the one that
-    contains it.
+    `label` as for `hold`. NotFound for a session that is not on record, Conflict for one that is
+    held with the one that contains it.
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         attachment.projections.session(session)
         was = attachment.standing(session).held is not None
         if was:
-            writer.record(SessionReleased(writer.actor, reason))
+            writer.record(SessionReleased(_named(writer, label), reason))
         _keep_all(attachment, session)
         above = attachment.hold(session)
         if above is not None:
@@ -52,6 +53,10 @@ def release(writer: Writer, reason: str = "") -> bool:
                 hint=f"`loom-audit release {above.session}` lets both go on.",
             )
         return was
+
+
+def _named(writer: Writer, label: str) -> str:
+    return f"{writer.actor} ({label})" if label else writer.actor
 
 
 def keep_held(attachment: Attachment, session: str) -> SessionHold | None:

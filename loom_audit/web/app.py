@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from loom_audit.api.face import AuditStore, person
 from loom_audit.errors import AuditError, StorageFailed
-from loom_audit.web import approvals, calls, checks, overview, points, sign_in, undo
+from loom_audit.web import approvals, calls, checks, holding, overview, points, sign_in, undo
 from loom_audit.web.admission import Admission, Visitor
 from loom_audit.web.guard import Guard, secured
 from loom_audit.web.listening import listen
@@ -37,7 +37,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.store = store
     app.state.admission = admission
     app.state.pages = Pages()
-    for module in (overview, calls, points, undo, checks, approvals, sign_in):
+    for module in (overview, calls, holding, points, undo, checks, approvals, sign_in):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")

@@ -8,6 +8,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
+from loom_audit.api.holding import left_open_by, still_running
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.records import Call
@@ -80,6 +81,8 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         arguments=as_text(detail.arguments),
         result=as_text(detail.result),
         output=output_of(detail),
+        held=workspace.timeline.hold(detail.call.session),
+        left_open=left_open_by(detail),
         older=older,
         newer=newer,
         section="calls",
@@ -112,6 +115,8 @@ def _listing(
         "calls.html",
         **values,
         session=shown,
+        held=workspace.timeline.hold(shown.id) if shown else None,
+        running=dict(still_running(workspace)) if shown and shown.ended is None else {},
         statuses=STATUSES,
         section="calls",
     )

@@ -36,6 +36,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         section="overview",
         head=workspace.timeline.point("head"),
         sessions=sessions[:SESSIONS],
+        held={one.id for one in sessions if not one.ended and workspace.timeline.hold(one.id)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
         rows=() if before else last_rows(workspace),

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2_fragments import render_block
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from loom_audit.api.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
@@ -30,6 +30,7 @@ from loom_audit.model.display import (
     visible,
     visible_path,
 )
+from loom_audit.model.records import Call
 from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {
@@ -71,6 +72,7 @@ class Pages:
             quoted=quoted,
             waiting=waiting,
             is_waiting=is_waiting,
+            last_heard=last_heard,
         )
         self._environment.filters.update(
             when=when,
@@ -149,6 +151,13 @@ def wants_fragment(request: Request) -> bool:
     return headers.get("hx-request") == "true" and "hx-history-restore-request" not in headers
 
 
+def redirect(request: Request, where: str) -> Response:
+    """See other; htmx is told in its own way, since it would swap the page it is sent to."""
+    if wants_fragment(request):
+        return Response(status_code=200, headers={"HX-Redirect": where})
+    return RedirectResponse(where, 303)
+
+
 def workspace_in(request: Request) -> AuditedWorkspace | None:
     """The workspace of the address, once the route has found it."""
     found: AuditedWorkspace | None = getattr(request.state, "workspace", None)
@@ -183,6 +192,11 @@ def _harmless(value: Any) -> Any:
 def waiting(workspace: AuditedWorkspace) -> int:
     """How many calls wait for an answer, for the navigation."""
     return sum(is_waiting(workspace, call) for call in workspace.timeline.open_calls())
+
+
+def last_heard(workspace: AuditedWorkspace, call: Call) -> datetime | None:
+    """When the program that reports an open call was heard last; None for a call of ours."""
+    return workspace.timeline.last_heard(call)
 
 
 def plain(text: str) -> bool:

@@ -2,13 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast, get_args
 
 from fastapi import APIRouter, Request
 from msgspec import Struct, field
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.holding import calls_left_open, hold_all, holds, roll_back_held, settle
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
@@ -24,7 +26,7 @@ from loom_audit.web.dependencies import (
     point_text,
 )
 from loom_audit.web.diffs import Slice, joined, view_changes
-from loom_audit.web.pages import Pages, obstacles, wants_fragment
+from loom_audit.web.pages import Pages, obstacles, redirect, wants_fragment
 from loom_audit.web.urls import Fields, address, first, quoted, unquoted
 
 router = APIRouter()
@@ -40,6 +42,7 @@ class Wish(Struct, frozen=True):
     paths: tuple[str, ...] = ()
     choices: Mapping[str, Choice] = field(default_factory=dict)
     outside: bool = False
+    hold: bool = False
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
@@ -50,6 +53,7 @@ class Wish(Struct, frozen=True):
             *(("path.q", quoted(path, safe="/")) for path in self.paths),
             *((CHOICE + quoted(path, safe="/"), chosen) for path, chosen in self.choices.items()),
             *((("outside", "1"),) if self.outside else ()),
+            *((("hold", "1"),) if self.hold else ()),
         )
 
 
@@ -66,20 +70,29 @@ def plan(
 def carry_out(
     request: Request, workspace: Workspace, form: Form, pages: Render, visitor: SignedIn
 ) -> Response:
-    """Carry out the plan that was shown, or at once a clean one (`quick`)."""
+    """Carry out the plan that was shown, or at once a clean one (`quick`).
+
+    With `hold` every open session is held first; what these changed since is taken back, too.
+    """
     wish = read_wish(form)
+    if wish.hold:
+        why = f"rolled back to {wish.targets[0]}"[:200]
+        hold_all(workspace, why, actor=visitor.actor, label=visitor.label)
+    else:
+        settle(workspace)
     plan = make_plan(workspace, wish)
     if first(form, "quick"):
         if not is_clean(plan):
-            return _go(request, address("w", workspace.id, "plan", query=wish.fields))
-    elif first(form, "plan") != identity(plan):
+            return redirect(request, address("w", workspace.id, "plan", query=wish.fields))
+    elif first(form, "plan") != identity(plan) and not wish.hold:
         problem = Conflict(
             "Nothing was changed: the workspace has moved on since the plan was shown.",
             hint="This is the new plan. Look through it and carry it out if it is right.",
         )
         return _show(request, workspace, pages, visitor, wish, plan, form, problem)
     try:
-        done = workspace.carry_out(plan, actor=visitor.actor, label=visitor.label)
+        do = partial(roll_back_held, workspace) if wish.hold else workspace.carry_out
+        done = do(plan, actor=visitor.actor, label=visitor.label)
     except Conflict as problem:
         return _show(
             request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem
@@ -88,7 +101,7 @@ def carry_out(
     if wants_fragment(request) and first(form, "row"):
         undone = workspace.timeline.call(number(form, "row") or new).call
         return pages.page(request, "undone.html", call=undone, done=done.call, number=new)
-    return _go(request, address("w", workspace.id, "c", new))
+    return redirect(request, address("w", workspace.id, "c", new))
 
 
 def read_wish(fields: Fields) -> Wish:
@@ -110,7 +123,8 @@ def read_wish(fields: Fields) -> Wish:
                 )
             choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
     paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
-    return Wish(cast(Verb, verb), targets, paths, choices, bool(first(fields, "outside")))
+    hold = verb == "rollback" and bool(first(fields, "hold"))
+    return Wish(cast(Verb, verb), targets, paths, choices, bool(first(fields, "outside")), hold)
 
 
 def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
@@ -192,16 +206,11 @@ def _show(
         **values,
         views=views,
         part=part,
+        held=holds(workspace) if wish.hold else (),
+        left_open=calls_left_open(workspace) if wish.hold else (),
         identity=identity(plan),
         person=visitor.shown,
         problem=problem,
         obstacles=obstacles(request, problem) if problem else (),
         section="undo",
     )
-
-
-def _go(request: Request, where: str) -> Response:
-    """See other; htmx is told in its own way, since it would swap the page it is sent to."""
-    if wants_fragment(request):
-        return Response(status_code=200, headers={"HX-Redirect": where})
-    return RedirectResponse(where, 303)
