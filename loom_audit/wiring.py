@@ -29,8 +29,10 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.read_only_log import read_only
 from loom_audit.history.roots import first_root, is_attached_to, last_root, not_named
-from loom_audit.model.events import Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import (
     BlobStore,
@@ -108,11 +110,14 @@ class Adapters(Struct, frozen=True):
         if "\0" in text:
             raise InvalidPath("the path holds a NUL character", hint="No name on disk has one.")
         named = [entry for entry in entries if text and entry.id.startswith(text)]
+        named = [entry for entry in entries if entry.root == text and is_imported(text)] or named
         if len(named) == 1 and (named[0].id == text or not os.path.lexists(text)):
             return named[0]
         path = Path(os.path.realpath(text))
         for entry in entries:
             root = Path(entry.root)
+            if is_imported(entry.root):
+                continue
             if path == root or (root in path.parents and os.path.lexists(text)):
                 self._check_root(entry)
                 return entry
@@ -153,34 +158,52 @@ class Adapters(Struct, frozen=True):
                     _refuse_other_rules(entry, ignore)
                     return self.attachment(entry.id)
             self._refuse_unnamed("", Path(real), entries)
-            root = check_root(
-                path, store_dir=self.settings.home, others=[entry.root for entry in entries]
-            )
+            root = check_root(path, store_dir=self.settings.home, others=_folders(entries))
             if ignore is None:
                 ignore = _read_ignore(root)
             else:
                 check_rules(ignore)
             fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
-            known = logs_with_heads(self.settings.heads)
-            left = [log for log in self.database.empty_logs() if log not in known]
-            id = left[0] if left else self.database.create_log()
-            self.database.event_log(id).append([Draft(fact, "", "outside")])
+            id = self._begin_log(Draft(fact, "", "outside"))
         return self.attachment(id)
+
+    def _begin_log(self, *drafts: Draft) -> str:
+        """The id of a new log, which begins with these; one that was begun and left is taken."""
+        known = logs_with_heads(self.settings.heads)
+        left = [log for log in self.database.empty_logs() if log not in known]
+        id = left[0] if left else self.database.create_log()
+        self.database.event_log(id).append(drafts)
+        return id
+
+    def imported_log(self, root: str) -> str:
+        """The id of the log of transcripts that name this folder, a new one when there is none."""
+        with self.lock.hold("attach"):
+            for entry in self.workspaces():
+                if entry.root == root:
+                    self._check_root(entry)
+                    return entry.id
+            facts = (WorkspaceAttached(root, "", MAX_FILE_BYTES), BaselineFinished(0, 0))
+            return self._begin_log(*(Draft(fact, "", "outside") for fact in facts))
 
     def attachment(self, id: str) -> Attachment:
         """The directory of a log with everything that belongs to it.
 
         One that is gone answers every look at it with NO_WORKSPACE. CORRUPT where the log says
-        that it is of another folder.
+        that it is of another folder. A log that was imported answers appends so too.
         """
         entry = self.find(id)
         self._check_root(entry)
-        if Path(entry.root).is_dir():
-            workspace: Workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
+        log = self.log(id)
+        workspace: Workspace
+        if is_imported(entry.root):
+            log = read_only(log, only_read(entry.root))
+            workspace = vanished_workspace(entry.root, only_read)
+        elif Path(entry.root).is_dir():
+            workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
         else:
             workspace = vanished_workspace(entry.root)
         return Attachment(
-            log=self.log(id),
+            log=log,
             blobs=self.blobs,
             projections=self.projections(id),
             workspace=workspace,
@@ -202,7 +225,7 @@ class Adapters(Struct, frozen=True):
     def empty_workspace(self, path: str | Path) -> DiskWorkspace:
         """A new or empty directory as a workspace to replay into. Conflict for any other."""
         target = Path(path)
-        roots = [entry.root for entry in self.workspaces()]
+        roots = _folders(self.workspaces())
         check_target(target, store_dir=self.settings.home, others=roots)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
@@ -266,6 +289,11 @@ def open_adapters(url: str | None = None, settings: Settings | None = None) -> A
     lock = DiskLock(chosen.home / "locks")
     hidden = [str(path) for path in (chosen.home, chosen.heads, chosen.configuration)]
     return Adapters(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
+
+
+def _folders(entries: Sequence[WorkspaceEntry]) -> list[str]:
+    """The folders that are under audit, which those of imported logs are not."""
+    return [entry.root for entry in entries if not is_imported(entry.root)]
 
 
 def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:

@@ -24,6 +24,7 @@ from loom_audit.disk.inotify import most_watches
 from loom_audit.errors import AuditError
 from loom_audit.history.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible_path
+from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
@@ -187,6 +188,8 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
         with open_store(settings.url) as store:
             for entry in store.workspaces():
                 name = f"workspace {entry.root}"
+                if is_imported(entry.root):
+                    continue
                 if not Path(entry.root).is_dir():
                     yield Check(name, "warning", "is gone", "`loom-audit replay` rebuilds it.")
                     continue

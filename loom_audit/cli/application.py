@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +15,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("init", "Record", "Put a folder under audit."),
     ("run", "Record", "Run a command and record what it changed."),
     ("call", "Record", "Call one bundled tool and print its result."),
+    ("import", "Record", "Put transcripts of other programs on record, in logs of their own."),
     ("scope", "Record", "Show what is recorded, or accept .loomignore."),
     ("approvals", "Approve", "List the calls that wait for an answer."),
     ("approve", "Approve", "Let a call run that waits for an answer."),
@@ -65,8 +67,9 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = import_module(f"loom_audit.cli.{cmd_name}")
-        found: click.Command = getattr(module, cmd_name).as_click(cmd_name)
+        attribute = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        module = import_module(f"loom_audit.cli.{attribute}")
+        found: click.Command = getattr(module, attribute).as_click(cmd_name)
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -1,6 +1,7 @@
 """What other programs' JSON holds, read without trust: a wrong type is as if it were not there."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,18 +34,21 @@ def decode(raw: bytes) -> dict[str, Any]:
 def _decode_leniently(raw: bytes) -> Any:
     try:
         value = json.loads(raw.decode("utf-8", "replace"), parse_constant=lambda name: name)
-        return _without_surrogates(value)
+        return _as_json(value)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _without_surrogates(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    """The value without what JSON cannot hold: half characters, numbers without end."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, dict):
-        return {_without_surrogates(k): _without_surrogates(item) for k, item in value.items()}
+        return {_as_json(name): _as_json(item) for name, item in value.items()}
     return value
 
 

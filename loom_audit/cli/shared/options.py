@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from loom_audit.cli.shared.parameters import option
 from loom_audit.errors import InvalidArguments, InvalidPath
+from loom_audit.model.imported import named_folder
 
 StoreOption = Annotated[
     str | None,
@@ -58,7 +59,7 @@ def workspace_path(root: str, text: str) -> str:
     """
     if not text:
         raise InvalidArguments("a path is empty", hint="Write . for the folder you are in.")
-    typed = os.fsencode(text)
+    typed, root = os.fsencode(text), named_folder(root)
     real_root = os.path.realpath(os.fsencode(root))
     here = os.path.realpath(os.fsencode(Path.cwd()))
     inside = here == real_root or here.startswith(real_root + b"/")

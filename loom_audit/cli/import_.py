@@ -1,0 +1,71 @@
+"""`loom-audit import`: transcripts of other programs, in logs of their own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.options import folder
+from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.records import plain
+from loom_audit.errors import AuditError
+from loom_audit.model.display import count_text
+
+if TYPE_CHECKING:
+    from loom_audit.api.importing import Imported
+    from loom_audit.cli.shared.output import Output
+
+
+@command(
+    examples=(
+        "loom-audit import ~/.claude/projects/-home-ada-shop/*.jsonl",
+        "loom-audit import export.json --client opencode",
+    ),
+    codes={exits.FAILED: "a file could not be imported; the others were", exits.UNAVAILABLE: ""},
+)
+def import_(
+    invocation: Invocation,
+    files: Annotated[list[str], argument("FILE", help="Transcripts.")],
+    client: Annotated[
+        str | None,
+        option(metavar="NAME", help="claude-code, codex, opencode or gemini, where that is open."),
+    ] = None,
+) -> int:
+    """Put transcripts of other programs on record, in logs of their own.
+
+    Those of Claude Code, Codex and Gemini CLI, and what `opencode export` prints. There is a log
+    for each folder that they name; it can be read and not written, and doing it again adds what is
+    new in them. Files are as the transcript tells them; a call's coverage says where it does not.
+    """
+    output = invocation.output
+    from loom_audit.api.importing import import_file
+
+    failed = False
+    with invocation.store(create=True) as store:
+        for file in files:
+            try:
+                with progress(output) as report:
+                    done = import_file(store, Path(folder(file)), client=client, report=report)
+            except AuditError as error:
+                if len(files) == 1:
+                    raise
+                failed = True
+                output.note((f"{file}: ", "red"), error.message)
+                continue
+            if output.json:
+                output.record(plain(done))
+            else:
+                _show(output, done)
+    return exits.FAILED if failed else exits.OK
+
+
+def _show(output: "Output", done: "Imported") -> None:
+    new = f"{count_text(done.calls, 'new call')} in {count_text(len(done.sessions), 'session')}"
+    output.line((done.file, "bold"), f"  {done.client}: {new}")
+    output.line(f"  in {done.root}, workspace {done.workspace}")
+    for number, reason in done.skipped:
+        output.line((f"  line {number} skipped: ", "yellow"), reason)
+    for kind, count in sorted(done.unread.items()):
+        output.line(f"  not understood: {kind}, {count} times")

@@ -1,0 +1,79 @@
+"""`import`: transcripts of other programs, in logs of their own."""
+
+from pathlib import Path
+
+from tests.cli.shells import Shell
+
+RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
+CLAUDE = str(RECORDINGS / "claude-code/session.jsonl")
+LOG = ("--workspace", "import:/home/dev/projects/claude")
+READING = [
+    ("log",),
+    ("log", "--events"),
+    ("show", "10"),
+    ("diff", "8", "head"),
+    ("cat", "notes.txt"),
+    ("cat", "/home/dev/projects/claude/notes.txt"),
+    ("ls", "-r"),
+    ("history", "notes.txt"),
+    ("session",),
+    ("verify",),
+    ("head",),
+]
+WRITING = [
+    ("undo", "--yes"),
+    ("revert", "10", "--yes"),
+    ("rollback", "8", "--yes"),
+    ("checkpoint", "here"),
+    ("scope", "accept"),
+    ("status",),
+    ("call", "read_file", '{"path": "notes.txt"}'),
+]
+
+
+def test_an_import_says_what_is_new_and_where_it_is(shell: Shell) -> None:
+    (done,) = shell.records("import", CLAUDE)
+    assert (done["calls"], done["client"], done["skipped"]) == (9, "claude-code", [])
+    assert done["root"] == "import:/home/dev/projects/claude"
+    again = shell("import", CLAUDE).text
+    assert "0 new calls in 1 session" in again and done["root"] in again
+    assert [each["root"] for each in shell.records("workspaces")] == [done["root"]]
+
+
+def test_an_imported_log_is_read_like_any_other(shell: Shell) -> None:
+    shell("import", CLAUDE)
+    for command in READING:
+        assert shell(*LOG, *command).text
+    assert shell(*LOG, "cat", "notes.txt").stdout == b"one\nTWO\nthree\nfour\n"
+
+
+def test_what_writes_is_refused_with_a_hint_and_changes_nothing(shell: Shell) -> None:
+    shell("import", CLAUDE)
+    before = shell(*LOG, "head").text
+    for command in WRITING:
+        refused = shell(*LOG, *command, code=4)
+        assert "can only be read" in refused.errors and "loom-audit init" in refused.errors
+    assert "can only be read" in shell(*LOG, "run", "--", "true", code=None).errors
+    assert shell(*LOG, "head").text == before
+
+
+def test_a_file_that_cannot_be_imported_does_not_stop_the_others(shell: Shell) -> None:
+    ran = shell("import", str(shell.workspace / "a.txt"), CLAUDE, "absent", code=1)
+    assert "a.txt is not a transcript" in ran.errors and "absent" in ran.errors
+    assert "9 new calls" in ran.text
+    shell("import", "absent", code=4)
+    shell("import", str(shell.workspace / "a.txt"), code=2)
+    shell("import", CLAUDE, "--client", "nobody", code=2)
+
+
+def test_damaged_lines_are_named(shell: Shell) -> None:
+    file = shell.workspace / "t.jsonl"
+    file.write_bytes(b'{"torn\n' + Path(CLAUDE).read_bytes())
+    assert "line 1 skipped: torn line" in shell("import", str(file)).text
+
+
+def test_a_folder_with_a_log_of_transcripts_is_healthy(audited: Shell) -> None:
+    audited("import", CLAUDE)
+    told = audited("doctor", code=None).text
+    assert "is gone" not in told and "import:" not in told
+    assert audited("status").text
