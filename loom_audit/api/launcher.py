@@ -41,6 +41,12 @@ def install_launcher(settings: Settings) -> Sequence[str]:
     ):
         _check_lasting(what, path)
     write_launcher(settings)
+    return launcher_words(settings)
+
+
+def launcher_words(settings: Settings) -> Sequence[str]:
+    """The same words, where nothing is written."""
+    interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     return (interpreter, "-I", "-S", str(hooks_folder(settings) / CLIENT))
 
 

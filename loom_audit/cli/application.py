@@ -14,6 +14,7 @@ from loom_audit.cli.shared.invocation import PROGRAM, SharedOptions
 COMMANDS: Sequence[tuple[str, str, str]] = (
     ("init", "Record", "Put a folder under audit."),
     ("run", "Record", "Run a command and record what it changed."),
+    ("connect", "Record", "Record every call of a client, through its own hooks."),
     ("call", "Record", "Call one bundled tool and print its result."),
     ("import", "Record", "Put transcripts of other programs on record, in logs of their own."),
     ("scope", "Record", "Show what is recorded, or accept .loomignore."),

@@ -597,7 +597,7 @@ def test_keyframes_hold_any_listing(entries: list[Any]) -> None:
         ({"source": "a", "target": "b"}, "a → b"),
         ({"command": "x" * 300}, "x" * 239 + "…"),
         ({"from": "a", "to": "b", "overwrite": True}, "a → b"),
-        ({"pattern": "TODO", "path": "src"}, "TODO in src"),
+        ({"pattern": "step", "path": "src"}, "step in src"),
         ({"pattern": "*.py"}, "*.py"),
         ({"old_string": "x", "file_path": "a.py"}, "a.py"),
         ({"path": "caf\udce9\x00"}, "caf\\udce9\\x00"),

@@ -1,0 +1,238 @@
+"""Connecting a client: our hook in its settings, and out of them again."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from loom_audit.clients import settings
+from loom_audit.clients.settings import PLACES, Place
+from loom_audit.disk.paths import audit_errors
+from loom_audit.errors import Conflict, InvalidArguments
+
+KEPT = "connected"
+_PLUGIN = Path(settings.__file__).with_name("opencode_plugin.js")
+
+
+class Change(Struct, frozen=True):
+    """A settings file as it is and as it would be; None for absent. `path` leads behind links."""
+
+    client: str
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+
+class Kept(Struct, frozen=True):
+    """What a settings file was before we were in it, and the hash of what we made of it.
+
+    `made` are the folders that were made for it.
+    """
+
+    path: str
+    before: bytes | None
+    after: str
+    made: tuple[str, ...] = ()
+
+
+def installed_clients() -> Sequence[str]:
+    """The clients whose program or settings this user has."""
+    paths = [Path(folder) for folder in os.get_exec_path()]
+    return [
+        client
+        for client, place in PLACES.items()
+        if any(os.access(folder / place.program, os.X_OK) for folder in paths)
+        or user_file(place).parent.is_dir()
+        or _home_of(place).is_dir()
+    ]
+
+
+def settings_file(client: str, root: str | None) -> Path:
+    """The file that is changed: a project's own, uncommitted one, or without `root` the user's."""
+    place = PLACES[client]
+    return user_file(place) if root is None else Path(root) / place.local
+
+
+def user_file(place: Place) -> Path:
+    return _home_of(place) / place.user
+
+
+def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
+    """What would be changed so that the client runs these words. InvalidArguments, StorageFailed.
+
+    `before` and `after` are the same when it runs them already.
+    """
+    real, before = _read(path)
+    if not PLACES[client].events:
+        source = _PLUGIN.read_text("utf-8")
+        return Change(client, real, before, settings.plugin(source, words).encode())
+    return _changed(client, real, before, lambda text: settings.connected(client, text, words))
+
+
+def disconnecting(client: str, path: Path, home: Path) -> Change:
+    """What would be changed so that the client does not run ours any more.
+
+    A file that is as we left it becomes what it was; of another only ours is taken out.
+    """
+    real, before = _read(path)
+    kept = _kept(home, real)
+    if before is not None and kept is not None and kept.after == _hash(before):
+        return Change(client, real, before, kept.before)
+    if not PLACES[client].events:
+        return Change(client, real, before, None)
+    return _changed(client, real, before, settings.disconnected)
+
+
+def carry_out(change: Change, home: Path, *, connect: bool) -> None:
+    """Write the file whole, with its mode, and keep what it was. Conflict when it was changed."""
+    file, kept = _kept_file(home, change.path), _kept(home, change.path)
+    with audit_errors(str(change.path)):
+        made = _make_folders(change.path.parent) if change.after is not None else ()
+        if connect and kept is None and change.after is not None:
+            known = Kept(str(change.path), change.before, _hash(change.after), made)
+        elif connect and kept is not None and change.after is not None:
+            known = msgspec.structs.replace(kept, after=_hash(change.after))
+        else:
+            known = None
+        if known is not None:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _put(file, msgspec.json.encode(known), 0o600)
+        _replace(change)
+        if known is None:
+            file.unlink(missing_ok=True)
+            for folder in reversed(kept.made if kept else ()):
+                if Path(folder).is_dir() and not os.listdir(folder):
+                    Path(folder).rmdir()
+
+
+def is_connected(client: str, path: Path) -> bool:
+    """Whether the file runs our hook; False where it cannot be read."""
+    try:
+        return settings.HOOK_CLIENT.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def leave_out_of_git(root: str, path: Path) -> bool:
+    """Let git not see a project's own file: a line in `info/exclude`, which is not committed.
+
+    Whether a line was added; none is where there is no repository, or it is there.
+    """
+    line, file = _exclude_line(root, path)
+    if file is None:
+        return False
+    with audit_errors(str(file)):
+        known = file.read_bytes() if file.exists() else b""
+        if line in known.splitlines():
+            return False
+        file.parent.mkdir(exist_ok=True)
+        end = b"" if not known or known.endswith(b"\n") else b"\n"
+        _put(file, known + end + line + b"\n", 0o644)
+    return True
+
+
+def let_git_see(root: str, path: Path) -> None:
+    """Take that line out again."""
+    line, file = _exclude_line(root, path)
+    if file is None or not file.exists():
+        return
+    with audit_errors(str(file)):
+        lines = file.read_bytes().splitlines(keepends=True)
+        kept = [one for one in lines if one.rstrip(b"\r\n") != line]
+        if kept != lines:
+            _put(file, b"".join(kept), 0o644)
+
+
+def _exclude_line(root: str, path: Path) -> tuple[bytes, Path | None]:
+    """The line for a file, and the file of the repository that holds the root where it belongs.
+
+    Git looks for it in the common directory of all worktrees (gitrepository-layout).
+    """
+    for folder in (Path(root), *Path(root).parents):
+        git = folder / ".git"
+        if git.is_file():
+            told = git.read_text("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
+            git = folder / told
+            common = git / "commondir"
+            if common.is_file():
+                git = git / common.read_text("utf-8", "surrogateescape").strip()
+        if git.is_dir():
+            name = os.fsencode(path.relative_to(folder))
+            return b"/" + name, git / "info" / "exclude"
+    return b"", None
+
+
+def _changed(client: str, path: Path, before: bytes | None, change: Callable[[str], str]) -> Change:
+    text = (before or b"").decode("utf-8", "surrogateescape")
+    try:
+        changed = change(text)
+    except InvalidArguments as error:
+        error.message = f"{path}: {error.message}"
+        error.hint = error.hint or "Mend this file first; nothing was changed."
+        raise
+    after = None if not changed else changed.encode("utf-8", "surrogateescape")
+    return Change(client, path, before, before if changed == text else after)
+
+
+def _read(path: Path) -> tuple[Path, bytes | None]:
+    real = Path(os.path.realpath(path))
+    with audit_errors(str(real)):
+        return real, real.read_bytes() if os.path.lexists(real) else None
+
+
+def _replace(change: Change) -> None:
+    real, now = _read(change.path)
+    if now != change.before:
+        raise Conflict(f"{real} was changed by somebody else in this moment", hint="Try it again.")
+    if change.after is None:
+        real.unlink(missing_ok=True)
+    elif change.after != now:
+        mode = 0o600 if now is None else real.stat().st_mode & 0o7777
+        _put(real, change.after, mode)
+
+
+def _put(file: Path, content: bytes, mode: int) -> None:
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as new:
+            new.write(content)
+            new.flush()
+            os.fsync(new.fileno())
+        written.chmod(mode)
+        written.replace(file)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> tuple[str, ...]:
+    """The folders that were not there, outermost first, which are there now."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return tuple(str(one) for one in reversed(missing))
+
+
+def _kept_file(home: Path, path: Path) -> Path:
+    return home / "hooks" / KEPT / _hash(os.fsencode(path))[:16]
+
+
+def _kept(home: Path, path: Path) -> Kept | None:
+    try:
+        kept = msgspec.json.decode(_kept_file(home, path).read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return kept if kept.path == str(path) else None
+
+
+def _home_of(place: Place) -> Path:
+    named = os.environ.get(place.home, "") if place.home else ""
+    if not named and place.folder.startswith(".config/"):
+        config = os.environ.get("XDG_CONFIG_HOME", "")
+        return Path(config or Path.home() / ".config") / place.folder.removeprefix(".config/")
+    return Path(named) if named else Path.home() / place.folder
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

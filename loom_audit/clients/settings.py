@@ -1,0 +1,201 @@
+"""What is written into a client's own settings so that it runs our hook, and taken out again.
+
+Claude Code, Codex and Gemini CLI have lists of hooks by event in a JSON file; a hook is ours when
+its command runs our hook client. opencode loads every plugin in a folder: ours is one file.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from loom_audit.clients import jsonc
+from loom_audit.clients.known import CLIENTS
+from loom_audit.errors import InvalidArguments
+
+HOOK_CLIENT = "/hooks/hook_client.py"
+SECONDS = 600
+"""How long a hook may take, which is what a question to a person may take."""
+
+_CLAUDE = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
+    "PermissionDenied", "Stop", "StopFailure", "SubagentStop", "SessionEnd",
+)  # fmt: skip
+_CODEX = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop",
+    "Interrupt", "SessionEnd",
+)  # fmt: skip
+_GEMINI = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
+
+
+class Place(Struct, frozen=True):
+    """Where a client reads settings: below a project's folder, and below the user's folder.
+
+    `home` names the variable that moves the latter, and `folder` is it in the user's home.
+    `program` is what is typed to start the client, `untold` what it does not tell, and `trust` what
+    its user must do before it runs our hook. `is_own`: the project's file is never committed.
+    """
+
+    program: str
+    untold: str
+    local: str
+    home: str
+    folder: str
+    user: str
+    events: Sequence[str] = ()
+    per_second: int = 1
+    trust: str = ""
+    is_own: bool = False
+
+
+PLACES: Mapping[str, Place] = {
+    "claude-code": Place(
+        "claude",
+        "which files a command changed (we look), and an edit that it refuses itself: that is "
+        "taken from its transcript",
+        ".claude/settings.local.json",
+        "CLAUDE_CONFIG_DIR",
+        ".claude",
+        "settings.json",
+        _CLAUDE,
+        is_own=True,
+    ),
+    "codex": Place(
+        "codex",
+        "a command's exit code, and that a patch failed, at once: both are taken from its rollout",
+        ".codex/hooks.json",
+        "CODEX_HOME",
+        ".codex",
+        "hooks.json",
+        _CODEX,
+        trust="Codex runs a hook only once you trust it: start `codex` here and answer `/hooks`.",
+    ),
+    "opencode": Place(
+        "opencode",
+        "what a command leaves running, and when opencode itself ends",
+        ".opencode/plugins/loom-audit.js",
+        "OPENCODE_CONFIG_DIR",
+        ".config/opencode",
+        "plugins/loom-audit.js",
+        is_own=True,
+    ),
+    "gemini": Place(
+        "gemini",
+        "an id of a call: one that is made twice at once with the same arguments may be taken for "
+        "the other",
+        ".gemini/settings.json",
+        "",
+        ".gemini",
+        "settings.json",
+        _GEMINI,
+        per_second=1000,
+    ),
+}
+"""How long a hook may take is written in `per_second`ths of a second."""
+
+assert PLACES.keys() == CLIENTS.keys()
+
+
+def connected(client: str, text: str, words: Sequence[str]) -> str:
+    """The settings of hooks with ours in them, which runs these words; unchanged if it is there.
+
+    InvalidArguments for settings that cannot be understood.
+    """
+    place = PLACES[client]
+    text = disconnected(text) if not _is_there(place, text, words) else text
+    if _is_there(place, text, words):
+        return text
+    if not text.strip():
+        text = "{}\n"
+    if _hooks(text) is None:
+        text = jsonc.with_member(text, jsonc.read(text), "hooks", {})
+    for event in place.events:
+        hooks = _hooks(text)
+        assert hooks is not None
+        entries, entry = hooks.member(event), _entry(place, event, words)
+        if entries is None:
+            text = jsonc.with_member(text, hooks, event, [entry])
+        else:
+            text = jsonc.with_item(text, entries, entry)
+    return text
+
+
+def disconnected(text: str) -> str:
+    """The settings without our hooks, and without the lists that they leave empty.
+
+    "" when nothing else is in them. InvalidArguments for settings that cannot be understood.
+    """
+    if not text.strip():
+        return text
+    found = False
+    while (step := _one_less(text)) is not None:
+        text, found = step, True
+    return "" if found and jsonc.value(text, jsonc.read(text)) == {} else text
+
+
+def plugin(source: str, words: Sequence[str]) -> str:
+    """opencode's plugin, which hands on what it is told (see `clients.opencode`)."""
+    return source.replace('["WORDS"]', json.dumps(list(words)))
+
+
+def _entry(place: Place, event: str, words: Sequence[str]) -> dict[str, Any]:
+    timeout = SECONDS * place.per_second
+    hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
+    return ({"matcher": "*"} if "Tool" in event else {}) | {"hooks": [hook]}
+
+
+def _is_there(place: Place, text: str, words: Sequence[str]) -> bool:
+    """Whether our hook is there just as it would be added."""
+    hooks = _hooks(text) if text.strip() else None
+    found: dict[str, list[Any]] = {}
+    for event, entries in zip(hooks.names, hooks.items, strict=True) if hooks else ():
+        told = jsonc.value(text, entries)
+        found[event] = [one for one in told if HOOK_CLIENT in json.dumps(one)]
+    wanted = {event: [_entry(place, event, words)] for event in place.events}
+    return {event: ours for event, ours in found.items() if ours} == wanted
+
+
+def _hooks(text: str) -> jsonc.Node | None:
+    """The object of hooks. InvalidArguments when something else stands there."""
+    root = jsonc.read(text)
+    if text[root.start] != "{":
+        raise InvalidArguments("these settings are not an object")
+    hooks = root.member("hooks")
+    if hooks is None:
+        return None
+    if text[hooks.start] != "{":
+        raise InvalidArguments("`hooks` in these settings is not an object")
+    for name, entries in zip(hooks.names, hooks.items, strict=True):
+        if text[entries.start] != "[":
+            raise InvalidArguments(f"`hooks.{name}` in these settings is not a list")
+    return hooks
+
+
+def _one_less(text: str) -> str | None:
+    """The text without one hook of ours, or what that left empty; None when there is none."""
+    hooks = _hooks(text)
+    for at, entries in enumerate(hooks.items if hooks else ()):
+        assert hooks is not None
+        for index, entry in enumerate(entries.items):
+            listed = entry.member("hooks") if text[entry.start] == "{" else None
+            ours = [
+                n for n, one in enumerate(listed.items if listed else ()) if _is_ours(text, one)
+            ]
+            if listed is None or not ours:
+                continue
+            if len(listed.items) > 1:
+                return jsonc.without(text, listed, ours[0])
+            if len(entries.items) > 1:
+                return jsonc.without(text, entries, index)
+            if len(hooks.items) > 1:
+                return jsonc.without(text, hooks, at)
+            root = jsonc.read(text)
+            return jsonc.without(text, root, root.names.index("hooks"))
+    return None
+
+
+def _is_ours(text: str, hook: jsonc.Node) -> bool:
+    told = jsonc.value(text, hook)
+    return isinstance(told, dict) and HOOK_CLIENT in str(told.get("command", ""))

@@ -1,0 +1,140 @@
+"""`connect`: our hook in a client's settings, as a person puts it there and takes it out."""
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shells import Shell
+
+LOCAL = {
+    "claude-code": ".claude/settings.local.json",
+    "codex": ".codex/hooks.json",
+    "opencode": ".opencode/plugins/loom-audit.js",
+    "gemini": ".gemini/settings.json",
+}
+
+
+@pytest.fixture
+def person(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
+    """A person at a shell whose data folder is not taken for a temporary one."""
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shell.extra |= {"HOME": str(tmp_path)}
+    subprocess.run(["git", "init", "-q", str(shell.workspace)], check=True)
+    return shell
+
+
+def written(shell: Shell) -> dict[str, bytes]:
+    """Everything in the folder and in what git leaves out, by name."""
+    left_out = shell.workspace / ".git" / "info" / "exclude"
+    files = [path for path in shell.workspace.rglob("*") if path.is_file()]
+    found = {str(path): path.read_bytes() for path in files if ".git" not in path.parts}
+    return found | {"exclude": left_out.read_bytes()}
+
+
+@pytest.mark.parametrize("client", LOCAL)
+def test_connecting_twice_is_once_and_removing_leaves_nothing(person: Shell, client: str) -> None:
+    before = written(person)
+    told = person("connect", client)
+    assert f"{client} is connected:" in told.text and "it does not tell" in told.text
+    assert "`loom-audit connect --remove" in told.errors
+    once = written(person)
+    settings = person.workspace / LOCAL[client]
+    assert str(person.home / "hooks" / "hook_client.py") in settings.read_text()
+    assert f"/{LOCAL[client]}\n".encode() in once["exclude"]
+    status = ["git", "-C", str(person.workspace), "status", "--porcelain", "-uall"]
+    assert LOCAL[client] not in subprocess.check_output(status, text=True)
+    assert "connected already" in person("connect", client).text
+    assert written(person) == once
+    person("connect", "--remove", client)
+    assert written(person) == before
+    assert "was not connected" in person("connect", "--remove", client).text
+
+
+def test_the_folder_is_put_under_audit_and_the_hook_can_be_run(person: Shell) -> None:
+    told = person("connect", "claude-code")
+    assert "is under audit" in told.text
+    settings = json.loads((person.workspace / LOCAL["claude-code"]).read_text())
+    [entry] = settings["hooks"]["PreToolUse"]
+    client = person.home / "hooks" / "hook_client.py"
+    assert client.is_file() and str(client) in entry["hooks"][0]["command"]
+    assert (person.home / "hooks" / "daemon").is_file()
+
+
+def test_printing_shows_what_would_be_written_and_writes_nothing(person: Shell) -> None:
+    person("init")
+    before = written(person)
+    assert "+" in person("connect", "--print", "claude-code").text
+    assert written(person) == before and not (person.home / "hooks").exists()
+
+
+def test_what_others_changed_since_stays_when_ours_is_removed(person: Shell) -> None:
+    file = person.workspace / LOCAL["claude-code"]
+    file.parent.mkdir()
+    file.write_text('{\n  // mine\n  "model": "a"\n}\n')
+    file.chmod(0o640)
+    person("connect", "claude-code")
+    file.write_text(file.read_text().replace('"model": "a"', '"model": "b"'))
+    person("connect", "--remove", "claude-code")
+    assert file.read_text() == '{\n  // mine\n  "model": "b"\n}\n'
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_changed(person: Shell, tmp_path: Path) -> None:
+    real, file = tmp_path / "dotfiles.json", person.workspace / LOCAL["claude-code"]
+    real.write_text("{}")
+    file.parent.mkdir()
+    file.symlink_to(real)
+    person("connect", "claude-code")
+    assert file.is_symlink() and "hook_client.py" in real.read_text()
+    person("connect", "--remove", "claude-code")
+    assert file.is_symlink() and real.read_text() == "{}"
+
+
+def test_broken_settings_are_named_by_line_and_left_alone(person: Shell) -> None:
+    file = person.workspace / LOCAL["gemini"]
+    file.parent.mkdir()
+    file.write_text('{\n  "a": 1\n  "b": 2\n}\n')
+    refused = person("connect", "gemini", code=2)
+    assert "line 3, column 3" in refused.errors and str(file) in refused.errors
+    assert file.read_text() == '{\n  "a": 1\n  "b": 2\n}\n'
+
+
+def test_for_all_projects_the_users_own_settings_are_changed(person: Shell, tmp_path: Path) -> None:
+    before = written(person)
+    person("connect", "--user", "--strict", "--no-prompts", "codex")
+    text = (tmp_path / ".codex" / "hooks.json").read_text()
+    assert text.count("codex --strict --no-prompts") == text.count("hook_client.py") > 5
+    assert written(person) == before and not list(person.home.glob("*.looks"))
+    person("connect", "--user", "--remove", "codex")
+    assert not (tmp_path / ".codex").exists()
+
+
+def test_without_a_name_those_that_are_found_are_connected(
+    person: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no client was found" in person("connect", code=4).errors
+    (tmp_path / "gemini").write_text("")
+    (tmp_path / "gemini").chmod(0o755)
+    (tmp_path / ".claude").mkdir()
+    told = person.records("connect")
+    assert [one["client"] for one in told] == ["claude-code", "gemini"]
+
+
+def test_a_temporary_data_folder_is_refused(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    refused = shell("connect", "codex", code=2)
+    assert "temporary folder" in refused.errors
+    assert not (shell.workspace / ".codex").exists()
+
+
+def test_an_unknown_client_is_refused(shell: Shell) -> None:
+    assert "claude-code, codex" in shell("connect", "vim", code=2).errors
