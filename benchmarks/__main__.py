@@ -28,6 +28,7 @@ BENCHMARKS = (
     "reading",
     "reads",
     "verify",
+    "imports",
     "memory",
     "confinement",
     "tools",

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes
+from benchmarks.imports import write_transcript
 from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api.face import AuditStore, Session
+from loom_audit.api.importing import import_file
 from loom_audit.history.verification import verify
 from loom_audit.sql.evidence import open_evidence
 
@@ -27,11 +29,15 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         ("rollback", small, f"rollback of {small:,} files", None),
         ("tree", length, f"tree(point) of 20,000 paths, {length:,} events", None),
         ("verifying", length, f"verify of {length:,} events", None),
+        ("importing", length, f"import of {length:,} calls", 128),
         ("capture", large, f"command that writes a file of {large:,} MiB", 64),
     ):
         place = folder / scenario
         if scenario in ("tree", "verifying"):
             new_log(place, length)[0].close()
+        elif scenario == "importing":
+            place.mkdir(parents=True)
+            write_transcript(place / "session.jsonl", size)
         else:
             (place / "work").mkdir(parents=True)
             if scenario in ("baseline", "command", "rollback"):
@@ -127,6 +133,14 @@ def _tree(place: Path, size: int) -> Callable[[AuditStore], None]:
     return work
 
 
+def _importing(place: Path, size: int) -> Callable[[AuditStore], None]:
+    def work(store: AuditStore) -> None:
+        if import_file(store, place / "session.jsonl").calls != size:
+            raise SystemExit("not every call was imported")
+
+    return work
+
+
 def _verifying(place: Path, size: int) -> Callable[[AuditStore], None]:
     def work(store: AuditStore) -> None:
         [entry] = store.workspaces()
@@ -146,6 +160,7 @@ _SCENARIOS = {
     "command": _command,
     "rollback": _rollback,
     "tree": _tree,
+    "importing": _importing,
     "verifying": _verifying,
     "capture": _capture,
 }
