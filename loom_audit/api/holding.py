@@ -50,9 +50,11 @@ def hold(
 
 def settle(workspace: AuditedWorkspace) -> None:
     """Put on record how open calls of other programs ended, as far as these have told it."""
-    from loom_audit.api.clients import settle
+    leases = map(workspace.attachment.lease, {c.session for c in workspace.timeline.open_calls()})
+    if any(leases):
+        from loom_audit.api.clients import settle
 
-    settle(workspace)
+        settle(workspace)
 
 
 def _hold(
@@ -97,12 +99,6 @@ def follow(workspace: AuditedWorkspace, session: str) -> None:
             return
 
 
-def holds(workspace: AuditedWorkspace) -> Sequence[SessionHold]:
-    """By what the open sessions are held, each once, oldest first."""
-    found = (workspace.timeline.hold(one.id) for one in workspace.timeline.open_sessions())
-    return sorted({held for held in found if held is not None}, key=lambda held: held.seq)
-
-
 def hold_all(
     workspace: AuditedWorkspace, reason: str = "", *, actor: str | None = None, label: str = ""
 ) -> Sequence[SessionHold]:
@@ -114,13 +110,15 @@ def hold_all(
         if workspace.attachment.is_session_alive(one.id):
             _hold(workspace, one.id, reason, actor, label)
     settle(workspace)
-    return holds(workspace)
+    return workspace.timeline.holds()
 
 
 def still_running(workspace: AuditedWorkspace) -> Sequence[tuple[str, int | None]]:
     """The held sessions whose agent still runs, each with its process where that is known."""
     attachment = workspace.attachment
-    alive = [held for held in holds(workspace) if attachment.is_session_alive(held.session)]
+    alive = [
+        held for held in workspace.timeline.holds() if attachment.is_session_alive(held.session)
+    ]
     leases = [(held.session, attachment.lease(held.session)) for held in alive]
     return [(session, lease.pid if lease else None) for session, lease in leases]
 

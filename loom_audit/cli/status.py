@@ -34,8 +34,6 @@ def status(
 
     Names open calls and interrupted changes, too. Nothing is recorded by looking.
     """
-    from loom_audit.api.holding import holds
-
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
         found = workspace.status(rehash=rehash)
@@ -50,7 +48,7 @@ def status(
                     "untracked": plain(found.untracked),
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
-                    "held": [hold_record(held) for held in holds(workspace)],
+                    "held": [hold_record(held) for held in workspace.timeline.holds()],
                 }
             )
         else:

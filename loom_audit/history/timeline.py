@@ -143,6 +143,11 @@ class Timeline(Struct, frozen=True):
         """By what a session is held, itself or with one that contains it; None when it is not."""
         return hold_of(partial(standing_of, self.log), session)
 
+    def holds(self) -> Sequence[SessionHold]:
+        """By what the open sessions are held, each once, oldest first."""
+        found = {self.hold(one.id) for one in self.open_sessions()} - {None}
+        return sorted(filter(None, found), key=lambda held: held.seq)
+
     def last_heard(self, call: Call) -> datetime | None:
         """When the program that reports an open call reported last; None for a call of ours."""
         if call.seq is not None or standing_of(self.log, call.session).lease is None:

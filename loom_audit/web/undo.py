@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from starlette.responses import Response
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.holding import calls_left_open, hold_all, holds, roll_back_held, settle
+from loom_audit.api.holding import calls_left_open, hold_all, roll_back_held, settle
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
@@ -206,7 +206,7 @@ def _show(
         **values,
         views=views,
         part=part,
-        held=holds(workspace) if wish.hold else (),
+        held=workspace.timeline.holds() if wish.hold else (),
         left_open=calls_left_open(workspace) if wish.hold else (),
         identity=identity(plan),
         person=visitor.shown,

@@ -282,11 +282,11 @@ def test_what_differs_from_the_log_is_repaired_by_the_log(
     by(workspace).record(SessionHeld("person:ana", "killed"))
     assert holding.agree(store.adapters) == ["child", "s"]
     assert told(home) == told(home, "child") and "killed" in (told(home) or "")
-    assert [held.reason for held in holding.holds(workspace)] == ["killed"]
+    assert [held.reason for held in workspace.timeline.holds()] == ["killed"]
     by(workspace).record(SessionReleased("person:ana"))
     assert holding.agree(store.adapters) == ["child", "s"]
     assert told(home) is None and told(home, "child") is None
-    assert holding.agree(store.adapters) == [] == [*holding.holds(workspace)]
+    assert holding.agree(store.adapters) == [] == [*workspace.timeline.holds()]
 
 
 @pytest.mark.parametrize("reason", ["two\nlines", "x" * 1001, "hidden \u202e"])

@@ -92,7 +92,7 @@ def test_calls_of_all_sessions_are_named_ours_too_and_a_read_is_none(
         (root / "made").touch()
         done = roll_back(workspace, "session:s")
         assert {call.tool for call in done.left_open} == {"block", "Bash"}
-        assert {held.session for held in holding.holds(workspace)} == {"s", ours.id}
+        assert {held.session for held in workspace.timeline.holds()} == {"s", ours.id}
         assert tree_of(root) == before
         (root / "later").touch()
     assert owners(workspace, "later")[0][1] == {

@@ -29,17 +29,15 @@ def hold_record(held: SessionHold) -> dict[str, Any]:
 
 def note_holds(workspace: "AuditedWorkspace", output: Output) -> None:
     """Say which open sessions are held."""
-    from loom_audit.api.holding import holds
-
-    for held in holds(workspace):
+    for held in workspace.timeline.holds():
         output.note((held.text, "yellow"))
 
 
 def going_on(workspace: "AuditedWorkspace", output: Output) -> dict[str, Any]:
     """Name the sessions that are held and the calls that are left open; the same for JSON."""
-    from loom_audit.api.holding import calls_left_open, holds, still_running
+    from loom_audit.api.holding import calls_left_open, still_running
 
-    held, left = holds(workspace), calls_left_open(workspace)
+    held, left = workspace.timeline.holds(), calls_left_open(workspace)
     if not output.json:
         output.lines(((one.text, "yellow"),) for one in held)
         note_open_calls(output, left)
