@@ -31,6 +31,7 @@ BENCHMARKS = (
     "imports",
     "memory",
     "confinement",
+    "hooks",
     "tools",
 )
 

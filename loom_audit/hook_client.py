@@ -2,9 +2,10 @@
 
     python -I -S hook_client.py CLIENT [--strict] [--no-prompts] [--seconds N]
 
-It lies as a copy in `<data folder>/hooks/`, beside `daemon`: how the warm process is started, its
-words ended by NUL, first the variables it is given. Only what is built into the interpreter is
-imported before something is to be done for it: every call of the agent waits for this.
+It lies as `hook.py` in `<data folder>/hooks/`, beside what runs it and `daemon`, which
+says how the warm process is started: words ended by NUL, first the variables that it is given.
+Nothing is imported that is not built into the interpreter, but `_socket`: every call of the agent
+waits for this.
 
 It prints nothing and exits with 0 whatever goes wrong, so that the agent does as without us;
 `--strict` makes that a denial. A session that is held (`<data folder>/held/`) is denied its calls
@@ -57,9 +58,9 @@ def sha256(data: bytes) -> str:
 
 def held(folder: bytes, session: bytes) -> bytes:
     """Why a session is held; empty when it is not."""
-    if not session:
-        return b""
     try:
+        if not session or not posix.listdir(folder + b"/held"):
+            return b""
         name = sha256(session).encode()
         descriptor = posix.open(folder + b"/held/" + name, 0)
     except OSError:
@@ -240,8 +241,9 @@ def main(arguments: list[str]) -> None:
         answer = answer[posix.write(1, answer) :]
 
 
-if __name__ == "__main__":
+def run(arguments: list[str]) -> None:
+    """The whole life of this process; it tells nobody that something failed."""
     try:
-        main(sys.argv[1:])
+        main(arguments)
     finally:
         posix._exit(0)

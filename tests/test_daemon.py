@@ -110,7 +110,8 @@ def test_a_path_of_a_socket_may_be_longer_than_one_can_be(
     long = tmp_path / ("d" * 100)
     lay_store(long)
     (long / FOLDER).mkdir()
-    (long / FOLDER / "hook_client.py").write_bytes((home / FOLDER / "hook_client.py").read_bytes())
+    for name in ("hook.py", "hook_client.py"):
+        (long / FOLDER / name).write_bytes((home / FOLDER / name).read_bytes())
     with HookServer(store, long / FOLDER, SOCKET, errors.append):
         done = run_hook(long, pre_tool_use(root), "claude-code", cwd=root)
     assert done.stdout == b"" and call_of(store, root, "c1").seq is None

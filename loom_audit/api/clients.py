@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 
@@ -34,6 +34,7 @@ class Hooks:
         self._conversations: dict[tuple[str, str], Conversation] = {}
         self._locks: dict[str, threading.RLock] = {}
         self._asking: dict[int, Sequence[int]] = {}
+        self._known_roots: Mapping[str, str] = {}
         self._here = threading.RLock()
 
     def answer(
@@ -58,7 +59,9 @@ class Hooks:
             return known.answer(read, None)
         told = next((one for one in read.reports if isinstance(one, SessionTold)), None)
         whose = told.parent if told and told.parent else read.session
-        with self._asked_by(hook) as pid, self._lock(whose):
+        # a client that goes on in another process says so before its next call
+        asking = None if read.moment == "before" and self._knows(read) else hook
+        with self._asked_by(asking) as pid, self._lock(whose):
             conversation = self._conversation(known, read)
             if conversation is None:
                 return known.answer(read, None)
@@ -118,6 +121,13 @@ class Hooks:
         with self._here:
             return {pid for line in self._asking.values() for pid in line}
 
+    def _knows(self, hook: Hook) -> bool:
+        """Whether the client of this session was told by a hook before."""
+        return any(
+            session == hook.session and conversation.pid is not None
+            for (_, session), conversation in list(self._conversations.items())
+        )
+
     def _lock(self, session: str) -> threading.RLock:
         with self._here:
             return self._locks.setdefault(session, threading.RLock())
@@ -162,15 +172,19 @@ class Hooks:
     def _owner_of(self, path: str) -> AuditedWorkspace | None:
         """The innermost workspace that holds a path, if there is one."""
         real = real_path(path)
-        roots = {entry.root: entry.id for entry in self._store.workspaces()}
-        while real not in roots:
-            real, last = os.path.dirname(real), real
-            if real == last:
-                return None
-        try:
-            return self._open(roots[real])
-        except NoWorkspace:
-            return None
+        for roots in (self._roots, self._look_for_roots):
+            owner = _innermost(roots(), real)
+            if owner is not None:
+                with suppress(NoWorkspace):
+                    return self._open(owner)
+        return None
+
+    def _roots(self) -> Mapping[str, str]:
+        return self._known_roots
+
+    def _look_for_roots(self) -> Mapping[str, str]:
+        self._known_roots = {entry.root: entry.id for entry in self._store.workspaces()}
+        return self._known_roots
 
 
 def settle(workspace: AuditedWorkspace) -> Sequence[str]:
@@ -201,6 +215,15 @@ def settle(workspace: AuditedWorkspace) -> Sequence[str]:
                 continue
         left.append(session)
     return left
+
+
+def _innermost(roots: Mapping[str, str], path: str) -> str | None:
+    """The id of the workspace whose root is nearest above a path."""
+    while path not in roots:
+        path, last = os.path.dirname(path), path
+        if path == last:
+            return None
+    return roots[path]
 
 
 def _has_session(workspace: AuditedWorkspace, session: str) -> bool:

@@ -100,7 +100,7 @@ class Conversation:
 
     def _begin_in(self, workspace: AuditedWorkspace) -> Ingest:
         ingest = self._ingest(workspace)
-        if not ingest.is_open:
+        if ingest is not self._home and not ingest.is_open:
             self._start(ingest)
             follow(workspace, self.session)
         self._home = self._home or ingest
@@ -151,9 +151,10 @@ class Conversation:
             self._catch_up(self._all_told)
         for report in hook.reports:
             self.take(report, heard=True)
-        if hook.moment in ("stop", "after") and self.has_open_calls:
+        stopped = hook.moment == "stop" and self.has_open_calls
+        if stopped or (hook.moment == "after" and self._is_half_told):
             self.read()  # how a call ended may stand there already
-            self._stopped = hook.moment == "stop"
+            self._stopped = stopped
             self._due = monotonic() + OUTCOME_WAIT
 
     def take(self, report: Report, *, heard: bool) -> None:
@@ -276,6 +277,10 @@ class Conversation:
     def has_open_calls(self) -> bool:
         """Whether a call of the session has not ended yet."""
         return any(ingest.open_calls for ingest in self.ingests.values())
+
+    @property
+    def _is_half_told(self) -> bool:
+        return any(ingest.half_told for ingest in self.ingests.values())
 
     def settle(self) -> None:
         """Put on record what is known by now, and what nobody will tell in time."""

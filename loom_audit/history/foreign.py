@@ -36,6 +36,7 @@ from loom_audit.history.recovery import (
     recover,
 )
 from loom_audit.history.survivors import Activity, add_goes_on, end_goes_on, tasks_left
+from loom_audit.history.watching import note_command
 from loom_audit.history.writer import Writer, check_unused
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import (
@@ -87,8 +88,11 @@ def _check_free(attachment: Attachment, known: Session, started: SessionStarted)
         )
 
 
-def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
+def begin(writer: Writer, request: CallRequested, *, look: bool, watched: bool = False) -> Event:
     """Put a call on record as requested, with a look at what others changed before it.
+
+    Where it is `watched` this process stays, and from the second look on is told by the kernel
+    where to look.
 
     The event of its request, again when it was begun like this before. Conflict when it was begun
     otherwise, or the session is not open; NotFound without a session. InvalidArguments when
@@ -122,6 +126,8 @@ def begin(writer: Writer, request: CallRequested, *, look: bool) -> Event:
             within=request.within,
         )
         if looks:
+            if watched:
+                note_command(attachment)
             among = candidates(attachment, besides=call.record.key)
             look_before(call.record, among)
             keep_look(attachment, *call.record.key)

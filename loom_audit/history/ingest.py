@@ -29,7 +29,6 @@ from loom_audit.history.attribution import request_event
 from loom_audit.history.told_calls import begun_of, differs, joined, merged, safe_id
 from loom_audit.history.told_texts import ToldTexts
 from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
-from loom_audit.history.watching import note_command
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Status
@@ -67,6 +66,7 @@ class Ingest:
         self._asking = asking
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
+        self._requests: dict[str, CallRequested] = {}
         self._parts: dict[str, CallEnded] = {}
         self._background: dict[str, str] = {}
         self._beyond: set[str] = set()
@@ -189,10 +189,9 @@ class Ingest:
         if self._find(call_id) is not None:
             return
         request = self._request(call_id, report)
-        if report.effect in ("write", "execute"):
-            with self.attachment.exclusive():
-                note_command(self.attachment)
-        foreign.begin(replace(self._writer, occurred_at=report.at), request, look=True)
+        writer = replace(self._writer, occurred_at=report.at)
+        foreign.begin(writer, request, look=True, watched=True)
+        self._requests[call_id] = request
 
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
         tool = safe_id(report.tool) or "unknown"
@@ -226,7 +225,7 @@ class Ingest:
         assert call is not None
         assert report.status is not None
         more: dict[str, Any] = {}
-        request = request_event(self.attachment, call)[1]
+        request = self._requests.pop(call_id, None) or request_event(self.attachment, call)[1]
         if report.arguments is not UNSET and report.arguments != request.arguments:
             more["arguments"] = report.arguments
         if report.background:

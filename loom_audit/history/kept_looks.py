@@ -13,15 +13,15 @@ def keep_look(attachment: Attachment, session: str, call_id: str) -> None:
     seen = attachment.last_seen
     with suppress(AuditError):  # then nothing is known to be left running or to have arrived
         running = sorted(attachment.processes.running())
-        attachment.looks.keep(_running_name(session, call_id), running)
         left_out = [[*key, *counted] for key, counted in seen.left_out.items()]
-        looked = {"looked": seen.looked, "left_out": left_out}
+        looked = {"looked": seen.looked, "left_out": left_out, "running": running}
         attachment.looks.keep(_look_name(session, call_id), looked)
 
 
 def running_at(attachment: Attachment, call: Call) -> Sequence[int]:
     """The pids there were when a call began; none where that is not known."""
-    return attachment.looks.get(_running_name(call.session, call.call_id)) or ()
+    kept = attachment.looks.get(_look_name(call.session, call.call_id))
+    return kept.get("running", ()) if isinstance(kept, dict) else ()
 
 
 def recall_looks(attachment: Attachment, calls: Iterable[Call]) -> None:
@@ -43,12 +43,7 @@ def discard_look(attachment: Attachment, call: Call) -> None:
     """Forget what was kept for the end of a foreign call."""
     with suppress(AuditError):  # a file that stays is written over or does no harm
         attachment.looks.discard(_look_name(call.session, call.call_id))
-        attachment.looks.discard(_running_name(call.session, call.call_id))
 
 
 def _look_name(session: str, call_id: str) -> str:
     return f"{session}\0{call_id}"
-
-
-def _running_name(session: str, call_id: str) -> str:
-    return f"{_look_name(session, call_id)}\0running"

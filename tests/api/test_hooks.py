@@ -1,6 +1,6 @@
 """What clients' hooks and transcripts tell, and what is then on record."""
 
-import os
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,7 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
+from tests.clients import client as client
 from tests.hooked import HookedClaude
 from tests.made_store import lay_store
 
@@ -56,13 +57,27 @@ def hooks(store: AuditStore) -> Iterator[Hooks]:
 
 
 @pytest.fixture
-def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path) -> HookedClaude:
-    return client_of(hooks, root, tmp_path)
+def claude(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    client: subprocess.Popen[bytes],
+) -> HookedClaude:
+    return client_of(hooks, root, tmp_path, client)
 
 
-def client_of(hooks: Hooks, root: Path, folder: Path, session: str = "s1") -> HookedClaude:
+def client_of(
+    hooks: Hooks,
+    root: Path,
+    folder: Path,
+    hook: subprocess.Popen[bytes],
+    session: str = "s1",
+) -> HookedClaude:
+    """A client that is this process, as what started the process of the hook."""
+
     def answer(data: bytes) -> bytes:
-        return hooks.answer("claude-code", data, hook=os.getpid())
+        return hooks.answer("claude-code", data, hook=hook.pid)
 
     return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
 
@@ -189,7 +204,12 @@ def test_a_call_begun_while_nobody_answered_is_seen_in_part(
 
 
 def test_another_warm_process_goes_on_where_the_last_one_was_killed(
-    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, store: AuditStore, tmp_path: Path
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    store: AuditStore,
+    tmp_path: Path,
+    client: subprocess.Popen[bytes],
 ) -> None:
     claude.hook("SessionStart", source="startup")
     claude.hook("UserPromptSubmit", prompt="do it", prompt_id="p1")
@@ -200,7 +220,7 @@ def test_another_warm_process_goes_on_where_the_last_one_was_killed(
     claude.before("c2", "Bash", {"command": "touch b"})
     (root / "b").touch()
     other = Hooks(store)
-    again = client_of(other, root, tmp_path)
+    again = client_of(other, root, tmp_path, client)
     again.after("c2", "Bash", {"command": "touch b"}, {"stdout": "", "stderr": ""})
     again.told("c2", {"stdout": "", "stderr": ""})
     again.bash("c3", "touch c", (root / "c").touch)
@@ -257,9 +277,9 @@ def test_a_path_of_no_workspace_and_one_of_another(
 
 
 def test_a_hook_outside_of_all_workspaces_makes_none(
-    hooks: Hooks, store: AuditStore, tmp_path: Path
+    hooks: Hooks, store: AuditStore, tmp_path: Path, client: subprocess.Popen[bytes]
 ) -> None:
-    claude = client_of(hooks, tmp_path, tmp_path)
+    claude = client_of(hooks, tmp_path, tmp_path, client)
     claude.hook("SessionStart", source="startup")
     claude.bash("c1", "true")
     assert store.workspaces() == [] and hooks.outside == {str(tmp_path)}
