@@ -226,15 +226,16 @@ def main(arguments: list[str]) -> None:
     flags = b"".join(b" " + word[2:] for word in words if word == b"--no-prompts")
     data = read_all(0)
     event = field(data, b"hook_event_name")
-    before = event in BEFORE
-    reason = held(folder, field(data, b"session_id")) if before else b""
+    before, reason = event in BEFORE, b""
     try:
         header = b"loom-hook 1 %s %d%s\n" % (client, seconds, flags)
         answer = hand_on(folder, header, data, seconds * 0.95)
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on, or is told
         answer = b""
         if before and b"--strict" in words:
-            reason = reason or NOT_RECORDED
+            reason = NOT_RECORDED
+    if before and not answer:  # the warm process puts right what is said of a session it knows
+        reason = held(folder, field(data, b"session_id")) or reason
     if reason and not answer:
         answer = denial(client, event, reason)
     while answer:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditStore, open_store
+from loom_audit.api import holding
 from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer
@@ -163,6 +164,24 @@ def test_a_held_session_is_denied_its_calls_where_no_warm_process_is(
     assert run_hook(home, pre_tool_use(root, "s2"), "claude-code", cwd=root).stdout == b""
     stop = pre_tool_use(root, name="Stop")
     assert run_hook(home, stop, "claude-code", cwd=root).stdout == b""
+
+
+def test_where_a_kill_left_what_is_said_of_a_session_the_log_decides(
+    server: HookServer, home: Path, root: Path, store: AuditStore, tmp_path: Path
+) -> None:
+    claude = client_of(home, root, tmp_path)
+    claude.hook("SessionStart", source="startup")
+    workspace, held = store.workspace(root), store.adapters.held
+    holding.hold(workspace, "s1", "wait")
+    said = held.get("s1") or ""
+    held.discard("s1")
+    denied = json.loads(claude.before("c1", "Bash", {"command": "true"}))
+    assert denied["hookSpecificOutput"]["permissionDecisionReason"] == said != ""
+    assert held.get("s1") == said, "it is written again"
+    holding.release(workspace, "s1")
+    held.keep("s1", said)
+    claude.bash("c2", "true")
+    assert held.get("s1") is None and call_of(store, root, "c2").status == "ok"
 
 
 def test_the_first_hook_starts_it_with_nothing_of_the_client_and_it_can_be_killed(

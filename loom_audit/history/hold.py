@@ -77,8 +77,11 @@ def _keep_all(attachment: Attachment, session: str) -> None:
 
 def deny_if_held(writer: Writer, request: CallRequested) -> None:
     """Put a call of a held session on record as denied, and raise ApprovalDenied."""
-    held = keep_held(writer.attachment, writer.session)
+    attachment = writer.attachment
+    held = keep_held(attachment, writer.session)
     if held is None:
+        if attachment.standing(writer.session).released:
+            attachment.held.discard(writer.session)  # which a kill may have left there
         return
     call = OpenCall(
         writer,

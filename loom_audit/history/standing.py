@@ -20,13 +20,15 @@ class Standing(Struct, frozen=True):
     """How a session stands after event `checked`.
 
     `lease` is the one that a foreign session was given last; None for a session of ours. `parent`
-    is the session that contains it, "" for none. `held` is the event by which it is held itself.
+    is the session that contains it, "" for none. `held` is the event by which it is held itself;
+    `released` is true when it was held before and is not any more.
     """
 
     checked: int = 0
     lease: Lease | None = None
     parent: str = ""
     held: Event | None = None
+    released: bool = False
 
 
 def standing_of(log: EventLog, session: str, known: Standing = Standing()) -> Standing:
@@ -41,9 +43,9 @@ def standing_of(log: EventLog, session: str, known: Standing = Standing()) -> St
             case SessionStarted(lease=lease, parent=parent):
                 found = replace(found, lease=lease, parent=parent or "")
             case SessionHeld() if found.held is None:
-                found = replace(found, held=event)
+                found = replace(found, held=event, released=False)
             case SessionReleased():
-                found = replace(found, held=None)
+                found = replace(found, held=None, released=True)
     return found
 
 
