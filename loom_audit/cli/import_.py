@@ -1,5 +1,6 @@
 """`loom-audit import`: transcripts of other programs, in logs of their own."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,8 @@ from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
-from loom_audit.errors import AuditError
-from loom_audit.model.display import count_text
+from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.model.display import count_text, size_text
 
 if TYPE_CHECKING:
     from loom_audit.api.importing import Imported
@@ -22,16 +23,20 @@ if TYPE_CHECKING:
     examples=(
         "loom-audit import ~/.claude/projects/-home-ada-shop/*.jsonl",
         "loom-audit import export.json --client opencode",
+        "loom-audit import --found",
     ),
     codes={exits.FAILED: "a file could not be imported; the others were", exits.UNAVAILABLE: ""},
 )
 def import_(
     invocation: Invocation,
-    files: Annotated[list[str], argument("FILE", help="Transcripts.")],
+    files: Annotated[list[str] | None, argument("FILE", help="Transcripts.")] = None,
     client: Annotated[
         str | None,
         option(metavar="NAME", help="claude-code, codex, opencode or gemini, where that is open."),
     ] = None,
+    found: Annotated[
+        bool, option("--found", help="Only list those of this user that name this repository.")
+    ] = False,
 ) -> int:
     """Put transcripts of other programs on record, in logs of their own.
 
@@ -40,16 +45,20 @@ def import_(
     new in them. Files are as the transcript tells them; a call's coverage says where it does not.
     """
     output = invocation.output
+    if bool(files) == found:
+        raise InvalidArguments("name transcripts, or --found alone", hint=_HINT)
+    if found:
+        return _list_found(output)
     from loom_audit.api.importing import import_file
 
     failed = False
     with invocation.store(create=True) as store:
-        for file in files:
+        for file in files or ():
             try:
                 with progress(output) as report:
                     done = import_file(store, Path(folder(file)), client=client, report=report)
             except AuditError as error:
-                if len(files) == 1:
+                if files is not None and len(files) == 1:
                     raise
                 failed = True
                 output.note((f"{file}: ", "red"), error.message)
@@ -59,6 +68,29 @@ def import_(
             else:
                 _show(output, done)
     return exits.FAILED if failed else exits.OK
+
+
+_HINT = "`loom-audit import --found` lists the transcripts that name this repository."
+
+
+def _list_found(output: "Output") -> int:
+    from loom_audit.api.finding import find_transcripts
+
+    finding = find_transcripts(Path.cwd())
+    for one in finding.found:
+        if output.json:
+            output.record(plain(one))
+            continue
+        when = datetime.fromtimestamp(one.modified, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        output.line(f"{when}  {one.client:<11}  {size_text(one.size):>9}  ", (one.file, "bold"))
+        if one.cwd != finding.root:
+            output.line(f"  in {one.cwd}")
+    for file, why in finding.unread:
+        output.note((f"{file}: ", "yellow"), why)
+    if not finding.found:
+        looked = count_text(finding.looked, "transcript")
+        output.note(f"none of {looked} names {finding.root}; `opencode export ID` writes others")
+    return exits.OK
 
 
 def _show(output: "Output", done: "Imported") -> None:

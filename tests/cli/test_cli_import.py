@@ -77,3 +77,52 @@ def test_a_folder_with_a_log_of_transcripts_is_healthy(audited: Shell) -> None:
     told = audited("doctor", code=None).text
     assert "is gone" not in told and "import:" not in told
     assert audited("status").text
+
+
+def test_found_lists_the_transcripts_that_name_this_repository_and_imports_none(
+    shell: Shell, tmp_path: Path
+) -> None:
+    repository = shell.workspace
+    (repository / ".git").mkdir()
+    (repository / "deep").mkdir()
+    shell.extra |= {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
+    told = (RECORDINGS / "claude-code/session.jsonl").read_bytes()
+    mine = tmp_path / ".claude/projects/lossy-name"
+    mine.mkdir(parents=True)
+    (mine / "here.jsonl").write_bytes(
+        told.replace(b"/home/dev/projects/claude", str(repository / "deep").encode())
+    )
+    (mine / "elsewhere.jsonl").write_bytes(told)
+    (mine / "beside.jsonl").write_bytes(
+        told.replace(b"/home/dev/projects/claude", f"{repository}-2".encode())
+    )
+    (mine / "broken.jsonl").write_bytes(b"\x00")
+    codex = tmp_path / ".codex/sessions/2026/11/22"
+    codex.mkdir(parents=True)
+    rollout = (RECORDINGS / "codex/rollout.jsonl").read_bytes()
+    (codex / "rollout-1.jsonl").write_bytes(
+        rollout.replace(b"/home/dev/projects/codex", str(repository).encode())
+    )
+    gemini = tmp_path / ".gemini/tmp/shop/chats"
+    gemini.mkdir(parents=True)
+    chat = (RECORDINGS / "gemini/session.jsonl").read_bytes()
+    (gemini / "session-1.jsonl").write_bytes(
+        chat.replace(b"/home/dev/projects/gemini", str(repository).encode())
+    )
+    found = shell.records("import", "--found")
+    assert {(Path(one["file"]).name, one["client"]) for one in found} == {
+        ("here.jsonl", "claude-code"),
+        ("rollout-1.jsonl", "codex"),
+        ("session-1.jsonl", "gemini"),
+    }
+    ran = shell("import", "--found")
+    assert "here.jsonl" in ran.text and "broken.jsonl" in ran.errors
+    assert not shell.database.exists()
+    shell("import", code=2)
+    shell("import", "--found", CLAUDE, code=2)
+
+
+def test_found_says_so_when_there_is_nothing(shell: Shell, tmp_path: Path) -> None:
+    shell.extra |= {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
+    ran = shell("import", "--found")
+    assert not ran.text and "none of 0 transcripts" in ran.errors

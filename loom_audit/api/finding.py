@@ -1,0 +1,88 @@
+"""Transcripts that the clients of this user have written down."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from loom_audit.api.importing import origin_of
+from loom_audit.errors import AuditError
+
+PLACES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ("projects/**/*.jsonl",)),
+    "codex": ("CODEX_HOME", ".codex", ("sessions/**/*.jsonl", "archived_sessions/*.jsonl")),
+    "gemini": ("", ".gemini", ("tmp/*/chats/*.jsonl", "tmp/*/chats/*.json")),
+}
+"""By client: the variable that names its folder, that folder in the home, and where in it
+transcripts are. opencode keeps its own in a database: `opencode export` writes them."""
+
+
+class Found(Struct, frozen=True):
+    """A transcript: who wrote it, in which session and folder, and when last (seconds of 1970)."""
+
+    file: str
+    client: str
+    session: str
+    cwd: str
+    modified: float
+    size: int
+
+
+class Finding(Struct, frozen=True):
+    """The transcripts of a folder, newest first; `unread` are files that could not be read, with
+    why, and `looked` counts all."""
+
+    root: str
+    found: tuple[Found, ...]
+    unread: tuple[tuple[str, str], ...]
+    looked: int
+
+
+def repository_of(path: Path) -> Path:
+    """The git repository that holds a path, or the path where none does."""
+    here = Path(os.path.realpath(path))
+    return next((one for one in (here, *here.parents) if (one / ".git").exists()), here)
+
+
+def find_transcripts(path: Path, environment: Mapping[str, str] = os.environ) -> Finding:
+    """The transcripts of this user whose recorded folder is the repository of a path, or in it."""
+    root = repository_of(path)
+    found: list[Found] = []
+    unread: list[tuple[str, str]] = []
+    looked = 0
+    for file in _candidates(environment):
+        looked += 1
+        try:
+            status, origin = file.stat(), origin_of(file)
+        except (AuditError, OSError) as error:
+            unread.append((str(file), str(error)))
+            continue
+        if origin.cwd and _is_within(origin.cwd, str(root)):
+            about = (origin.client.name, origin.session, origin.cwd)
+            found.append(Found(str(file), *about, status.st_mtime, status.st_size))
+    found.sort(key=lambda one: (-one.modified, one.file))
+    return Finding(str(root), tuple(found), tuple(unread), looked)
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    home = Path(environment.get("HOME") or Path.home())
+    for variable, folder, patterns in PLACES.values():
+        base = Path(environment.get(variable) or home / folder)
+        for pattern in patterns:
+            yield from _files(base, pattern)
+
+
+def _files(base: Path, pattern: str) -> Sequence[Path]:
+    try:
+        return sorted(file for file in base.glob(pattern) if file.is_file())
+    except OSError:
+        return ()
+
+
+def _is_within(folder: str, root: str) -> bool:
+    """Whether a recorded folder is the root or below it, by name or by where it leads now."""
+    for one in (os.path.normpath(folder), os.path.realpath(folder)):
+        if one == root or one.startswith(root.rstrip("/") + "/"):
+            return True
+    return False
