@@ -71,13 +71,13 @@ def client_of(
     hooks: Hooks,
     root: Path,
     folder: Path,
-    hook: subprocess.Popen[bytes],
+    hook: subprocess.Popen[bytes] | None = None,
     session: str = "s1",
 ) -> HookedClaude:
-    """A client that is this process, as what started the process of the hook."""
+    """A client that is this process, where it started the process of the hook."""
 
     def answer(data: bytes) -> bytes:
-        return hooks.answer("claude-code", data, hook=hook.pid)
+        return hooks.answer("claude-code", data, hook=hook.pid if hook else None)
 
     return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
 
