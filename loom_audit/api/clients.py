@@ -6,11 +6,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 
+from loom_audit.api.client_approvals import (
+    Question,
+    decide_call,
+    follow_answer,
+    wait_for_answer,
+)
 from loom_audit.api.conversations import Conversation, real_path, transcript_name
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
-from loom_audit.clients.reports import Client, Hook, SessionTold, Verdict
+from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.watching import end_watch
 
@@ -79,7 +85,13 @@ class Hooks:
                 return known.answer(read, Verdict("deny", denied.message))
             if read.moment == "end":
                 self._end(conversation)
-            return known.answer(read, None)
+            decided = self._decide(conversation, read) if read.moment == "before" else None
+        with self._asked_by(hook if isinstance(decided, Question) else None):
+            verdict = self._verdict(whose, decided, seconds, is_there)
+        if read.moment == "before" and not is_there():
+            with self._lock(whose):
+                conversation.cancel(read)
+        return known.answer(read, verdict)
 
     def settle(self) -> None:
         """Put on record what transcripts tell by now of the sessions that were heard lately."""
@@ -101,6 +113,30 @@ class Hooks:
         self._conversations.clear()
         for workspace in self._workspaces.values():
             end_watch(workspace.attachment)
+
+    def _decide(self, conversation: Conversation, hook: Hook) -> Verdict | Question | None:
+        """What the rules say of the call that a hook tells to begin."""
+        settings = self._store.adapters.settings
+        for told in hook.reports:
+            if isinstance(told, CallBegan):
+                for ingest in conversation.ingests.values():
+                    if (decided := decide_call(ingest, told, settings)) is not None:
+                        return decided
+        return None
+
+    def _verdict(
+        self,
+        session: str,
+        decided: Verdict | Question | None,
+        seconds: float,
+        is_there: Callable[[], bool],
+    ) -> Verdict | None:
+        """The verdict, once a question is answered; others of the session go on meanwhile."""
+        if not isinstance(decided, Question):
+            return decided
+        answer = wait_for_answer(decided, seconds, is_there)
+        with self._lock(session):
+            return follow_answer(decided, answer)
 
     @contextmanager
     def _asked_by(self, hook: int | None) -> Iterator[int | None]:

@@ -10,6 +10,7 @@ from loom_audit.tools.calls.settings import ToolSettings
 
 if TYPE_CHECKING:
     from loom_audit.tools.approvals.asking_gate import AskCallback
+    from loom_audit.tools.approvals.policy import Policy
 
 
 def default_gate(
@@ -20,14 +21,20 @@ def default_gate(
     InvalidArguments when the file is not valid, or lies in the workspace at `root`: an agent
     could write its own rules there.
     """
-    policy = read_approvals(settings)
+    policy = policy_of(settings, root)
     if policy is None:
         return AllowAll()
-    if root is not None:
-        _check_outside(settings, root)
     from loom_audit.tools.approvals.asking_gate import AskingGate
 
     return AskingGate(policy, ask=ask)
+
+
+def policy_of(settings: Settings, root: str | None) -> "Policy | None":
+    """What `approvals.toml` says; None without one. InvalidArguments as `default_gate`."""
+    policy = read_approvals(settings)
+    if policy is not None and root is not None:
+        _check_outside(settings, root)
+    return policy
 
 
 def default_settings(settings: Settings, root: str) -> ToolSettings:

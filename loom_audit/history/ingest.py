@@ -61,7 +61,7 @@ class Ingest:
         self.attachment = attachment
         self.session = session
         self.agent = agent
-        self._writer = Writer(attachment, session, f"agent:{agent}")
+        self.writer = Writer(attachment, session, f"agent:{agent}")
         self._record_of = record_of
         self._asking = asking
         self._asked: dict[str, CallBegan] = {}
@@ -89,7 +89,7 @@ class Ingest:
         session of ours.
         """
         try:
-            foreign.start_session(self._writer, started)
+            foreign.start_session(self.writer, started)
         except Conflict:
             if self.attachment.lease(self.session) is None:
                 raise
@@ -102,6 +102,13 @@ class Ingest:
         if not call_id:
             return bool(self._match(report))
         return call_id in self._asked or self._find(call_id) is not None
+
+    def open_call(self, call_id: str) -> Call | None:
+        """A call that has begun and not ended; of those without an id the newest."""
+        if not call_id:
+            return next(reversed(self.open_calls), None)
+        call = self._find(safe_id(call_id))
+        return call if call is not None and call.seq is None else None
 
     @property
     def open_calls(self) -> Sequence[Call]:
@@ -168,6 +175,11 @@ class Ingest:
         ended = self._ended.get(safe_id(call_id))
         return ended is not None and ended.status is not None
 
+    def end_unrun(self, call_id: str, status: Status, why: str) -> None:
+        """Finish a call that did not run."""
+        record = self._record_of(status, {"output": why})
+        foreign.end(self.writer, call_id, status, record, look=True, asking=self._asking())
+
     @property
     def half_told(self) -> bool:
         """Whether calls were told to have ended, and not how."""
@@ -189,7 +201,7 @@ class Ingest:
         if self._find(call_id) is not None:
             return
         request = self._request(call_id, report)
-        writer = replace(self._writer, occurred_at=report.at)
+        writer = replace(self.writer, occurred_at=report.at)
         foreign.begin(writer, request, look=True, watched=True)
         self._requests[call_id] = request
 
@@ -209,7 +221,7 @@ class Ingest:
         if call is None:
             began = self._asked.get(call_id) or begun_of(report)
             request = self._request(call_id, replace(began, call_id=call_id))
-            foreign.begin(self._writer, request, look=False)
+            foreign.begin(self.writer, request, look=False)
         elif call.seq is not None:
             self._report_late(call, report)
             return
@@ -241,7 +253,7 @@ class Ingest:
         if call_id in self._beyond:
             reasons.append(NO_WORKSPACE)
         foreign.end(
-            replace(self._writer, occurred_at=report.at),
+            replace(self.writer, occurred_at=report.at),
             call_id,
             report.status,
             self._record_of(report.status, result),
@@ -262,7 +274,7 @@ class Ingest:
             return
         status: Status = report.status or "unknown"
         result = joined(report.result, {"data": {"call_id": report.call_id}} if paired else {})
-        writer = replace(self._writer, occurred_at=report.at)
+        writer = replace(self.writer, occurred_at=report.at)
         record = self._record_of(status, result)
         foreign.end(writer, call.call_id, status, record, look=False)
 
@@ -275,7 +287,7 @@ class Ingest:
         call_id = safe_id(began.call_id) or safe_id(ended.call_id if ended else "")
         result = ended.result if ended else NOT_TOLD
         foreign.add_unseen(
-            replace(self._writer, occurred_at=began.at),
+            replace(self.writer, occurred_at=began.at),
             self._request(call_id or new_id_made(), began),
             status,
             self._record_of(status, result),
@@ -312,7 +324,7 @@ class Ingest:
             return
         if call_id in self._ended:
             self.settle()
-        writer = replace(self._writer, occurred_at=report.at)
+        writer = replace(self.writer, occurred_at=report.at)
         record = self._record_of("unknown", {"data": {"background_ended": report.name}})
         with suppress(NotFound):
             foreign.end_background(writer, call_id, record)
@@ -329,7 +341,7 @@ class Ingest:
         if count is None or not report.text.strip() or self._is_earlier(report):
             return
         key = "\0".join((self.session, fact.kind, fact.text, str(count)))
-        draft = replace(self._writer, occurred_at=report.at).draft(fact)
+        draft = replace(self.writer, occurred_at=report.at).draft(fact)
         id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.attachment.log.append([replace(draft, id=id)])
 
@@ -358,4 +370,4 @@ class Ingest:
             if self._find(call_id) is None:
                 self._add_unhooked(began, None)
         self._asked.clear()
-        return foreign.end_session(self._writer)
+        return foreign.end_session(self.writer)
