@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from loom_audit.api.clients import Hooks
+from loom_audit.api.conversations import Container
 from loom_audit.api.face import AuditStore
 from loom_audit.api.launcher import SOCKET, build_id
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
@@ -41,12 +42,17 @@ class HookServer:
     """Answers hooks on one socket from entering to leaving. `report` is told what went wrong."""
 
     def __init__(
-        self, store: AuditStore, folder: Path, name: str, report: Callable[[str], object]
+        self,
+        store: AuditStore,
+        folder: Path,
+        name: str,
+        report: Callable[[str], object],
+        container: Container | None = None,
     ) -> None:
         self.path = folder / name
         self.heard = time.monotonic()
         self.ended = threading.Event()
-        self._hooks = Hooks(store)
+        self._hooks = Hooks(store, container)
         self._report = report
         self._build = build_id()
         self._checked = time.monotonic()
@@ -79,6 +85,11 @@ class HookServer:
         for thread in list(self._threads):
             thread.join(max(0.0, until - time.monotonic()))
         self._hooks.close()
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether a hook of a session in a workspace ever came."""
+        return self._hooks.has_heard
 
     @property
     def is_idle(self) -> bool:

@@ -12,7 +12,7 @@ from loom_audit.api.client_approvals import (
     follow_answer,
     wait_for_answer,
 )
-from loom_audit.api.conversations import Conversation, real_path, transcript_name
+from loom_audit.api.conversations import Container, Conversation, real_path, transcript_name
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
@@ -33,9 +33,11 @@ class Hooks:
     `outside` are the directories of hooks that no workspace holds, each told once.
     """
 
-    def __init__(self, store: AuditStore) -> None:
+    def __init__(self, store: AuditStore, container: Container | None = None) -> None:
         self.outside: set[str] = set()
         self._store = store
+        self._container = container
+        self.has_heard = False
         self._workspaces: dict[str, AuditedWorkspace] = {}
         self._conversations: dict[tuple[str, str], Conversation] = {}
         self._locks: dict[str, threading.RLock] = {}
@@ -181,6 +183,7 @@ class Hooks:
                 self._owner_of,
                 self._store.adapters.transcript,
                 self._asking_now,
+                self._container,
             )
             known = [one for one in self._all() if _has_session(one, hook.session)]
             names_others = any(getattr(report, "paths", None) for report in hook.reports)
@@ -188,6 +191,7 @@ class Hooks:
                 self.outside.add(hook.cwd)
                 return None
             self._conversations[key] = found
+            self.has_heard = True
             return found
 
     def _end(self, conversation: Conversation) -> None:

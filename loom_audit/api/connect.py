@@ -60,6 +60,11 @@ def user_file(place: Place) -> Path:
     return _home_of(place) / place.user
 
 
+def plugin_source() -> str:
+    """opencode's plugin, without the words that it runs."""
+    return _PLUGIN.read_text("utf-8")
+
+
 def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
     """What would be changed so that the client runs these words. InvalidArguments, StorageFailed.
 
@@ -67,8 +72,7 @@ def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
     """
     real, before = _read(path)
     if not PLACES[client].events:
-        source = _PLUGIN.read_text("utf-8")
-        return Change(client, real, before, settings.plugin(source, words).encode())
+        return Change(client, real, before, settings.plugin(plugin_source(), words).encode())
     return _changed(client, real, before, lambda text: settings.connected(client, text, words))
 
 

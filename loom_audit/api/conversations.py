@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from loom_audit.api.foreign import changed_paths, error_of
@@ -46,6 +47,21 @@ OwnerOf = Callable[[str], "AuditedWorkspace | None"]
 """The workspace that holds a path; None when there is none."""
 
 
+class Container(Struct, frozen=True):
+    """The call of ours that runs a client: its session, and in which workspace."""
+
+    workspace: str
+    session: str
+
+
+def _request_in(container: Container | None, workspace: AuditedWorkspace) -> int | None:
+    """The request of the call that contains the client's in this workspace."""
+    if container is None or container.workspace != workspace.id:
+        return None
+    calls = workspace.attachment.projections.open_calls()
+    return next((one.requested for one in calls if one.session == container.session), None)
+
+
 class Conversation:
     """What is known of one session while this process runs. One caller at a time."""
 
@@ -56,6 +72,7 @@ class Conversation:
         owner_of: OwnerOf,
         open_file: OpenFile,
         asking: Callable[[], Collection[int]] = tuple,
+        container: "Container | None" = None,
     ) -> None:
         self.client = client
         self.session = session
@@ -70,6 +87,7 @@ class Conversation:
         self._owner_of = owner_of
         self._open_file = open_file
         self._asking = asking
+        self._container = container
         self._home: Ingest | None = None
         self._reader = client.transcript()
         self._file: TranscriptFile | None = None
@@ -94,7 +112,10 @@ class Conversation:
         found = self.ingests.get(workspace.id)
         if found is None:
             name = self.client.name
-            found = Ingest(workspace.attachment, self.session, name, record_of, self._asking)
+            within = partial(_request_in, self._container, workspace)
+            found = Ingest(
+                workspace.attachment, self.session, name, record_of, self._asking, within
+            )
             self.ingests[workspace.id] = found
         return found
 
@@ -113,7 +134,7 @@ class Conversation:
             SessionStarted(
                 self.client.name,
                 self.title,
-                self.parent or None,
+                self.parent or (self._container.session if self._container else None),
                 self.cwd,
                 self.version,
                 (),

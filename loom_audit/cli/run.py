@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -18,6 +20,7 @@ from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, Session
+    from loom_audit.api.hooked import Hooked
     from loom_audit.ports import Confinement
 
 
@@ -53,6 +56,9 @@ def run(
     Signals are forwarded, and what the command leaves running is killed, or with --keep named and
     left alive. With --json the call
     is printed on standard error, because standard output is the command's.
+
+    Claude Code, Codex and opencode are run with our hooks, for this run: each of their calls is on
+    record, in a session of its own.
     """
     if words and words[0] == "--":
         words = words[1:]
@@ -64,12 +70,59 @@ def run(
         )
     with invocation.workspace() as workspace:
         inside, actor = _inside(workspace), actor_of(agent, workspace.actor)
-        with workspace.session(agent, actor=actor, title=title) as session:
-            confinement = cast("Confinement", sandbox)
+        confinement = cast("Confinement", sandbox)
+        hooked = _hooked(invocation, workspace, words) if sandbox == "off" else None
+        variables, words = (hooked.variables, [*hooked.words]) if hooked else ({}, words)
+        with (
+            workspace.session(agent, actor=actor, title=title, environment=variables) as session,
+            _answering(invocation, session, hooked),
+        ):
             code = _run(invocation.output, session, words, inside, confinement, keep=keep)
             if verbose:
                 _say_what_was_looked_at(invocation.output, session)
             return code
+
+
+def _hooked(
+    invocation: Invocation, workspace: "AuditedWorkspace", words: list[str]
+) -> "Hooked | None":
+    """The command with our hooks, when it is a client that we know."""
+    from loom_audit.clients.settings import client_run_by
+
+    client = client_run_by(words[0])
+    if not client:
+        return None
+    from loom_audit.api.hooked import hooked
+
+    return hooked(client, words, workspace.root, invocation.settings)
+
+
+@contextmanager
+def _answering(
+    invocation: Invocation, session: "Session", hooked: "Hooked | None"
+) -> Iterator[None]:
+    """Answer the client's hooks meanwhile; say so where none came, since it is one call then."""
+    if hooked is None or not hooked.variables:
+        if hooked is not None:
+            invocation.output.note(f"[loom-audit] this run is one call: {hooked.untold}")
+        yield
+        return
+    from loom_audit.api.conversations import Container
+    from loom_audit.api.hooked import SOCKET
+    from loom_audit.daemon import HookServer
+
+    path, output = Path(hooked.variables[SOCKET]), invocation.output
+    container = Container(session.workspace.id, session.id)
+    told: list[str] = []
+    with (
+        invocation.store() as store,
+        HookServer(store, path.parent, path.name, told.append, container) as server,
+    ):
+        yield
+    for text in told[:5]:
+        output.note(f"[loom-audit] hooks: {text}")
+    if not server.has_heard:
+        output.note(f"[loom-audit] no hook of {hooked.client} came: this run is one call")
 
 
 def _say_what_was_looked_at(output: Output, session: "Session") -> None:

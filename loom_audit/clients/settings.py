@@ -98,6 +98,12 @@ PLACES: Mapping[str, Place] = {
 assert PLACES.keys() == CLIENTS.keys()
 
 
+def client_run_by(program: str) -> str:
+    """The client that a command runs, by its name without a folder; "" for any other."""
+    name = program.rpartition("/")[2]
+    return next((one for one, place in PLACES.items() if place.program == name), "")
+
+
 def connected(client: str, text: str, words: Sequence[str]) -> str:
     """The settings of hooks with ours in them, which runs these words; unchanged if it is there.
 

@@ -48,7 +48,10 @@ RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Ingest:
-    """What is told of one session in one workspace, on its way to the log. One caller at a time."""
+    """What is told of one session in one workspace, on its way to the log. One caller at a time.
+
+    `within` gives the request of the call of ours that runs the client, if there is one.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Ingest:
         agent: str,
         record_of: RecordOf,
         asking: Callable[[], Collection[int]] = tuple,
+        within: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.attachment = attachment
         self.session = session
@@ -64,6 +68,7 @@ class Ingest:
         self.writer = Writer(attachment, session, f"agent:{agent}")
         self._record_of = record_of
         self._asking = asking
+        self._within = within
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
         self._requests: dict[str, CallRequested] = {}
@@ -208,7 +213,13 @@ class Ingest:
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
         tool = safe_id(report.tool) or "unknown"
         return CallRequested(
-            call_id, tool, report.arguments, report.effect, report.cwd, report.paths
+            call_id,
+            tool,
+            report.arguments,
+            report.effect,
+            report.cwd,
+            report.paths,
+            self._within(),
         )
 
     def _end(self, report: CallEnded, *, heard: bool) -> None:
