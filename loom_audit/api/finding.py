@@ -42,11 +42,18 @@ class Finding(Struct, frozen=True):
 def repository_of(path: Path) -> Path:
     """The git repository that holds a path, or the path where none does."""
     here = Path(os.path.realpath(path))
-    return next((one for one in (here, *here.parents) if (one / ".git").exists()), here)
+    return next((one for one in (here, *here.parents) if _has_git(one)), here)
+
+
+def _has_git(folder: Path) -> bool:
+    return (folder / ".git").exists()
 
 
 def find_transcripts(path: Path, environment: Mapping[str, str] = os.environ) -> Finding:
-    """The transcripts of this user whose recorded folder is the repository of a path, or in it."""
+    """The transcripts of this user whose recorded folder is the repository of a path, or in it.
+
+    Where it is in no repository, also those whose folder holds it.
+    """
     root = repository_of(path)
     found: list[Found] = []
     unread: list[tuple[str, str]] = []
@@ -58,7 +65,8 @@ def find_transcripts(path: Path, environment: Mapping[str, str] = os.environ) ->
         except (AuditError, OSError) as error:
             unread.append((str(file), str(error)))
             continue
-        if origin.cwd and _is_within(origin.cwd, str(root)):
+        holds = origin.cwd and _is_within(str(root), os.path.realpath(origin.cwd))
+        if origin.cwd and (_is_within(origin.cwd, str(root)) or (holds and not _has_git(root))):
             about = (origin.client.name, origin.session, origin.cwd)
             found.append(Found(str(file), *about, status.st_mtime, status.st_size))
     found.sort(key=lambda one: (-one.modified, one.file))

@@ -133,6 +133,12 @@ def origin_of(file: Path, client: str | None = None) -> Origin:
     return _told_origin(found, lines, file, whole)
 
 
+def transcript_lines(file: Path) -> Iterator[bytes]:
+    """The lines of a transcript that is written line by line; those too long are left out."""
+    with _opened(file) as source:
+        yield from (line for line in _lines(source) if len(line) <= LONGEST_LINE)
+
+
 def _told_origin(client: Client, lines: list[bytes], file: Path, whole: bool) -> Origin:
     session, cwd = "", ""
     reader = client.transcript()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.options import folder
+from loom_audit.cli.shared.options import DryRunOption, YesOption, folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
+from loom_audit.cli.shared.recovering import recover_file
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.display import count_text, size_text
 
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
         "loom-audit import ~/.claude/projects/-home-ada-shop/*.jsonl",
         "loom-audit import export.json --client opencode",
         "loom-audit import --found",
+        "loom-audit import --recover src/app.py --take 2",
     ),
-    codes={exits.FAILED: "a file could not be imported; the others were", exits.UNAVAILABLE: ""},
+    codes={
+        exits.FAILED: "a file could not be imported; the others were",
+        exits.UNAVAILABLE: "",
+        exits.CONFLICT: "the file to be put back changed meanwhile",
+    },
 )
 def import_(
     invocation: Invocation,
@@ -37,18 +43,35 @@ def import_(
     found: Annotated[
         bool, option("--found", help="Only list those of this user that name this repository.")
     ] = False,
+    recover: Annotated[
+        str | None,
+        option(metavar="PATH", help="List the versions of a file that are kept anywhere."),
+    ] = None,
+    take: Annotated[
+        int | None, option("--take", min=1, metavar="N", help="Put that version back.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
 ) -> int:
     """Put transcripts of other programs on record, in logs of their own.
 
     Those of Claude Code, Codex and Gemini CLI, and what `opencode export` prints. There is a log
     for each folder that they name; it can be read and not written, and doing it again adds what is
     new in them. Files are as the transcript tells them; a call's coverage says where it does not.
+
+    With --recover nothing is imported: what transcripts, git's objects and the log of the workspace
+    hold of a file is listed, with where it is from and how it may differ. --take puts one of these
+    back, in a workspace under audit and on record, after its plan was shown.
     """
     output = invocation.output
-    if bool(files) == found:
-        raise InvalidArguments("name transcripts, or --found alone", hint=_HINT)
+    if [bool(files), found, recover is not None].count(True) != 1:
+        raise InvalidArguments("name transcripts, or --found, or --recover PATH", hint=_HINT)
+    if recover is None and (take is not None or dry_run or yes):
+        raise InvalidArguments("--take is for --recover", hint="Name a file: --recover PATH.")
     if found:
         return _list_found(output)
+    if recover is not None:
+        return recover_file(invocation, recover, take, dry_run=dry_run, yes=yes)
     from loom_audit.api.importing import import_file
 
     failed = False

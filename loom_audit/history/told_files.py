@@ -2,21 +2,31 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from loom_audit.clients.reports import FileTold
 from loom_audit.errors import NotFound
-from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.patches import inverted, patched
-from loom_audit.ports import BlobStore
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 """Permission bits, which no client tells."""
 
 _FOLDER = FileState("directory", None, FOLDER_MODE, 0)
 _LONGEST = 4096
+
+
+class Contents(Protocol):
+    """Where contents are kept, by their hash; a store's are."""
+
+    def put(self, content: bytes, *, similar_to: BlobId | None = None) -> BlobId: ...
+
+    def get(self, blob: BlobId) -> bytes:
+        """NotFound."""
+        ...
 
 
 class ToldChanges(Struct):
@@ -34,7 +44,7 @@ class ToldChanges(Struct):
 class ToldTree:
     """What is known of the files below a root, path by path, as calls tell it."""
 
-    def __init__(self, blobs: BlobStore, root: str, states: dict[str, FileState]) -> None:
+    def __init__(self, blobs: Contents, root: str, states: dict[str, FileState]) -> None:
         self._blobs = blobs
         self._root = posixpath.normpath(root) if root else "/"
         self._states = states

@@ -126,3 +126,26 @@ def test_found_says_so_when_there_is_nothing(shell: Shell, tmp_path: Path) -> No
     shell.extra |= {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
     ran = shell("import", "--found")
     assert not ran.text and "none of 0 transcripts" in ran.errors
+
+
+def test_recover_lists_the_versions_of_a_file_and_puts_one_back(
+    audited: Shell, tmp_path: Path
+) -> None:
+    audited.extra |= {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
+    audited.sh("echo new > a.txt; rm src/*")
+    found = audited.records("import", "--recover", "a.txt")
+    assert [one["number"] for one in found] == [1, 2]
+    assert "puts one back" in audited("import", "--recover", "a.txt").errors
+    audited("import", "--recover", "a.txt", "--take", "2", "--dry-run")
+    assert (audited.workspace / "a.txt").read_bytes() == b"new\n"
+    done = audited("import", "--recover", "a.txt", "--take", "2", "--yes").text
+    assert "M a.txt" in done and "restore is call" in done
+    audited("undo", "--yes")
+    assert (audited.workspace / "a.txt").read_bytes() == b"new\n"
+
+
+def test_recover_says_what_is_missing(shell: Shell, tmp_path: Path) -> None:
+    shell.extra |= {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
+    assert "nobody has kept" in shell("import", "--recover", "a.txt", code=4).errors
+    shell("import", CLAUDE, "--take", "1", code=2)
+    shell("import", "--recover", "a.txt", CLAUDE, code=2)
