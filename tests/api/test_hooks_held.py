@@ -1,6 +1,7 @@
 """Hooks of a client whose session is held: what they answer, and what is on record."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,19 @@ from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root
 from tests.api.test_hooks import store as store
 from tests.api.test_hooks import workspace as workspace
+from tests.clients import client as client
 from tests.hooked import HookedClaude
 
 
 @pytest.fixture
-def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path) -> HookedClaude:
-    claude = client_of(hooks, root, tmp_path)
+def claude(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    client: subprocess.Popen[bytes],
+) -> HookedClaude:
+    claude = client_of(hooks, root, tmp_path, client)
     claude.hook("SessionStart", source="startup")
     return claude
 
