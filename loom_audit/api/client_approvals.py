@@ -99,6 +99,9 @@ def follow_answer(asked: Question, answer: CallDecided | None) -> Verdict:
         why = answer.reason or f"denied by {answer.by}"
         ingest.end_unrun(call.call_id, "denied", why)
         return Verdict("deny", why)
+    held = ingest.attachment.hold(call.session)
+    if held is not None:  # while somebody was asked
+        return _deny(ingest, call, held.by, held.refusal)
     let_run(ingest.writer, call)
     given = UNSET if answer.arguments is None else answer.arguments
     return Verdict("allow", answer.reason or f"allowed by {answer.by}", given)

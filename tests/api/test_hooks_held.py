@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api import holding
+from loom_audit.api import approvals, holding
 from loom_audit.api.clients import Hooks
 from tests.api.test_hooks import call_of, client_of
 from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root
 from tests.api.test_hooks import store as store
 from tests.api.test_hooks import workspace as workspace
+from tests.api.test_hooks_asked import ask, before, pending
 from tests.clients import client as client
 from tests.hooked import HookedClaude
 
@@ -104,3 +105,19 @@ def test_a_rollback_that_holds_leaves_a_call_of_a_client_open_and_its_end_is_tol
     *_, before, undo, after = workspace.timeline.projections.changes(paths=["b"])
     assert (before.requested, after.requested) == (call.requested, call.requested)
     assert undo.origin == "undo" and after.change.before is None
+
+
+def test_a_call_that_is_allowed_after_its_session_was_held_does_not_run(
+    hooks: Hooks, claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    (folder / "approvals.toml").write_text('[[rule]]\naction = "ask"\ntool = "Bash"\n')
+    thread, said = ask(hooks, before(root, "c1", "Bash", {"command": "make"}))
+    question = pending(workspace)
+    holding.hold(workspace, "s1", "while it waited")
+    approvals.answer(workspace, question, "allowed")
+    thread.join()
+    assert "while it waited" in why_denied(said[0])
+    call = call_of(workspace, "c1")
+    assert (call.status, call.paths) == ("denied", ())
