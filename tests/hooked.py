@@ -84,3 +84,49 @@ class HookedClaude:
         response = {"type": "create", "filePath": str(path), "content": content}
         assert self.after(id, "Write", arguments, {**response, "originalFile": None}) == b""
         self.told(id, response)
+
+
+class HookedCodex:
+    """One session of Codex, which tells how a command ended in its rollout only."""
+
+    def __init__(self, answer: Answer, root: Path, rollout: Path, session: str = "x1") -> None:
+        self.answer = answer
+        self.root = root
+        self.rollout = rollout
+        self.session = session
+        self.write("session_meta", {"id": session, "cwd": str(root), "cli_version": "0.169.0"})
+
+    def hook(self, name: str, **more: Any) -> bytes:
+        given = {
+            "session_id": self.session,
+            "transcript_path": str(self.rollout),
+            "cwd": str(self.root),
+            "hook_event_name": name,
+            **more,
+        }
+        return self.answer(json.dumps(given).encode())
+
+    def write(self, kind: str, payload: Any) -> None:
+        """Write one record of the rollout."""
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        with self.rollout.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"timestamp": at, "type": kind, "payload": payload}) + "\n")
+
+    def asks(self, id: str, command: str) -> None:
+        arguments = json.dumps({"cmd": command})
+        call = {"type": "function_call", "name": "exec_command", "arguments": arguments}
+        self.write("response_item", {**call, "call_id": id})
+
+    def before(self, id: str, command: str) -> bytes:
+        given = {"tool_name": "Bash", "tool_input": {"command": command}}
+        return self.hook("PreToolUse", tool_use_id=id, **given)
+
+    def after(self, id: str, command: str, output: str = "") -> bytes:
+        given = {"tool_name": "Bash", "tool_input": {"command": command}}
+        return self.hook("PostToolUse", tool_use_id=id, tool_response=output, **given)
+
+    def ended(self, id: str, code: int, output: str = "") -> None:
+        """The rollout tells how a command ended."""
+        item = {"type": "CommandExecution", "id": id, "exit_code": code}
+        more = {"aggregated_output": output, "status": "failed" if code else "completed"}
+        self.write("event_msg", {"type": "item_completed", "item": {**item, **more}})

@@ -224,6 +224,8 @@ class Ingest:
 
     def _end(self, report: CallEnded, *, heard: bool) -> None:
         call_id = self._id_of(report, heard=heard)
+        if call_id != safe_id(report.call_id):
+            self._asked.pop(safe_id(report.call_id), None)
         self._background.update(dict.fromkeys(report.background, call_id))
         call = self._find(call_id)
         if not heard:

@@ -20,6 +20,7 @@ class ToldTexts:
         self._kept: Counter[bytes] = Counter()
         self._read: Counter[bytes] = Counter()
         self._in_turn: set[bytes] = set()
+        self._ids: set[tuple[str, str]] = set()
 
     def load(self, log: EventLog, session: str) -> None:
         """Count what is on record of a session."""
@@ -36,7 +37,7 @@ class ToldTexts:
         else:
             self._read[key] += 1
             known = self._read[key] <= self._kept[key]
-        if known:
+        if known or _id(fact) in self._ids:
             return None
         self._note(fact)
         return self._kept[key]
@@ -44,10 +45,19 @@ class ToldTexts:
     def _note(self, fact: PromptSubmitted | MessageReceived) -> None:
         key = _key(fact)
         self._kept[key] += 1
+        if any(_id(fact)[1:]):
+            self._ids.add(_id(fact))
         if isinstance(fact, PromptSubmitted):
             self._in_turn.clear()
         else:
             self._in_turn.add(key)
+
+
+def _id(fact: PromptSubmitted | MessageReceived) -> tuple[str, str]:
+    """The client's name for a text, of which there is one; that of a turn is one of its prompt."""
+    if isinstance(fact, PromptSubmitted):
+        return fact.kind, fact.prompt_id and f"{fact.prompt_id}\0{fact.text.strip()}"
+    return fact.kind, fact.message_id and f"{fact.message_id}\0{fact.text.strip()}"
 
 
 def _key(fact: PromptSubmitted | MessageReceived) -> bytes:

@@ -15,7 +15,7 @@ from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from tests.clients import client as client
-from tests.hooked import HookedClaude
+from tests.hooked import HookedClaude, HookedCodex
 from tests.made_store import lay_store
 
 
@@ -86,8 +86,8 @@ def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s1") -> C
     return workspace.timeline.projections.call(session, call_id)
 
 
-def result_of(workspace: AuditedWorkspace, call_id: str) -> Any:
-    return workspace.timeline.call(call_of(workspace, call_id).requested).result
+def result_of(workspace: AuditedWorkspace, call_id: str, session: str = "s1") -> Any:
+    return workspace.timeline.call(call_of(workspace, call_id, session).requested).result
 
 
 def texts(workspace: AuditedWorkspace) -> list[str]:
@@ -325,3 +325,70 @@ def test_a_subagent_is_a_session_within_its_own(
     assert workspace.timeline.session("s1.a1").status == "completed"
     assert workspace.attachment.standing("s1.a1").parent == "s1"
     assert workspace.timeline.session("s1").ended is None
+
+
+@pytest.fixture
+def codex(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    client: subprocess.Popen[bytes],
+) -> HookedCodex:
+    def answer(data: bytes) -> bytes:
+        return hooks.answer("codex", data, hook=client.pid)
+
+    return HookedCodex(answer, root, tmp_path / "rollout.jsonl")
+
+
+def test_how_a_command_of_codex_ended_is_what_its_rollout_tells_before_the_next(
+    codex: HookedCodex, workspace: AuditedWorkspace, root: Path
+) -> None:
+    codex.hook("SessionStart", source="startup")
+    codex.asks("c1", "touch b; exit 3")
+    codex.before("c1", "touch b; exit 3")
+    (root / "b").touch()
+    codex.after("c1", "touch b; exit 3")
+    assert call_of(workspace, "c1", "x1").seq is None
+    codex.ended("c1", 3)
+    codex.asks("c2", "touch c")
+    codex.before("c2", "touch c")
+    call = call_of(workspace, "c1", "x1")
+    assert (call.status, call.paths, call.coverage.level) == ("error", ("b",), "full")
+    assert workspace.timeline.call(call.requested).result["data"]["exit_code"] == 3
+    codex.after("c2", "touch c")
+    codex.ended("c2", 0)
+    codex.hook("Stop")
+    assert call_of(workspace, "c2", "x1").status == "ok"
+
+
+def test_how_a_command_ended_that_nobody_tells_in_time_is_unknown_and_never_ok(
+    codex: HookedCodex,
+    workspace: AuditedWorkspace,
+    root: Path,
+    hooks: Hooks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codex.asks("c1", "touch b")
+    codex.before("c1", "touch b")
+    (root / "b").touch()
+    codex.asks("c2", "sleep 9")
+    codex.before("c2", "sleep 9")
+    codex.after("c1", "touch b", "output")
+    hooks.settle()
+    assert call_of(workspace, "c1", "x1").seq is None
+    monkeypatch.setattr("loom_audit.api.conversations.monotonic", lambda: float("inf"))
+    hooks.settle()
+    call = call_of(workspace, "c1", "x1")
+    assert call.status == "unknown" and "b" in call.paths
+    assert result_of(workspace, "c1", "x1")["output"] == "output"
+    assert call_of(workspace, "c2", "x1").seq is None
+
+
+def test_a_call_that_codex_interrupts_is_cancelled(
+    codex: HookedCodex, workspace: AuditedWorkspace
+) -> None:
+    codex.asks("c1", "sleep 9")
+    codex.before("c1", "sleep 9")
+    codex.hook("Interrupt")
+    assert call_of(workspace, "c1", "x1").status == "cancelled"
