@@ -3,6 +3,8 @@
 # make test       every test but the deep ones; the same examples every time
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
 # make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
+# make test-clients  real agents, installed from npm and PyPI into a cache; LATEST=1 the newest,
+#                 ONLY="codex or gemini" these
 # make check      what CI runs
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -14,15 +16,15 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS := $(BIN)/python .ci/all.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run quick test explore test-deep check bench schema lock fmt clean
+.PHONY: run quick test explore test-deep test-clients check bench schema lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
 
 # a set is iterated in the same order every time
-quick test test-deep check: export PYTHONHASHSEED := 0
+quick test test-deep test-clients check: export PYTHONHASHSEED := 0
 # hundreds of processes read the bytecode that the first one writes
-quick test explore test-deep check: export PYTHONDONTWRITEBYTECODE :=
+quick test explore test-deep test-clients check: export PYTHONDONTWRITEBYTECODE :=
 
 quick: $(TESTING)
 	$(BIN)/python .ci/quick.py
@@ -35,6 +37,11 @@ explore: $(TESTING)
 
 test-deep: $(TESTING)
 	$(PYTEST) -m deep --seed $(or $(SEED),new) $(if $(SAMPLE),--sample $(SAMPLE))
+
+test-clients: export LATEST := $(LATEST)
+test-clients: $(TESTING)
+	.ci/needs node
+	$(PYTEST) -m clients -n 2 --dist loadgroup tests/real_clients $(if $(ONLY),-k "$(ONLY)")
 
 check: $(TESTING)
 	$(BIN)/ruff format --check .

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 PYTEST = (sys.executable, "-m", "pytest")
 # Chromium's driver keeps an event loop in its process, which other tests cannot share
 BROWSER = (*PYTEST, "tests/web", "-m", "browser")
-OTHERS = (*PYTEST, "-n", "auto", "--dist", "loadfile", "-m", "not deep and not browser")
+OTHERS = (
+    *PYTEST,
+    "-n",
+    "auto",
+    "--dist",
+    "loadfile",
+    "-m",
+    "not deep and not browser and not clients",
+)
 
 
 def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:

@@ -41,7 +41,8 @@ FILES = {
 def main() -> int:
     tests = chosen(changed(), ROOT)
     print(f"quick: {len(tests)} test files", flush=True)
-    options = ["-q", "-n", "auto", "--dist", "worksteal", "-m", "not deep and not browser"]
+    without = "not deep and not browser and not clients"
+    options = ["-q", "-n", "auto", "--dist", "worksteal", "-m", without]
     return subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT).returncode
 
 
