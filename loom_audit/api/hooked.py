@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from loom_audit.api.launcher import hooks_folder, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
 from loom_audit.config import Settings
 from loom_audit.disk.paths import audit_errors
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import AuditError, InvalidArguments
+from loom_audit.sandbox.asked import first_answer
 
 SOCKET = "LOOM_AUDIT_HOOKS"
 """The variable that leads a hook client to the process that runs the client."""
@@ -20,6 +22,16 @@ SOCKET = "LOOM_AUDIT_HOOKS"
 _SETTINGS = "--settings"
 _CONTENT = "OPENCODE_CONFIG_CONTENT"
 _PLUGIN = "loom-audit.js"
+
+
+_ASKED = 2
+_SECONDS = 10.0
+_LIST_HOOKS = (
+    b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"loom-audit","version":"1"}}}\n'
+    b'{"method":"initialized"}\n'
+    b'{"id":2,"method":"hooks/list","params":{"cwds":[%s]}}\n'
+)
+"""What is said to `codex app-server` (JSON-RPC 2.0 without its version, a line each)."""
 
 
 class Hooked(Struct, frozen=True):
@@ -48,6 +60,8 @@ def hooked(client: str, words: Sequence[str], root: str, found: Settings) -> Hoo
     match client:
         case "claude-code":
             return Hooked(client, _claude(words, hook), variables)
+        case "codex":
+            return _codex(words, hook, root, variables)
         case "opencode":
             return Hooked(client, words, {**variables, **_opencode(hook, hooks_folder(found))})
     return Hooked(client, words, {}, f"`loom-audit connect {client}` gives one record per call")
@@ -76,6 +90,51 @@ def _claude(words: Sequence[str], hook: Sequence[str]) -> list[str]:
         error.message = f"{_SETTINGS} {given}: {error.message}"
         raise
     return [words[0], _SETTINGS, told, *rest]
+
+
+def _codex(
+    words: Sequence[str], hook: Sequence[str], root: str, variables: Mapping[str, str]
+) -> Hooked:
+    """With hooks as session flags, and with the hashes of these that Codex itself reports.
+
+    It runs a hook only whose hash is trusted; nothing else is trusted by this.
+    """
+    if any("hooks" in word for word in words[1:]):
+        return Hooked("codex", words, {}, "hooks are given on its command line")
+    flags = [f"hooks.{event}={entry}" for event, entry in settings.codex_flags(hook).items()]
+    given = [part for flag in flags for part in ("-c", flag)]
+    try:
+        line = first_answer(
+            [words[0], *given, "app-server"],
+            _LIST_HOOKS % json.dumps(root).encode(),
+            _is_list,
+            root,
+            _SECONDS,
+        )
+        [found] = json.loads(line)["result"]["data"]
+        state = {
+            one["key"]: one["currentHash"]
+            for one in found["hooks"]
+            if one["source"] == "sessionFlags" and one["command"] == shlex.join(hook)
+        }
+    except (AuditError, KeyError, TypeError, ValueError) as error:
+        return Hooked("codex", words, {}, f"codex does not say which hooks it trusts ({error})")
+    if len(state) != len(flags):
+        return Hooked("codex", words, {}, "codex does not know all hooks")
+    trusted = ", ".join(
+        f"{json.dumps(key)} = {{ trusted_hash = {json.dumps(hash)} }}"
+        for key, hash in state.items()
+    )
+    return Hooked(
+        "codex", [words[0], *given, "-c", f"hooks.state={{ {trusted} }}", *words[1:]], variables
+    )
+
+
+def _is_list(line: bytes) -> bool:
+    try:
+        return bool(json.loads(line).get("id") == _ASKED)
+    except (AttributeError, ValueError):
+        return False
 
 
 def _opencode(hook: Sequence[str], folder: Path) -> Mapping[str, str]:

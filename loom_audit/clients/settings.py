@@ -128,6 +128,14 @@ def connected(client: str, text: str, words: Sequence[str]) -> str:
     return text
 
 
+def codex_flags(words: Sequence[str]) -> Mapping[str, str]:
+    """Our hook for each event as Codex takes it on its command line: TOML."""
+    command = json.dumps(shlex.join(words), ensure_ascii=False)
+    hook = f'hooks = [{{ type = "command", command = {command}, timeout = {SECONDS} }}]'
+    matched = f'[{{ matcher = "*", {hook} }}]'
+    return {event: matched if "Tool" in event else f"[{{ {hook} }}]" for event in _CODEX}
+
+
 def disconnected(text: str) -> str:
     """The settings without our hooks, and without the lists that they leave empty.
 
