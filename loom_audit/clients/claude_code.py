@@ -239,7 +239,8 @@ _RECORD_FIELDS = fields.words(
     "rendered renderedRole renderedBesideToolResult isVisibleInTranscriptOnly imagePasteIds "
     "thinkingMetadata todos isApiErrorMessage error errorDetails apiErrorStatus advisorModel "
     "attributionAgent attributionPlugin attributionSkill sessionKind sidechainParentUuid mcpMeta "
-    "planContent queueSkipAttachments caller forkedFrom summarizeMetadata queuePriority"
+    "planContent queueSkipAttachments caller forkedFrom summarizeMetadata queuePriority "
+    "toolDenialKind holdsPersonsWords toolResultRemedy"
 )
 _SILENT_BLOCKS = fields.words("image document redacted_thinking tool_reference fallback")
 

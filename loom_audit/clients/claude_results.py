@@ -77,16 +77,27 @@ def failure(
     code = fields.exit_code(output, _EXIT_CODE)
     if code is not None:
         data["exit_code"] = code
-    decision = fields.text(fields.mapping(record or {}, "permissionDecision"), "decision")
     interrupted = isinstance(given, dict) and given.get("interrupted") is True
+    stopped, denied = _decided(record or {})
     status: Status = "error"
-    if interrupted or output.startswith(_CANCELLED):
+    if interrupted or stopped or output.startswith(_CANCELLED):
         status = "cancelled"
-    elif decision in ("reject", "deny") or output.startswith(_DENIED) or _by_hook(output):
+    elif denied or output.startswith(_DENIED) or _by_hook(output):
         status = "denied"
     elif _TIMED_OUT.search(output):
         status = "timeout"
     return status, fields.result(output, data)
+
+
+def _decided(record: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether a record says that a person stopped the call, and that somebody denied it."""
+    decision = fields.mapping(record, "permissionDecision")
+    source = fields.text(decision, "source") or fields.text(
+        fields.mapping(decision, "source"), "type"
+    )
+    kind = fields.text(record, "toolDenialKind")
+    stopped = source == "user_abort" or kind in ("interrupted", "cancelled")
+    return stopped, bool(kind) or fields.text(decision, "decision") in ("reject", "deny")
 
 
 def _by_hook(output: str) -> bool:

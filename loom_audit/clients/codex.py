@@ -136,13 +136,19 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
 
 
 _SILENT_RECORDS = fields.words(
-    "world_state token_usage_record compacted ghost_snapshot inter_agent_communication"
+    "world_state token_usage_record compacted ghost_snapshot inter_agent_communication "
+    "inter_agent_communication_metadata dynamic_tools_updated security_risk_score realtime_item"
 )
 _SILENT_EVENTS = fields.words(
     "task_started turn_started token_count thread_settings_applied thread_name_updated "
     "exec_command_begin exec_command_output_delta patch_apply_begin mcp_tool_call_begin "
     "web_search_begin turn_diff plan_update background_event context_compacted item_started "
     "session_configured entered_review_mode exited_review_mode error stream_error warning "
+    "patch_apply_updated web_search_end image_generation_begin image_generation_end hook_started "
+    "hook_completed terminal_interaction view_image_tool_call exec_approval_request "
+    "request_permissions apply_patch_approval_request elicitation_request elicitation_abandoned "
+    "deprecation_notice guardian_assessment environment_connected environment_disconnected "
+    "thread_queue_changed mcp_startup_update mcp_startup_complete shutdown_complete "
     "undo_completed thread_rolled_back agent_reasoning_section_break thread_goal_updated"
 )
 _SILENT_ITEMS = fields.words(

@@ -30,7 +30,7 @@ _HEAD = 2000
 
 _DENIED = re.compile(
     r"blocked by (?:PreToolUse )?hook|rejected by user|rejected: |denied by |"
-    r"not permitted by policy|was not approved|approval was denied",
+    r"(?:not permitted|blocked) by policy|was not approved|approval was denied",
     re.IGNORECASE,
 )
 _CANCELLED = re.compile(r"^aborted(?: by user)?\b|\bcancell?ed by user\b", re.IGNORECASE)

@@ -210,6 +210,8 @@ def _hook_reports(
             output = fields.plain(response.get("llmContent"))
             error = response.get("error")
             status: Status = "ok" if not error else _failed(fields.mapping(response, "error"))
+            if output.lower().startswith(_BLOCKED):
+                status = "denied"
             yield _ended(report, output, response.get("returnDisplay"), status, arguments, at)
         case "BeforeAgent":
             if prompt := fields.text(given, "prompt"):
@@ -220,11 +222,16 @@ def _hook_reports(
             yield SessionOver(session, at, fields.text(given, "reason"))
 
 
+_BLOCKED = "tool execution blocked: "
+"""How the text about a call begins that a hook has denied."""
+
+
 def _failed(error: Mapping[str, Any]) -> Status:
     kind, said = fields.text(error, "type").lower(), fields.text(error, "message").lower()
     if "cancel" in kind:
         return "cancelled"
-    if "denied" in kind or "policy" in kind or "denied by policy" in said or "by hook" in said:
+    by_policy = "denied" in kind or "policy" in kind or "denied by policy" in said
+    if by_policy or said.startswith(_BLOCKED):
         return "denied"
     return "timeout" if "timeout" in kind else "error"
 

@@ -261,6 +261,10 @@ def test_a_call_that_a_person_denied_or_stopped_did_not_fail() -> None:
     rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected"
     assert result(rejected, "User rejected tool use") == "denied"
     assert result("anything", permissionDecision={"decision": "reject"}) == "denied"
+    abort = {"decision": "reject", "source": {"type": "user_abort"}}
+    assert result("anything", permissionDecision=abort) == "cancelled"
+    assert result("anything", toolDenialKind="permission-rule") == "denied"
+    assert result("anything", toolDenialKind="interrupted") == "cancelled"
     assert result("PreToolUse:Bash hook error: [x]: held") == "denied"
     assert result("[Request interrupted by user for tool use]") == "cancelled"
     assert result("partial", {"interrupted": True, "stdout": "", "stderr": ""}) == "cancelled"

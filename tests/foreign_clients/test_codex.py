@@ -186,6 +186,8 @@ def test_outcomes_are_read_from_the_text_of_other_releases_too() -> None:
     assert ended("shell_command", "Exit code: 0\nWall time: 1 seconds\nOutput:\n") == [("ok", 0)]
     assert ended("exec_command", "exec_command failed: no such folder") == [("error", None)]
     assert ended("exec_command", "Command blocked by PreToolUse hook: held") == [("denied", None)]
+    assert ended("exec_command", "exec command rejected by user") == [("denied", None)]
+    assert ended("apply_patch", "`touch x` was blocked by policy.") == [("denied", None)]
     assert ended("shell", "aborted by user after 3.0s") == [("cancelled", None)]
     assert ended("update_plan", "Plan updated") == [("ok", None)]
 

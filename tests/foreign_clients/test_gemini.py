@@ -125,3 +125,24 @@ def test_only_a_call_is_answered_and_only_when_somebody_decided() -> None:
     assert changed["hookSpecificOutput"]["tool_input"] == {"command": "ls"}
     prompt = hook("gemini", session_id="s", hook_event_name="BeforeAgent")
     assert answer(prompt, Verdict("deny", "not now")) == b""
+
+
+def test_a_call_that_a_hook_blocked_was_denied() -> None:
+    blocked = {"llmContent": "Tool execution blocked: held", "error": {"message": "held"}}
+    one = hook(
+        "gemini",
+        session_id="s",
+        hook_event_name="AfterTool",
+        tool_name="write_file",
+        tool_input={},
+        tool_response=blocked,
+    )
+    assert told(one, CallEnded).status == "denied"
+    answer = {"functionResponse": {"response": {"error": "Tool execution blocked: held"}}}
+    call = {"id": "c", "name": "write_file", "args": {}, "status": "error", "result": [answer]}
+    found = [
+        {"sessionId": "s", "projectHash": "0"},
+        {"id": "m", "type": "gemini", "content": "", "toolCalls": [call]},
+    ]
+    reports, _ = read("gemini", [json.dumps(one).encode() for one in found])
+    assert outcomes(reports) == {"c": [("denied", None)]}
