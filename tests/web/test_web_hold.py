@@ -50,7 +50,7 @@ def test_a_session_is_held_and_released_on_its_page(
     assert "<script>window" not in text
     assert f"The agent still runs</b> (process {os.getpid()})" in text
     assert "<button>Release</button>" in text and "<button>Hold</button>" not in text
-    assert 's-warn">held</span>' in client.get(f"{recorded.url}/").text
+    assert 'title="open">held</span>' in client.get(f"{recorded.url}/").text
     assert "<b>Held</b>" in client.get(f"{recorded.url}/c/{open_call(recorded)}").text
     press(client, recorded, hold="0")
     assert "<b>Held</b>" not in page(client, recorded)
