@@ -2,13 +2,17 @@
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
 from loom_audit import ApprovalDenied, AuditedWorkspace, ForeignSession, open_store
+from loom_audit.api.clients import Hooks
 from tests.cli.shells import Shell
 from tests.clients import client as client
+from tests.hooked import HookedClaude
 
 
 @pytest.fixture
@@ -109,6 +113,29 @@ def test_a_rollback_with_hold_that_changes_nothing_or_is_blocked_still_holds(
     assert not record["carried_out"] and [one["session"] for one in record["held"]] == ["agent-1"]
     assert len(record["left_open"]) == 1
     assert audited.records("status")[0]["held"] != []
+
+
+def test_after_esc_in_the_agent_undo_in_a_terminal_takes_back_what_it_had_done(
+    audited: Shell, workspace: AuditedWorkspace, client: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    before = audited.tree()
+    with open_store(f"sqlite:///{audited.database}") as store, closing(Hooks(store)) as hooks:
+        claude = HookedClaude(
+            lambda data: hooks.answer("claude-code", data, hook=client.pid),
+            audited.workspace,
+            tmp_path / "s1.jsonl",
+        )
+        claude.hook("SessionStart", source="startup")
+        claude.asks("c1", "Bash", {"command": "sleep 9"})
+        claude.before("c1", "Bash", {"command": "sleep 9"})
+        (audited.workspace / "made").touch()
+        claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
+        head = workspace.log.head()
+        assert "open" in audited("log").text and "last heard" in audited("status").text
+        audited("undo", "--dry-run", code=None)
+        assert workspace.log.head() == head, "looking writes nothing"
+        assert "undo is call" in audited("undo", "--yes").text
+        assert audited.tree() == before and "cancelled" in audited("log").text
 
 
 def test_doctor_and_recover_put_right_what_hooks_read(
