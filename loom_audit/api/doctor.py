@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,14 +16,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from loom_audit.api.connect import installed_clients, is_connected, settings_file
+from loom_audit.api.heard import heard_clients
 from loom_audit.api.holding import agree
+from loom_audit.api.launcher import CLIENT, hooks_folder
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.clients.settings import PLACES
 from loom_audit.config import Settings
 from loom_audit.disk.inotify import most_watches
 from loom_audit.errors import AuditError
 from loom_audit.history.room import MIN_FREE_BYTES
-from loom_audit.model.display import count_text, first_few, size_text, visible_path
+from loom_audit.model.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
@@ -186,6 +190,8 @@ def _is(name: str, good: bool, text: str, hint: str) -> Check:
 def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
     try:
         with open_store(settings.url) as store:
+            heard: dict[str, tuple[datetime, str]] = {}
+            roots = list[str]()
             for entry in store.workspaces():
                 name = f"workspace {entry.root}"
                 if is_imported(entry.root):
@@ -193,8 +199,11 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                 if not Path(entry.root).is_dir():
                     yield Check(name, "warning", "is gone", "`loom-audit replay` rebuilds it.")
                     continue
-                found = partial(_workspace, store.workspace(entry.id), now)
-                yield from _guarded(name, found)
+                workspace = store.workspace(entry.id)
+                yield from _guarded(name, partial(_workspace, workspace, now))
+                yield from _guarded(name, partial(_hear, workspace, heard))
+                roots.append(entry.root)
+            yield from _clients(settings, roots, heard)
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
             yield from _guarded("held sessions", partial(_held, store.adapters))
     except AuditError as error:
@@ -222,6 +231,38 @@ def _held(adapters: Adapters) -> Sequence[Check]:
         text = f"{count_text(len(unlike), 'file')} in {adapters.settings.home / 'held'} said else"
         return [Check("held sessions", "warning", text, "Put right, as the logs say.")]
     return [Check("held sessions", "ok", "hooks read of them what the logs say")]
+
+
+def _hear(workspace: AuditedWorkspace, heard: dict[str, tuple[datetime, str]]) -> Sequence[Check]:
+    """Note which clients were heard in a workspace later than in those before."""
+    for client, at in heard_clients(workspace).items():
+        heard[client] = max((at, workspace.root), heard.get(client, (at, "")))
+    return []
+
+
+def _clients(
+    settings: Settings, roots: Sequence[str], heard: Mapping[str, tuple[datetime, str]]
+) -> Iterator[Check]:
+    """Which clients run our hook, and when each was last heard."""
+    installed = installed_clients()
+    for client, place in PLACES.items():
+        name, told = f"client {client}", heard.get(client)
+        connected = [
+            one for one in (None, *roots) if is_connected(client, settings_file(client, one))
+        ]
+        if not connected and told is None and client not in installed:
+            continue
+        where = ", ".join("all projects" if one is None else visible(one) for one in connected[:5])
+        last = f"last heard {told[0]:{_TIME}} in {visible(told[1])}" if told else "never heard"
+        text = f"{f'connected for {where}' if connected else 'not connected'}, {last}"
+        if connected and not hooks_folder(settings).joinpath(CLIENT).is_file():
+            hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
+            yield Check(name, "problem", text, hint)
+        elif connected and told is None:
+            hint = place.trust or f"Start `{place.program}` there: its first call is recorded."
+            yield Check(name, "warning", text, hint)
+        else:
+            yield Check(name, "ok", text)
 
 
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:

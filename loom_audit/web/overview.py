@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.heard import heard_clients
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.listing import Listing, Row, outside_between
@@ -39,6 +40,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         held={one.id for one in sessions if not one.ended and workspace.timeline.hold(one.id)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
+        heard=sorted(heard_clients(workspace).items()),
         rows=() if before else last_rows(workspace),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),
