@@ -14,15 +14,18 @@ COMMANDS = (
     "undo --dry-run", "undo --yes", "redo --yes", "revert 5 --dry-run", "rollback @here --dry-run",
     "replay @here --to ../there", "recover", "scope", "approvals", "workspaces", "verify",
     "doctor", "db path", "db current", "db rebuild",
+    """call write_file '{"path": "c.txt", "content": "one"}'""",
+    """call edit_file '{"path": "c.txt", "old_str": "one", "new_str": "two"}'""",
+    """call read_file '{"path": "c.txt"}'""", """call delete_file '{"path": "c.txt"}'""",
 )  # fmt: skip
 
 PROGRAM = """
-import contextlib, io, json, sys
+import contextlib, io, json, shlex, sys
 from loom_audit.cli import main
 for command in json.load(sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            main(command.split())
+            main(shlex.split(command))
         except SystemExit as error:
             code = error.code
     print(json.dumps([command, code, [*sys.modules]]))

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 from msgspec import Struct
 from msgspec.structs import replace
-from pydantic import BaseModel
 
 from loom_audit.errors import AuditError
 from loom_audit.history.approvals import ApprovalRequest, ask, find_answer, record_answer
@@ -20,6 +19,7 @@ from loom_audit.ports import Workspace
 from loom_audit.tools.approvals.policy import Policy, Rule, Subject, command_in, paths_in
 from loom_audit.tools.approvals.preview import MAX_PREVIEW, approval_hash
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.fields import Fields
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.thread import in_thread
@@ -232,8 +232,12 @@ class AskingGate:
 
 def arguments_of(args: Any) -> Any:
     """Parsed arguments as the caller gave them, by the names of the schema."""
-    if isinstance(args, BaseModel):
-        return as_json(args.model_dump(by_alias=True, exclude_unset=True), "arguments")
+    if isinstance(args, Fields):
+        args = args.given()
+    elif not isinstance(args, dict):
+        from loom_audit.tools.calls.models import given
+
+        args = given(args)
     return as_json(args, "arguments")
 
 

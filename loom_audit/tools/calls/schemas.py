@@ -1,42 +1,11 @@
-"""JSON Schemas of pydantic models, and the short check of simple ones."""
+"""What does not fit a JSON Schema, and the short check of simple ones."""
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel
-from pydantic import ValidationError as ModelError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
-
-
-def parameters_of(
-    model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
-) -> dict[str, Any]:
-    """The model's JSON Schema without titles; extra fields are refused unless it allows them."""
-    schema: dict[str, Any] = model.model_json_schema(by_alias=True, mode=mode)
-    _drop_titles(schema)
-    schema.pop("description", None)
-    if mode == "validation":
-        schema.setdefault("additionalProperties", False)
-    return schema
-
-
-def _drop_titles(schema: Any) -> None:
-    """Remove the titles pydantic makes up; a property that is named `title` stays."""
-    if isinstance(schema, list):
-        for item in schema:
-            _drop_titles(item)
-    elif isinstance(schema, dict):
-        if isinstance(schema.get("title"), str):
-            del schema["title"]
-        for key, item in schema.items():
-            if key in ("properties", "$defs"):
-                for inner in item.values():
-                    _drop_titles(inner)
-            elif key not in ("default", "const", "enum", "examples"):
-                _drop_titles(item)
 
 
 _PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
@@ -91,14 +60,6 @@ def why_not_object(arguments: Any) -> str:
         except (ValueError, RecursionError) as error:
             return f"are not JSON that can be read: {error}"
     return f"must be a JSON object, not {type(arguments).__name__}"
-
-
-def model_flaws(error: ModelError) -> Iterator[str]:
-    """Each flaw a pydantic model finds, with its place."""
-    for flaw in error.errors(include_url=False, include_input=False):
-        place = ".".join(str(part) for part in flaw["loc"])
-        text = flaw["msg"].removeprefix("Value error, ")
-        yield f"{place}: {text}" if place else text
 
 
 def signature(parameters: Mapping[str, Any]) -> str:

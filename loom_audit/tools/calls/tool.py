@@ -4,30 +4,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, WithJsonSchema
-from pydantic import ValidationError as ModelError
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
+from loom_audit.tools.calls.fields import Fields, fit_struct, struct_schema
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.schemas import (
-    model_flaws,
-    parameters_of,
-    schema_flaws,
-    signature,
-    surely_fits,
-    why_not_object,
-)
+from loom_audit.tools.calls.schemas import schema_flaws, signature, surely_fits, why_not_object
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
+    from pydantic import BaseModel
 
     from loom_audit.tools.calls.context import ToolContext
+
+Model: TypeAlias = "type[BaseModel] | type[Struct]"
+"""What a tool takes or gives; pydantic is loaded where one is its."""
 
 Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
 
@@ -46,29 +42,11 @@ class Preview(Struct, frozen=True):
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
-"""A text that is not empty; pydantic's own check would refuse paths that are not UTF-8."""
-
-
-class Arguments(BaseModel):
-    """A tool's input: named fields, nothing else allowed."""
-
-    model_config = ConfigDict(
-        extra="forbid", validate_by_name=True, validate_by_alias=True, defer_build=True
-    )
-
-
-class Output(BaseModel):
-    """The `data` of a tool's success. What validates it is built when that is first needed."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
 class _Schema:
     """The JSON Schema of a tool's model, made when it is first asked for."""
 
     def __init__(
-        self, model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
+        self, model: "Model", mode: Literal["validation", "serialization"] = "validation"
     ) -> None:
         self._model = model
         self._mode: Literal["validation", "serialization"] = mode
@@ -76,8 +54,15 @@ class _Schema:
 
     def __get__(self, tool: object, owner: type) -> Mapping[str, Any]:
         if self._made is None:
-            self._made = parameters_of(self._model, self._mode)
+            self._made = self._schema()
         return self._made
+
+    def _schema(self) -> dict[str, Any]:
+        if issubclass(self._model, Struct):
+            return struct_schema(self._model)
+        from loom_audit.tools.calls.models import parameters_of
+
+        return parameters_of(self._model, self._mode)
 
 
 class Tool(ABC):
@@ -94,9 +79,9 @@ class Tool(ABC):
 
     name: str
     description: str
-    input: type[BaseModel] | None = None
+    input: "Model | None" = None
     parameters: Mapping[str, Any] = _NO_PARAMETERS
-    output: type[BaseModel] | None = None
+    output: "Model | None" = None
     output_schema: Mapping[str, Any] | None = None
     effect: Effect = "read"
     timeout_seconds: float = 30
@@ -161,30 +146,29 @@ class Tool(ABC):
                 f"The arguments of {self.name} {why_not_object(arguments)}",
                 hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
             )
-        flaws = []
+        made: Any = None
+        if isinstance(self.input, type) and issubclass(self.input, Fields):
+            made, _ = fit_struct(self.input, arguments)
+        if made is not None:
+            return made
+        made, flaws = arguments, list[str]()
         if not surely_fits(self.parameters, arguments):
             flaws = [*schema_flaws(self._checker.iter_errors(arguments))]
         if not flaws and self.input is not None:
-            try:
-                return self.input.model_validate(arguments)
-            except ModelError as error:
-                flaws = [*model_flaws(error)]
+            made, flaws = _fit(self.input, arguments)
         if flaws:
             raise InvalidArguments(
                 f"Invalid arguments for {self.name}: " + "; ".join(flaws[:5]),
                 hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
                 details={"flaws": flaws[:20]},
             )
-        return arguments
+        return made
 
     def check_output(self, data: Any) -> None:
         """ExecutionFailed when the data of a success is not what the tool says it gives."""
         flaws: list[str] = []
         if self.output is not None:
-            try:
-                self.output.model_validate(data)
-            except ModelError as error:
-                flaws = [*model_flaws(error)]
+            _, flaws = _fit(self.output, data)
         elif self.output_schema is not None:
             from jsonschema import Draft202012Validator
 
@@ -220,6 +204,15 @@ class Tool(ABC):
             "openWorldHint": self.effect in ("network", "execute"),
         }
         return body
+
+
+def _fit(model: "Model", value: Any) -> tuple[Any, list[str]]:
+    """The value as the model has it, and what does not fit."""
+    if issubclass(model, Struct):
+        return fit_struct(model, value, strict=False)
+    from loom_audit.tools.calls.models import fit_model
+
+    return fit_model(model, value)
 
 
 Execute = TypeVar("Execute", bound=Callable[..., Any])

@@ -17,9 +17,10 @@ from loom_audit.ports import Command, CommandResult, Confinement, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.tools.calls.tool import Arguments, Tool
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 

@@ -10,8 +10,9 @@ from loom_audit.api.registry import ToolRegistry
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Tool
+from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 

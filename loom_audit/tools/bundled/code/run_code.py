@@ -15,8 +15,9 @@ from loom_audit.tools.bundled.shell.shell_execute import (
 )
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 from loom_audit.tools.guard.rules import check_command
 
 MAX_CODE = 120 * 1024

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Annotated, BinaryIO, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta, field
 
 from loom_audit.model.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
@@ -19,37 +19,37 @@ from loom_audit.tools.bundled.text import (
 )
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.result import ToolResult, cut
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool, one_thread
+from loom_audit.tools.calls.tool import Preview, Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
 _MAX_SHOWN = 8 * 1024
 """Bytes of the difference that `edit_file` shows; all of it is in the log as a change."""
 
+NonEmpty = Annotated[str, Meta(min_length=1)]
 Path = Annotated[
-    NonEmpty, Field(description="Path relative to the workspace, or absolute inside it")
+    NonEmpty, Meta(description="Path relative to the workspace, or absolute inside it")
 ]
-Encoding = Literal["utf-8", "base64"]
+Encoding = Annotated[Literal["utf-8", "base64"], Meta(extra_json_schema={"type": "string"})]
 
 
-class ReadInput(Arguments):
+class ReadInput(Fields):
     path: Path
     line_range: Annotated[
-        list[Annotated[int, Field(ge=1)]] | None,
-        Field(min_length=2, max_length=2, description="[first, last] line, from 1, both included"),
+        Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=2, max_length=2)] | None,
+        Meta(description="[first, last] line, from 1, both included"),
     ] = None
     max_bytes: Annotated[
-        int, Field(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
+        int, Meta(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
     ] = MEBIBYTE
     encoding: Annotated[
-        Encoding, Field(description="utf-8 (other bytes become U+FFFD), or base64 for exact bytes")
+        Encoding, Meta(description="utf-8 (other bytes become U+FFFD), or base64 for exact bytes")
     ] = "utf-8"
 
-    @model_validator(mode="after")
-    def _in_order(self) -> "ReadInput":
+    def __post_init__(self) -> None:
         if self.line_range and self.line_range[0] > self.line_range[1]:
             raise ValueError("line_range ends before it begins")
-        return self
 
 
 class ReadOutput(Output):
@@ -101,13 +101,13 @@ class ReadFile(Tool):
         return ToolResult(True, output, data)
 
 
-class WriteInput(Arguments):
+class WriteInput(Fields):
     path: Path
-    content: Annotated[str, Field(description="The whole new content")]
-    encoding: Annotated[Encoding, Field(description="How content is written here")] = "utf-8"
-    create_dirs: Annotated[
-        bool, Field(alias="createDirs", description="Create missing parent directories")
-    ] = True
+    content: Annotated[str, Meta(description="The whole new content")]
+    encoding: Annotated[Encoding, Meta(description="How content is written here")] = "utf-8"
+    create_dirs: Annotated[bool, Meta(description="Create missing parent directories")] = field(
+        name="createDirs", default=True
+    )
 
     def raw(self) -> bytes:
         """The bytes to write. InvalidArguments."""
@@ -146,35 +146,32 @@ class WriteFile(Tool):
         return ToolResult(True, f"{verb} {change.path}: {count_text(len(content), 'byte')}", data)
 
 
-class Edit(Arguments):
-    old_str: Annotated[str, Field(description="What to replace; empty appends to the file")]
-    new_str: Annotated[str, Field(description="What to put there")]
-    replace_all: Annotated[bool, Field(description="Replace every occurrence")] = False
+class Edit(Fields):
+    old_str: Annotated[str, Meta(description="What to replace; empty appends to the file")]
+    new_str: Annotated[str, Meta(description="What to put there")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence")] = False
 
 
-class EditInput(Arguments):
+class EditInput(Fields):
     path: Path
     old_str: Annotated[
         str | None,
-        Field(description="Text that stands in the file exactly once; empty appends"),
+        Meta(description="Text that stands in the file exactly once; empty appends"),
     ] = None
-    new_str: Annotated[str | None, Field(description="What to put in its place")] = None
+    new_str: Annotated[str | None, Meta(description="What to put in its place")] = None
     replace_all: Annotated[
         bool,
-        Field(description="Replace every occurrence of old_str, of which there may be several"),
+        Meta(description="Replace every occurrence of old_str, of which there may be several"),
     ] = False
     edits: Annotated[
-        list[Edit] | None,
-        Field(
-            min_length=1,
-            max_length=1000,
+        Annotated[list[Edit], Meta(min_length=1, max_length=1000)] | None,
+        Meta(
             description="Several edits instead of old_str and new_str; each sees the result of "
             "the one before; all or none are made",
         ),
     ] = None
 
-    @model_validator(mode="after")
-    def _one_form(self) -> "EditInput":
+    def __post_init__(self) -> None:
         single = self.old_str is not None or self.new_str is not None
         if single and self.edits is not None:
             raise ValueError("give old_str and new_str, or edits, not both")
@@ -182,7 +179,6 @@ class EditInput(Arguments):
             raise ValueError("with edits, replace_all stands in each of them")
         if self.edits is None and (self.old_str is None or self.new_str is None):
             raise ValueError("old_str and new_str are both needed, or edits")
-        return self
 
     def steps(self) -> list[TextEdit]:
         alone = Edit(
@@ -241,9 +237,9 @@ class EditFile(Tool):
         return ToolResult(True, done + cut(diff_text(old, new), _MAX_SHOWN), data)
 
 
-class DeleteInput(Arguments):
+class DeleteInput(Fields):
     path: Path
-    recursive: Annotated[bool, Field(description="Delete a directory with all it holds")] = False
+    recursive: Annotated[bool, Meta(description="Delete a directory with all it holds")] = False
 
 
 class DeleteOutput(Output):
@@ -270,15 +266,15 @@ class DeleteFile(Tool):
         return ToolResult(True, "\n".join(["Deleted:", *deleted]), {"deleted": [*deleted]})
 
 
-class MoveInput(Arguments):
-    source: Annotated[NonEmpty, Field(alias="from", description="What to move")]
-    target: Annotated[NonEmpty, Field(alias="to", description="Its new path")]
-    overwrite: Annotated[bool, Field(description="Replace a file that is there")] = False
+class MoveInput(Fields):
+    source: Annotated[NonEmpty, Meta(description="What to move")] = field(name="from")
+    target: Annotated[NonEmpty, Meta(description="Its new path")] = field(name="to")
+    overwrite: Annotated[bool, Meta(description="Replace a file that is there")] = False
 
 
 class MoveOutput(Output):
-    source: Annotated[str, Field(alias="from")]
-    target: Annotated[str, Field(alias="to")]
+    source: str = field(name="from")
+    target: str = field(name="to")
 
 
 class MoveFile(Tool):

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Output, Tool, one_thread
+from loom_audit.tools.calls.tool import Tool, one_thread
 
 MAX_ENTRIES = 5_000
 MAX_DEPTH = 10

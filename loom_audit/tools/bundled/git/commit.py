@@ -11,8 +11,9 @@ from loom_audit.tools.bundled.git.queries import DIFF, MAX_ENTRIES, DiffFile, di
 from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
+from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_MESSAGE = 64 * 1024
 

@@ -9,8 +9,9 @@ from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_
 from loom_audit.tools.bundled.git.repository import git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 
 MAX_ENTRIES = 2_000
 MAX_PATCH = 256 * 1024

@@ -13,8 +13,9 @@ from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
+from loom_audit.tools.calls.tool import Preview, Tool
 
 SECONDS = 60.0
 MAX_FILES = 5_000

@@ -17,8 +17,9 @@ from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult, cut
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
+from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_SECONDS = 300
 MAX_STREAM = 1024 * 1024

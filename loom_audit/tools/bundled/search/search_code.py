@@ -12,8 +12,9 @@ from loom_audit.history.code_index import list_code, read_code
 from loom_audit.model.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 
 SECONDS = 25.0
 MAX_WORDS = 20

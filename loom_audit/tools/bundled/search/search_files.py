@@ -13,8 +13,9 @@ from loom_audit.model.scope import HEAVY
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 
 MAX_MATCHES = 1_000
 MAX_TEXT = 300

@@ -9,8 +9,9 @@ from loom_audit.model.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Preview, Tool
+from loom_audit.tools.calls.tool import Preview, Tool
 from loom_audit.tools.guard.rules import check_command
 
 MAX_STREAM = 256 * 1024

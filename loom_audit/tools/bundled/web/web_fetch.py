@@ -19,9 +19,10 @@ from loom_audit.tools.bundled.web.http_exchange import (
     exchange,
 )
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 
 MAX_BODY = 1024 * 1024
 MAX_SECONDS = 120

@@ -7,8 +7,9 @@ from pydantic import Field, model_validator
 from loom_audit.errors import ExecutionFailed
 from loom_audit.tools.bundled.web.proxy_client import ask
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Arguments, NonEmpty, Output, Tool
+from loom_audit.tools.calls.tool import Tool
 
 RESULTS = 5
 MAX_RESULTS = 10
