@@ -73,7 +73,8 @@ class Adapters(Struct, frozen=True):
     @property
     def processes(self) -> Processes:
         """The processes of this machine, as far as they can be seen."""
-        return LinuxProcesses(supervised=SUPERVISOR)
+        hook = str(self.settings.home / "hooks" / "hook_client.py")
+        return LinuxProcesses(supervised=SUPERVISOR, reporting=hook)
 
     def transcript(self, path: str) -> TranscriptFile:
         """The file in which a client writes down a session."""

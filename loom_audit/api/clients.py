@@ -67,33 +67,57 @@ class Hooks:
             return known.answer(read, None)
         told = next((one for one in read.reports if isinstance(one, SessionTold)), None)
         whose = told.parent if told and told.parent else read.session
-        # a client that goes on in another process says so before its next call
-        asking = None if read.moment == "before" and self._knows(read) else hook
-        with self._asked_by(asking) as pid, self._lock(whose):
-            conversation = self._conversation(known, read)
-            if conversation is None:
-                return known.answer(read, None)
-            conversation.prompts = prompts
-            if told is not None:
-                conversation.learn(told)
-            begins = read.moment in ("session", "prompt", "before", "after")
-            if not begins and not conversation.is_open:
-                return known.answer(read, None)
-            try:
-                if begins:
-                    conversation.go_on(pid)
-                conversation.hear(read)
-            except ApprovalDenied as denied:
-                return known.answer(read, Verdict("deny", denied.message))
-            if read.moment == "end":
-                self._end(conversation)
-            decided = self._decide(conversation, read) if read.moment == "before" else None
-        with self._asked_by(hook if isinstance(decided, Question) else None):
-            verdict = self._verdict(whose, decided, seconds, is_there)
-        if read.moment == "before" and not is_there():
+        with self._asked_by(hook):
             with self._lock(whose):
-                conversation.cancel(read)
-        return known.answer(read, verdict)
+                decided = self._hear(known, read, told, hook, prompts=prompts)
+            verdict = self._verdict(whose, decided, seconds, is_there)
+            if read.moment == "before" and not is_there():
+                with self._lock(whose):
+                    self._cancel(known, read)
+            return known.answer(read, verdict)
+
+    def _hear(
+        self,
+        client: Client,
+        read: Hook,
+        told: SessionTold | None,
+        hook: int | None,
+        *,
+        prompts: bool,
+    ) -> Verdict | Question | None:
+        """Put on record what a hook tells; what is decided of its call, or to be asked."""
+        conversation = self._conversation(client, read)
+        if conversation is None:
+            return None
+        conversation.prompts = prompts
+        if told is not None:
+            conversation.learn(told)
+        begins = read.moment in ("session", "prompt", "before", "after")
+        if not begins and not conversation.is_open:
+            return None
+        # a client that goes on in another process says so before its next call
+        known = read.moment == "before" and conversation.pid is not None
+        try:
+            if begins:
+                conversation.go_on(None if known else self._client_of(hook))
+            conversation.hear(read)
+        except ApprovalDenied as denied:
+            return Verdict("deny", denied.message)
+        if read.moment == "end":
+            self._end(conversation)
+        if read.moment == "stop":
+            self._keep_heads(conversation)
+        return self._decide(conversation, read) if read.moment == "before" else None
+
+    def _cancel(self, client: Client, read: Hook) -> None:
+        conversation = self._conversations.get((client.name, read.session))
+        if conversation is not None:
+            conversation.cancel(read)
+
+    def _keep_heads(self, conversation: Conversation) -> None:
+        """Keep a head of each log: some clients never tell the end of a session."""
+        for ingest in conversation.ingests.values():
+            self._store.adapters.keep_head(ingest.attachment.log.tree_head())
 
     def settle(self) -> None:
         """Put on record what transcripts tell by now of the sessions that were heard lately."""
@@ -141,30 +165,31 @@ class Hooks:
             return follow_answer(decided, answer)
 
     @contextmanager
-    def _asked_by(self, hook: int | None) -> Iterator[int | None]:
-        """The client of a hook; what runs to report of it is not what its calls left running."""
+    def _asked_by(self, hook: int | None) -> Iterator[None]:
+        """What runs to report of calls is not what they left running."""
+        with self._here:
+            if hook is not None:
+                self._asking[hook] = ()
+        try:
+            yield
+        finally:
+            with self._here:
+                self._asking.pop(hook or 0, None)
+
+    def _client_of(self, hook: int | None) -> int | None:
         if hook is None:
-            yield None
-            return
+            return None
         client, line = self._store.adapters.processes.asker(hook)
         with self._here:
             self._asking[hook] = line
-        try:
-            yield client
-        finally:
-            with self._here:
-                del self._asking[hook]
+        return client
 
     def _asking_now(self) -> Collection[int]:
         with self._here:
+            for hook, line in self._asking.items():
+                if not line:
+                    self._asking[hook] = self._store.adapters.processes.asker(hook)[1]
             return {pid for line in self._asking.values() for pid in line}
-
-    def _knows(self, hook: Hook) -> bool:
-        """Whether the client of this session was told by a hook before."""
-        return any(
-            session == hook.session and conversation.pid is not None
-            for (_, session), conversation in list(self._conversations.items())
-        )
 
     def _lock(self, session: str) -> threading.RLock:
         with self._here:

@@ -19,6 +19,9 @@ _SHELLS = frozenset(
     ("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "env", "nice", "timeout")
 )
 """What stands between a program and the hooks that it starts."""
+_HOOK_SECONDS = 2.0
+"""In which a hook has told who it is; one that waits longer is known by then."""
+_TICKS: int = os.sysconf("SC_CLK_TCK")
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for."""
 
@@ -34,11 +37,16 @@ class _Seen(Struct, frozen=True):
 
 
 class LinuxProcesses:
-    """A `ports.Processes`. `supervised` is what stands in the arguments of a runner's helper."""
+    """A `ports.Processes`.
 
-    def __init__(self, proc: Path = _PROC, *, supervised: str = "") -> None:
+    `supervised` is what stands in the arguments of a runner's helper, `reporting` in those of a
+    hook that reports a client's calls.
+    """
+
+    def __init__(self, proc: Path = _PROC, *, supervised: str = "", reporting: str = "") -> None:
         self._proc = proc
         self._supervised = os.fsencode(supervised)
+        self._reporting = os.fsencode(reporting)
 
     def lease(self, pid: int | None, seconds: int) -> Lease:
         boot, namespace = self._boot, self._namespace
@@ -94,9 +102,20 @@ class LinuxProcesses:
                 mine = not any(map(self._is_supervised, line[: line.index(program)]))
             else:
                 mine = self._is_orphan_of(line, above, folder)
-            if mine and self._process(pid) is not None:
+            if mine and self._process(pid) is not None and not self._reports(pid):
                 found.append(str(pid))
         return found
+
+    def _reports(self, pid: int) -> bool:
+        """Whether it is a hook of ours that began just now, or the shell around one."""
+        seen = self._process(pid)
+        with suppress(OSError, ValueError, IndexError):
+            line = (self._proc / str(pid) / "cmdline").read_bytes()
+            if seen is None or not self._reporting or self._reporting not in line:
+                return False
+            up = float((self._proc / "uptime").read_bytes().split()[0])
+            return up - seen.started / _TICKS < _HOOK_SECONDS
+        return False
 
     def _is_orphan_of(self, line: Sequence[int], above: Sequence[int], folder: str) -> bool:
         """Whether what lost its parent to one of those `above` a program may be of the program."""

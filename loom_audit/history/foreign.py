@@ -6,6 +6,7 @@ Nothing is held between the two. While a call is open its session's lease says w
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from time import monotonic, sleep
 from typing import Any
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ from loom_audit.model.events import (
 from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
+_ENDING_SECONDS = 0.06
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
 
 
@@ -181,7 +183,8 @@ def end(
         ending.record.lower_coverage(*reasons)
         ending.record.lower_coverage(*filter(None, [unseen]), level="none")
         if changes_by_itself(attachment, call):
-            left = _tasks_left(attachment, call, asking)
+            # one that was denied did not run: what was started meanwhile is the client's own
+            left = {} if status == "denied" else _tasks_left(attachment, call, asking)
             recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
             keep_going_on(ending.record, left)
@@ -289,7 +292,10 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
 
 
 def _tasks_left(attachment: Attachment, call: Call, asking: Collection[int]) -> Activity:
-    """What a call leaves running below its client's process, as far as that can be seen."""
+    """What a call leaves running below its client's process, as far as that can be seen.
+
+    What ends by itself in a moment, as a hook beside ours does, is waited for.
+    """
     lease = attachment.lease(call.session)
     running = running_at(attachment, call)
     if lease is None or not running or not attachment.processes.is_alive(lease):
@@ -299,8 +305,13 @@ def _tasks_left(attachment: Attachment, call: Call, asking: Collection[int]) -> 
         for other in attachment.projections.open_calls()
         if other.session == call.session and other.requested != call.requested
     )
-    known = {*running, *asking}
-    return tasks_left(attachment, known, (), by=lease.pid, beside=filter(None, others))
+    known, beside = {*running, *asking}, [*filter(None, others)]
+    until = monotonic() + _ENDING_SECONDS
+    while left := tasks_left(attachment, known, (), by=lease.pid, beside=beside):
+        if monotonic() >= until:
+            break
+        sleep(_ENDING_SECONDS / 10)
+    return left
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:
