@@ -28,7 +28,7 @@ from loom_audit.cli.shared.records import (
 )
 from loom_audit.errors import NotFound
 from loom_audit.model.display import count_text, duration_text, size_text
-from loom_audit.model.events import CallReported, Event, FilesChanged
+from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
 from loom_audit.model.records import Call
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def show(
             question,
             alive=call.seq is not None or workspace.is_alive(call),
             heard=workspace.timeline.last_heard(call),
+            occurred=_occurred(detail),
         )
         if held := workspace.timeline.hold(call.session):
             output.line("held       ", (held.text, "yellow"))
@@ -98,6 +99,7 @@ def _detail_record(
 ) -> dict[str, Any]:
     call = detail.call
     return call_record(call, event_id(workspace, call.seq or call.requested)) | {
+        "occurred_at": time_text(_occurred(detail)),
         "arguments": detail.arguments,
         "question": question_record(question) if question else None,
         "last_heard": time_text(workspace.timeline.last_heard(call)),
@@ -109,6 +111,12 @@ def _detail_record(
     }
 
 
+def _occurred(detail: "CallDetail") -> datetime | None:
+    """When a call was asked for, where that was told and is not when it was recorded."""
+    requests = (event for event in detail.events if isinstance(event.fact, CallRequested))
+    return next((event.occurred_at for event in requests), None)
+
+
 def _print_header(
     invocation: Invocation,
     call: Call,
@@ -116,12 +124,15 @@ def _print_header(
     *,
     alive: bool,
     heard: datetime | None,
+    occurred: datetime | None,
 ) -> None:
     output = invocation.output
     status = "waits for approval" if question else call.status
     output.line((f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}")
     took = f"  {duration_text(call.duration)}" if call.duration else ""
     output.line("at         ", local_time(call.at), took)
+    if occurred is not None:
+        output.line("occurred   ", local_time(occurred), "  as the client tells it")
     output.line("session    ", call.session, f"  {call.actor}")
     output.line("call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
     if call.seq is not None:

@@ -106,15 +106,23 @@ def whole(value: Any) -> int | None:
 
 
 def time(value: Any) -> datetime | None:
-    """A time with its zone, from ISO 8601 or milliseconds since 1970; None for another value."""
+    """A time with its zone, from ISO 8601 or milliseconds since 1970; None for another value.
+
+    And for one that no session can have been at, which not every zone can show.
+    """
     try:
         if isinstance(value, str):
             found = datetime.fromisoformat(value)
-            return None if found.tzinfo is None else found.astimezone(UTC)
-        number = whole(value)
-        return None if number is None else datetime.fromtimestamp(number / 1000, UTC)
+        elif (number := whole(value)) is not None:
+            found = datetime.fromtimestamp(number / 1000, UTC)
+        else:
+            return None
+        if found.tzinfo is None:
+            return None
+        found = found.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         return None
+    return found if 1970 <= found.year < 3000 else None
 
 
 def plain(value: Any) -> str:

@@ -47,6 +47,13 @@ def test_an_imported_log_is_read_like_any_other(shell: Shell) -> None:
     assert shell(*LOG, "cat", "notes.txt").stdout == b"one\nTWO\nthree\nfour\n"
 
 
+def test_a_call_says_when_it_happened_by_its_transcript(shell: Shell) -> None:
+    shell("import", CLAUDE)
+    (call,) = shell.records(*LOG, "show", "10")
+    assert call["occurred_at"] == "2026-11-22T09:00:25.290000Z"
+    assert "occurred   2026-11-22" in shell(*LOG, "show", "10").text
+
+
 def test_what_writes_is_refused_with_a_hint_and_changes_nothing(shell: Shell) -> None:
     shell("import", CLAUDE)
     before = shell(*LOG, "head").text

@@ -7,10 +7,13 @@ import json
 import random
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loom_audit import open_store
+from loom_audit.api.importing import import_file
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, CallEnded, Report
 from loom_audit.errors import InvalidArguments
@@ -150,3 +153,53 @@ def test_a_hundred_thousand_damaged_inputs_raise_nothing_else(
 ) -> None:
     for number in range(start, start + AT_ONCE):
         check_damage(client, seed, number)
+
+
+def check_a_damaged_import(client: str, chance: random.Random, folder: Path) -> None:
+    """Every call ends once, the log is whole, and nothing is added by doing it again."""
+    file = folder / "t.jsonl"
+    if client == "opencode":
+        file.write_bytes(mutated((RECORDINGS / "opencode/export.json").read_bytes(), chance))
+    else:
+        told = lines(chance.choice(TRANSCRIPTS[client]))
+        share = chance.choice([0.02, 0.2, 0.6])
+        damaged = [mutated(one, chance) if chance.random() < share else one for one in told]
+        file.write_bytes(b"\n".join(line.replace(b"\n", b" ") for line in damaged))
+    with open_store(f"sqlite:///{folder}/audit.db") as store:
+        try:
+            done = import_file(store, file)
+        except InvalidArguments:  # who wrote it cannot be seen any more
+            return
+        workspace = store.workspace(done.workspace)
+        head = workspace.head()
+        assert import_file(store, file).workspace == done.workspace
+        assert workspace.head() == head
+        assert not workspace.timeline.open_calls()
+        assert workspace.verify().ok
+        for call in workspace.timeline.calls():
+            assert call.seq is not None
+            workspace.timeline.call(call.seq)
+        for path in workspace.timeline.tree():
+            assert path and not path.startswith("/") and ".." not in path.split("/")
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_damaged_transcripts_are_imported_as_far_as_they_can_be_read(
+    client: str, seed: str, tmp_path: Path
+) -> None:
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check_a_damaged_import(client, random.Random(f"{seed} {client} {number}"), folder)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("start", range(0, 1000, 50))
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_a_thousand_damaged_transcripts_are_imported(
+    client: str, start: int, seed: str, tmp_path: Path
+) -> None:
+    for number in range(start, start + 50):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check_a_damaged_import(client, random.Random(f"{seed} {client} {number}"), folder)

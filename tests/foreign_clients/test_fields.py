@@ -1,0 +1,36 @@
+"""Values of other programs' JSON that are not what they should be."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from loom_audit.clients import fields
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *(None, True, [], {}, "", "yesterday", "2026-11-22T09:00:00", 1e300, float("nan"), 2**80),
+        *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", -(10**15), 10**17),
+    ],
+)
+def test_what_is_not_a_time_is_none(odd: Any) -> None:
+    assert fields.time(odd) is None
+
+
+def test_times_are_read_in_any_zone_and_as_milliseconds() -> None:
+    nine = datetime(2026, 11, 22, 9, tzinfo=UTC)
+    assert fields.time("2026-11-22T09:00:00.000Z") == nine
+    assert fields.time("2026-11-22T14:30:00+05:30") == nine
+    assert fields.time(nine.timestamp() * 1000) == nine
+
+
+def test_numbers_without_end_are_texts() -> None:
+    assert fields.decode(b'{"a": 1e999, "b": [-1e999, NaN]}') == {"a": "inf", "b": ["-inf", "NaN"]}
+
+
+@pytest.mark.parametrize("odd", [b"", b"{", b"[" * 100_000, b'{"a":' * 100_000, b"\xff"])
+def test_what_is_not_json_is_told_as_one_error(odd: bytes) -> None:
+    with pytest.raises(ValueError):
+        fields.decode(odd)
