@@ -44,6 +44,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("salvage", "Prove", "Get everything readable out of a damaged store."),
     ("workspaces", "Store", "List the workspaces of the store."),
     ("db", "Store", "Show, check or upgrade the store's database."),
+    ("mcp", "Reach", "Serve the tools to a client of the Model Context Protocol."),
     ("serve", "Reach", "Serve the dashboard on this machine only."),
     ("daemon", "Reach", "Answer agents' hooks; the first hook starts this by itself."),
     ("demo", "Reach", "Record a real agent session and show what can be done."),

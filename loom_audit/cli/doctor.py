@@ -12,7 +12,8 @@ def doctor(invocation: Invocation) -> int:
     """Check this machine, the store and the workspaces.
 
     SQLite's version and settings, permissions, free space, scope rules, the clock; which agents
-    are connected, and when each was last heard. Goes on after every problem. Changes nothing, but that what hooks read of held sessions is put right.
+    are connected, and when each was last heard. Goes on after every problem. Changes nothing, but
+    that what hooks read of held sessions is put right.
     """
     output = invocation.output
     from loom_audit.api.doctor import check_all

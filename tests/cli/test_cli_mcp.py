@@ -1,0 +1,187 @@
+"""`loom-audit mcp` with the protocol's own client, over a real process's streams."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from tests.cli.shells import ROOT, Shell
+
+NAMED = types.Implementation(name="tester", version="1")
+ERAS = ("legacy", "auto")
+
+
+@asynccontextmanager
+async def client(
+    shell: Shell, *words: str, mode: str = "auto", **more: Any
+) -> AsyncIterator[Client]:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "loom_audit", "mcp", *words],
+        cwd=str(shell.workspace),
+        env=shell.environment | {"PYTHONPATH": str(ROOT)},
+    )
+    made = Client(stdio_client(server), mode=mode, client_info=NAMED, **more)
+    async with made as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_calls_are_on_record_under_the_clients_name_in_both_eras(audited: Shell, mode: str) -> None:
+    async def work() -> None:
+        async with client(audited, mode=mode) as asked:
+            tools = {tool.name: tool for tool in (await asked.list_tools()).tools}
+            assert {"read_file", "write_file", "shell_execute"} <= tools.keys()
+            assert not {"undo", "rollback"} & tools.keys()
+            hints = tools["read_file"].annotations, tools["shell_execute"].annotations
+            assert hints[0] and hints[0].read_only_hint and not hints[0].destructive_hint
+            assert hints[1] and hints[1].destructive_hint and hints[1].open_world_hint
+            made = await asked.call_tool("write_file", {"path": "m.txt", "content": "hi\n"})
+            assert made.structured_content == {"path": "m.txt", "size": 3, "created": True}
+            failed = await asked.call_tool("read_file", {"path": "none"})
+            assert failed.is_error and "File not found: none" in failed.content[0].text
+            assert failed.structured_content["error"]["code"] == "FILE_NOT_FOUND"
+            many = [{"path": f"p{n}", "content": str(n)} for n in range(4)]
+            async with anyio.create_task_group() as together:
+                for arguments in many:
+                    together.start_soon(asked.call_tool, "write_file", arguments)
+
+    anyio.run(work)
+    calls = audited.records("log", "--oldest-first")
+    assert [(call["tool"], call["status"]) for call in calls] == [
+        ("write_file", "ok"), ("read_file", "error"), *[("write_file", "ok")] * 4,
+    ]  # fmt: skip
+    assert {call["actor"] for call in calls} == {"agent:tester"}
+    [session] = audited.records("session")
+    assert (session["agent"], session["status"]) == ("tester", "completed")
+    assert (audited.workspace / "p3").read_text() == "3"
+
+
+def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:
+    audited.call("write_file", path="a b.txt", content="one\n")
+    audited.call("write_file", path="a b.txt", content="two\n")
+    (audited.workspace / "raw").write_bytes(b"\xff\0")
+    audited("run", "--", "true")
+    calls = audited.records("log", "--oldest-first")
+
+    async def read(asked: Client, name: str) -> Any:
+        return (await asked.read_resource(f"loom-audit:///{name}")).contents[0]
+
+    async def work() -> None:
+        async with client(audited) as asked:
+            listed = json.loads((await read(asked, "timeline")).text)
+            assert [one["number"] for one in listed] == [call["seq"] for call in reversed(calls)]
+            event = json.loads((await read(asked, f"event/{calls[0]['seq']}")).text)
+            assert event["arguments"]["content"] == "one\n"
+            first, second = (call["seq"] for call in calls[:2])
+            assert "-one\n+two\n" in (await read(asked, f"diff/{first}/{second}")).text
+            assert (await read(asked, f"file/{first}/a%20b.txt")).text == "one\n"
+            assert (await read(asked, "file/head/raw")).blob == "/wA="
+            templates = await asked.list_resource_templates()
+            assert len(templates.resource_templates) == 3
+            for name in ("file/head/none", "event/999999", "file/@none/a", "nothing", "event/x"):
+                with pytest.raises(MCPError) as refused:
+                    await read(asked, name)
+                assert refused.value.error.data["code"] in ("NOT_FOUND", "INVALID_ARGUMENTS")
+
+    anyio.run(work)
+
+
+def test_taking_back_is_a_tool_where_it_is_allowed(audited: Shell) -> None:
+    async def work() -> None:
+        async with client(audited, "--allow-undo") as asked:
+            assert {"undo", "rollback", "history"} <= {
+                tool.name for tool in (await asked.list_tools()).tools
+            }
+            await asked.call_tool("write_file", {"path": "m.txt", "content": "hi\n"})
+            done = await asked.call_tool("undo", {})
+            assert not done.is_error and "changed 1 path" in done.content[0].text
+            told = await asked.call_tool("history", {"path": "m.txt"})
+            assert told.content[0].text.count("agent:tester m.txt") == 2
+            refused = await asked.call_tool("rollback", {"point": "@none"})
+            assert refused.is_error and refused.structured_content["error"]["code"] == "NOT_FOUND"
+
+    anyio.run(work)
+    assert not (audited.workspace / "m.txt").exists()
+
+
+def test_a_call_that_is_cancelled_is_on_record_as_that(audited: Shell) -> None:
+    async def work() -> None:
+        async with client(audited, mode="legacy") as asked:
+            with anyio.move_on_after(2):
+                await asked.call_tool("shell_execute", {"command": "touch begun; sleep 60"})
+            with anyio.fail_after(20):
+                while not any(call["seq"] for call in audited.records("log")):
+                    await anyio.sleep(0.1)
+            await asked.call_tool("read_file", {"path": "begun"})
+
+    anyio.run(work)
+    calls = audited.records("log", "--oldest-first")
+    assert [call["status"] for call in calls] == ["cancelled", "ok"]
+
+
+@pytest.mark.parametrize(("action", "status"), [("accept", "ok"), ("decline", "denied")])
+def test_the_clients_user_is_asked_where_a_rule_asks(
+    audited: Shell, action: Any, status: str
+) -> None:
+    audited("approvals", "init")
+    asked_for: list[str] = []
+
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked_for.append(params.message)
+        if action == "accept":
+            return types.ElicitResult(action=action, content={"allow": True})
+        return types.ElicitResult(action=action)
+
+    async def work() -> None:
+        async with client(audited, mode="legacy", elicitation_callback=answer) as asked:
+            (audited.workspace / "gone.txt").write_text("x")
+            result = await asked.call_tool("delete_file", {"path": "gone.txt"})
+            assert result.is_error == (action == "decline"), result
+
+    anyio.run(work)
+    assert len(asked_for) == 1 and "delete_file" in asked_for[0] and "gone.txt" in asked_for[0]
+    assert [call["status"] for call in audited.records("log")] == [status]
+
+
+def test_a_server_that_is_killed_leaves_one_finish_for_its_call(audited: Shell) -> None:
+    async def work() -> None:
+        async with client(audited, mode="legacy") as asked, anyio.create_task_group() as group:
+            group.start_soon(_shell, asked)
+            with anyio.fail_after(20):
+                while not (audited.workspace / "begun").exists():
+                    await anyio.sleep(0.05)
+            for process in Path("/proc").glob("[0-9]*"):
+                if _is_server_in(process, audited.workspace):
+                    os.kill(int(process.name), signal.SIGKILL)
+            group.cancel_scope.cancel()
+
+    with suppress(Exception):  # its streams break as they like
+        anyio.run(work)
+    audited("recover")
+    [call] = audited.records("log")
+    assert (call["status"], call["paths"]) == ("interrupted", ["begun"])
+    audited("verify")
+
+
+async def _shell(asked: Client) -> None:
+    await asked.call_tool("shell_execute", {"command": "touch begun; sleep 60"})
+
+
+def _is_server_in(process: Path, folder: Path) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        return b"mcp" in words and (process / "cwd").resolve() == folder.resolve()
+    except OSError:
+        return False
