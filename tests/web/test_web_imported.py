@@ -1,0 +1,41 @@
+"""Pages of a log that was imported: it is looked at like any other, and nothing is taken back."""
+
+import re
+from pathlib import Path
+
+from loom_audit import AuditStore, open_store
+from loom_audit.api.importing import import_file
+from tests.web.conftest import asking
+
+CLAUDE = Path(__file__).parent.parent / "data" / "clients" / "claude-code" / "session.jsonl"
+
+
+def pages_of(store: AuditStore, first: str) -> dict[str, int]:
+    """The status of every page that can be reached by links below an address."""
+    found: dict[str, int] = {}
+    wanted = [first]
+    with asking(store) as client:
+        while wanted:
+            page = wanted.pop()
+            if page in found:
+                continue
+            answer = client.get(page)
+            found[page] = answer.status_code
+            links = re.findall(r'href="(/w/[^"#]+)', answer.text)
+            wanted += [link.replace("&amp;", "&") for link in links if link.startswith(first)]
+    return found
+
+
+def test_every_page_of_an_imported_log_is_there() -> None:
+    with open_store() as store:
+        done = import_file(store, CLAUDE)
+        found = pages_of(store, f"/w/{done.workspace}/")
+        assert len(found) > 30
+        # what would change files, or look at them, says that there are none
+        missing = {page for page, code in found.items() if code == 404}
+        assert all(re.search(r"/(plan\?|status)", page) for page in missing), missing
+        assert set(found.values()) <= {200, 303, 404}
+        assert f"/w/{done.workspace}/" in found and found[f"/w/{done.workspace}/"] == 200
+        with asking(store) as client:
+            front = client.get("/").text
+            assert "import:/home/dev/projects/claude" in front
