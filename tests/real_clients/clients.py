@@ -28,6 +28,10 @@ class RealClient(Protocol):
     package: str
     unsaid: Mapping[str, str]
     """Steps whose status the client knows in another way than the script has it."""
+    escapes: int
+    """How often Esc is pressed to stop a call."""
+    leaving: Sequence[bytes]
+    """What is typed to leave it."""
 
     def id_of(self, call: Call) -> str: ...
     def hands(self, workspace: Path) -> Hands: ...
@@ -94,6 +98,8 @@ class ClaudeCode:
     name = "claude-code"
     package = "@anthropic-ai/claude-code"
     unsaid: Mapping[str, str] = {}
+    escapes = 1
+    leaving = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -162,6 +168,8 @@ class Codex:
     name = "codex"
     package = "@openai/codex"
     unsaid: Mapping[str, str] = {}
+    escapes = 1
+    leaving = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -183,6 +191,8 @@ request_max_retries = 0
 stream_max_retries = 0
 [analytics]
 enabled = false
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
 [projects."{workspace}"]
 trust_level = "trusted"
 """
@@ -246,6 +256,8 @@ class Gemini:
     name = "gemini"
     package = "@google/gemini-cli"
     unsaid: Mapping[str, str] = {}
+    escapes = 1
+    leaving = (b"/quit", b"\r")
 
     def id_of(self, call: Call) -> str:
         return f"{call.tool}__{call.id}"
@@ -323,6 +335,8 @@ class Opencode:
     name = "opencode"
     package = "opencode-ai"
     unsaid: Mapping[str, str] = {"background": "ok"}
+    escapes = 2
+    leaving = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id

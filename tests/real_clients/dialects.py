@@ -247,6 +247,16 @@ def _gemini_tools(request: Mapping[str, Any]) -> list[str]:
     return [one["name"] for one in found]
 
 
+def _responses_tools(request: Mapping[str, Any]) -> list[str]:
+    """Those of the request and those in its input; none where a form is asked for, as of a title."""
+    if (request.get("text") or {}).get("format", {}).get("type") == "json_schema":
+        return []
+    items = [item for item in request.get("input", ()) if item.get("type") == "additional_tools"]
+    found = [tool for item in items for tool in item.get("tools", ())]
+    inner = [one for tool in found for one in tool.get("tools", ())]
+    return _named({"tools": [*(request.get("tools") or ()), *found, *inner]})
+
+
 def _named(request: Mapping[str, Any]) -> list[str]:
     return [tool.get("name") or tool.get("type", "") for tool in request.get("tools") or ()]
 
@@ -256,7 +266,9 @@ def _chat_tools(request: Mapping[str, Any]) -> list[str]:
 
 
 ANTHROPIC = Dialect("anthropic", _anthropic_told, _named, _anthropic_stream, _anthropic_whole)
-RESPONSES = Dialect("responses", _responses_told, _named, _responses_stream, _responses_whole)
+RESPONSES = Dialect(
+    "responses", _responses_told, _responses_tools, _responses_stream, _responses_whole
+)
 CHAT = Dialect("chat", _chat_told, _chat_tools, _chat_stream, _chat_whole)
 GEMINI = Dialect("gemini", _gemini_told, _gemini_tools, _gemini_stream, _gemini_whole)
 
