@@ -99,7 +99,7 @@ class ClaudeCode:
     package = "@anthropic-ai/claude-code"
     unsaid: Mapping[str, str] = {}
     escapes = 1
-    leaving = (b"\x03", b"\x03")
+    leaving: Sequence[bytes] = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -169,7 +169,7 @@ class Codex:
     package = "@openai/codex"
     unsaid: Mapping[str, str] = {}
     escapes = 1
-    leaving = (b"\x03", b"\x03")
+    leaving: Sequence[bytes] = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -257,7 +257,7 @@ class Gemini:
     package = "@google/gemini-cli"
     unsaid: Mapping[str, str] = {}
     escapes = 1
-    leaving = (b"/quit", b"\r")
+    leaving: Sequence[bytes] = (b"/quit", b"\r")
 
     def id_of(self, call: Call) -> str:
         return f"{call.tool}__{call.id}"
@@ -336,7 +336,7 @@ class Opencode:
     package = "opencode-ai"
     unsaid: Mapping[str, str] = {"background": "ok"}
     escapes = 2
-    leaving = (b"\x03", b"\x03")
+    leaving: Sequence[bytes] = (b"\x03", b"\x03")
 
     def id_of(self, call: Call) -> str:
         return call.id

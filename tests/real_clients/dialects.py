@@ -248,7 +248,7 @@ def _gemini_tools(request: Mapping[str, Any]) -> list[str]:
 
 
 def _responses_tools(request: Mapping[str, Any]) -> list[str]:
-    """Those of the request and those in its input; none where a form is asked for, as of a title."""
+    """Those of the request and of its input; none where it asks for a form, as for a title."""
     if (request.get("text") or {}).get("format", {}).get("type") == "json_schema":
         return []
     items = [item for item in request.get("input", ()) if item.get("type") == "additional_tools"]
