@@ -96,7 +96,7 @@ class Hooks:
         if not begins and not conversation.is_open:
             return None
         # a client that goes on in another process says so before its next call
-        known = read.moment == "before" and conversation.pid is not None
+        known = read.moment in ("before", "after") and conversation.pid is not None
         try:
             if begins:
                 conversation.go_on(None if known else self._client_of(hook))

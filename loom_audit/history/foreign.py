@@ -3,7 +3,7 @@
 Nothing is held between the two. While a call is open its session's lease says who ends it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic, sleep
@@ -150,14 +150,14 @@ def end(
     reasons: Sequence[str] = (),
     unseen: str = "",
     goes_on: bool = False,
-    asking: Collection[int] = (),
+    asking: Callable[[], Collection[int]] = tuple,
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
     What is reported once it is finished is a fact of its own, once. `duration` is in microseconds,
     by default from its begin to now; `reasons` lower its coverage, and `unseen` is why nothing of
     it was seen; one that `goes_on` left something running, whatever its status. What is `asking`
-    are processes that only report. The event.
+    gives the processes that only report. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
@@ -291,7 +291,9 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
 
 
-def _tasks_left(attachment: Attachment, call: Call, asking: Collection[int]) -> Activity:
+def _tasks_left(
+    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
+) -> Activity:
     """What a call leaves running below its client's process, as far as that can be seen.
 
     What ends by itself in a moment, as a hook beside ours does, is waited for.
@@ -305,12 +307,14 @@ def _tasks_left(attachment: Attachment, call: Call, asking: Collection[int]) -> 
         for other in attachment.projections.open_calls()
         if other.session == call.session and other.requested != call.requested
     )
-    known, beside = {*running, *asking}, [*filter(None, others)]
+    known, beside = {*running}, [*filter(None, others)]
     until = monotonic() + _ENDING_SECONDS
     while left := tasks_left(attachment, known, (), by=lease.pid, beside=beside):
         if monotonic() >= until:
             break
-        sleep(_ENDING_SECONDS / 10)
+        if known.issuperset(reporting := asking()):
+            sleep(_ENDING_SECONDS / 10)
+        known.update(reporting)
     return left
 
 

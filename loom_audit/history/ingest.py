@@ -183,7 +183,7 @@ class Ingest:
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that did not run."""
         record = self._record_of(status, {"output": why})
-        foreign.end(self.writer, call_id, status, record, look=True, asking=self._asking())
+        foreign.end(self.writer, call_id, status, record, look=True, asking=self._asking)
 
     @property
     def half_told(self) -> bool:
@@ -275,7 +275,7 @@ class Ingest:
             reasons=reasons,
             unseen=NO_WORKSPACE if request.paths == () and call.effect == "write" else "",
             goes_on=bool(report.background),
-            asking=self._asking(),
+            asking=self._asking,
         )
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)

@@ -3,6 +3,7 @@
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -392,3 +393,43 @@ def test_a_call_that_codex_interrupts_is_cancelled(
     codex.before("c1", "sleep 9")
     codex.hook("Interrupt")
     assert call_of(workspace, "c1", "x1").status == "cancelled"
+
+
+def test_who_looks_in_another_terminal_closes_nothing_of_a_living_client(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, store: AuditStore
+) -> None:
+    claude.asks("c1", "Bash", {"command": "sleep 9"})
+    claude.before("c1", "Bash", {"command": "sleep 9"})
+    head = workspace.log.head()
+    other = store.workspace(root)
+    assert other.recover() == [] and other.status().interrupted == ()
+    assert [call.call_id for call in other.timeline.open_calls()] == ["c1"]
+    with other.session("somebody else"):
+        pass
+    assert call_of(workspace, "c1").seq is None and workspace.log.head() > head
+
+
+def test_two_clients_two_sessions_and_two_workspaces_at_once(
+    hooks: Hooks, store: AuditStore, tmp_path: Path
+) -> None:
+    clients = []
+    for n in range(4):
+        folder = tmp_path / f"w{n % 2}"
+        folder.mkdir(exist_ok=True)
+        workspace = store.attach(folder)
+        clients.append((workspace, client_of(hooks, folder, tmp_path, session=f"s{n}")))
+
+    def work(client: HookedClaude) -> None:
+        client.hook("SessionStart", source="startup")
+        for n in range(3):
+            path = client.root / f"{client.session}-{n}.txt"
+            client.writes(f"c{n}", path, "x\n")
+        client.hook("SessionEnd", reason="exit")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, [client for _, client in clients]))
+    for workspace, one in clients:
+        for n in range(3):
+            call = call_of(workspace, f"c{n}", one.session)
+            assert (call.status, call.paths) == ("ok", (f"{one.session}-{n}.txt",))
+        assert workspace.status().drift == () and workspace.verify().findings == ()
