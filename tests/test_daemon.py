@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,12 +16,12 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditStore, open_store
-from loom_audit.api import holding
+from loom_audit.api import approvals, holding
 from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
 from loom_audit.config import read_settings
-from loom_audit.daemon import HookServer
+from loom_audit.daemon import HookServer, only_one, run_daemon
 from loom_audit.disk.shared_filesystems import SHARED, check_own_filesystem
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude
 from tests.made_store import lay_store
@@ -285,3 +286,75 @@ def test_only_the_same_user_is_answered(
             assert asking.recv(10) == b""
     server.drain()
     assert any("user" in text for text in errors)
+
+
+def test_in_another_container_another_warm_process_answers(
+    store: AuditStore, home: Path, root: Path
+) -> None:
+    """Stood in for by one at the usual name that says that it sees other files."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / FOLDER / SOCKET))
+        listening.listen()
+
+        def say() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                while connection.recv(1 << 16):
+                    pass
+                connection.sendall(b"?")
+
+        thread = threading.Thread(target=say)
+        thread.start()
+        done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
+        thread.join(20)
+    assert done.stdout == b"" and call_of(store, root, "c1").seq is None
+    [own] = (home / FOLDER).glob("daemon-*.sock")
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(own))
+        seen = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    os.kill(int.from_bytes(seen[:4], sys.byteorder), signal.SIGKILL)
+
+
+def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_replaced(
+    store: AuditStore, home: Path, errors: list[str]
+) -> None:
+    folder = home / FOLDER
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(folder / SOCKET))
+    assert (folder / SOCKET).exists()
+    with only_one(folder, SOCKET), HookServer(store, folder, SOCKET, errors.append):
+        with pytest.raises(Conflict, match="another process"), only_one(folder, SOCKET):
+            pass
+        assert daemon_of(home) == os.getpid()
+    with only_one(folder, SOCKET):
+        assert not (folder / SOCKET).exists()
+
+
+def test_it_ends_when_nobody_asks(
+    store: AuditStore, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.daemon.IDLE_SECONDS", 0.0)
+    run_daemon(store, home / FOLDER)
+    assert not (home / FOLDER / SOCKET).exists()
+
+
+def test_esc_while_a_question_waits_ends_the_hook_and_cancels_the_call(
+    server: HookServer, store: AuditStore, home: Path, root: Path
+) -> None:
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    (folder / "approvals.toml").write_text('[[rule]]\naction = "ask"\ncommand = "true"\n')
+    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
+    workspace = store.workspace(root)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=root) as hook:
+        assert hook.stdin is not None
+        hook.stdin.write(pre_tool_use(root))
+        hook.stdin.close()
+        until = time.monotonic() + 20
+        while not approvals.pending(workspace):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        hook.kill()
+    server.drain()
+    assert call_of(store, root, "c1").status == "cancelled"
+    assert not approvals.pending(workspace)
