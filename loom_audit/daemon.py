@@ -141,7 +141,7 @@ class HookServer:
             data,
             hook=pid,
             seconds=seconds,
-            prompts="-no-prompts" not in flags,
+            prompts="no-prompts" not in flags,
             is_there=lambda: _is_there(connection),
         )
         with suppress(BrokenPipeError):

@@ -22,6 +22,7 @@ from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
 from loom_audit.disk.shared_filesystems import SHARED, check_own_filesystem
 from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude
 from tests.made_store import lay_store
@@ -358,3 +359,25 @@ def test_esc_while_a_question_waits_ends_the_hook_and_cancels_the_call(
     server.drain()
     assert call_of(store, root, "c1").status == "cancelled"
     assert not approvals.pending(workspace)
+
+
+@pytest.mark.parametrize(("words", "kept"), [((), ["my secret plan"]), (("--no-prompts",), [])])
+def test_what_people_and_the_model_say_is_recorded_unless_that_is_switched_off(
+    server: HookServer,
+    store: AuditStore,
+    home: Path,
+    root: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    kept: list[str],
+) -> None:
+    def answer(data: bytes) -> bytes:
+        return run_hook(home, data, "claude-code", *words, cwd=root).stdout
+
+    claude = HookedClaude(answer, root, tmp_path / "s1.jsonl")
+    claude.hook("UserPromptSubmit", prompt="my secret plan", prompt_id="p1")
+    claude.write("user", {"type": "text", "text": "my secret plan"}, promptId="p1")
+    claude.bash("c1", "true")
+    facts = [event.fact for event in store.workspace(root).log.read()]
+    assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == kept
+    assert call_of(store, root, "c1").status == "ok"
