@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.settings import PLACES, connected, disconnected
 from loom_audit.errors import InvalidArguments
 
@@ -33,6 +34,10 @@ SETTINGS = st.fixed_dictionaries(
 def hooks_of(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)["hooks"]
     return found
+
+
+def test_every_client_that_is_known_has_a_place_for_our_hook() -> None:
+    assert PLACES.keys() == CLIENTS.keys()
 
 
 @pytest.mark.parametrize("client", HOOKED)
