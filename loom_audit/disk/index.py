@@ -33,6 +33,9 @@ _UNKNOWN = _NO_IDENTITY.hex()
 _SMALL = 1 << 20
 """Bytes of a file that is never written anew, however many of its rows are outdated."""
 
+_LOOKED_UP = 32
+"""Paths that are looked up in batches as they lie in the file, and batches that are kept so."""
+
 _AHEAD = ".ahead"
 """Ends the name of one that had followed more events than there are."""
 
@@ -47,6 +50,8 @@ class DiskChangeIndex:
         self._path = os.fspath(path)
         self._mutex = Mutex()
         self._entries: dict[str, IndexEntry] = {}
+        self._unread: list[memoryview] = []
+        self._asked = 0
         self._head = 0
         self._read_end = 0
         self._live_bytes = 0
@@ -56,12 +61,13 @@ class DiskChangeIndex:
     def load(self) -> dict[str, IndexEntry]:
         with self._mutex:
             self._refresh()
+            self._read_batches()
             return dict(self._entries)
 
     def get(self, path: str) -> IndexEntry | None:
         with self._mutex:
             self._refresh()
-            return self._entries.get(path)
+            return self._get(path)
 
     def head(self) -> int:
         with self._mutex:
@@ -73,21 +79,22 @@ class DiskChangeIndex:
             current = _identity(os.fstat(descriptor)) == self._read_identity
             if not current:
                 self._refresh()
-            changed = {
-                path: entry for path, entry in entries.items() if self._entries.get(path) != entry
-            }
+            changed = {path: entry for path, entry in entries.items() if self._get(path) != entry}
             if not changed and head == self._head:
                 return
             batch = _encode(changed, head)
             end = self._read_end + len(batch)
-            if end > _SMALL and end > 3 * (self._live_bytes + len(batch)):
+            if end > _SMALL and end > 3 * (self._live_bytes + len(batch)) and not self._unread:
                 self._apply(changed, head)
                 self._rewrite()
                 return
             if not current or self._read_identity[1] != self._read_end:
                 os.ftruncate(descriptor, self._read_end)
             _write(descriptor, batch, self._read_end)
-            self._apply(changed, head)
+            if self._unread:
+                self._take(memoryview(batch)[_BATCH.size :], head)
+            else:
+                self._apply(changed, head)
             self._read_end = end
             self._read_identity = _identity(os.fstat(descriptor))
 
@@ -110,7 +117,7 @@ class DiskChangeIndex:
     # --- the file -------------------------------------------------------------------------
 
     def _reset(self) -> None:
-        self._entries = {}
+        self._entries, self._unread, self._asked = {}, [], 0
         self._head = self._read_end = self._live_bytes = 0
         self._start, self._read_identity = b"", (0, 0, 0)
 
@@ -127,6 +134,30 @@ class DiskChangeIndex:
             if entry is not None:
                 self._entries[path] = entry
                 self._live_bytes += size
+
+    def _get(self, path: str) -> IndexEntry | None:
+        self._asked += 1
+        if self._unread and self._asked > _LOOKED_UP:
+            self._read_batches()
+        for body in reversed(self._unread):
+            row = _row(body, path)
+            if row is not None:
+                return _decode(row)[0][path]
+        return self._entries.get(path)
+
+    def _take(self, body: memoryview, head: int) -> None:
+        """Take a batch as the newest; it is read when more than a few paths are asked for."""
+        if self._entries or len(self._unread) >= _LOOKED_UP:
+            self._read_batches()
+            self._apply(*_decode(body))
+        else:
+            self._unread.append(body)
+            self._head = head
+
+    def _read_batches(self) -> None:
+        unread, self._unread = self._unread, []
+        for body in unread:
+            self._apply(*_decode(body))
 
     def _refresh(self) -> None:
         """Read what other processes have added, or all when the file is another one."""
@@ -158,7 +189,7 @@ class DiskChangeIndex:
             body = memoryview(data)[start : start + length]
             if zlib.crc32(body) != crc:
                 break
-            self._apply(*_decode(body))
+            self._take(body, _HEAD.unpack_from(body)[0])
             at = start + length
         return at
 
@@ -244,6 +275,23 @@ def _pack_stamp(stamp: Stamp) -> bytes:
         return _STAMP.pack(mode, size, mtime, ctime, inode & _BITS)
     except struct.error:
         return _STAMP.pack(mode, size & _BITS, mtime & _MOST, ctime & _MOST, inode & _BITS)
+
+
+def _row(body: memoryview, path: str) -> memoryview | None:
+    """A batch of this path's entry alone; None when the batch says nothing of it."""
+    head, count = _HEAD.unpack_from(body)
+    paths_at = _HEAD.size + count * _ROW_BYTES
+    paths = b"\0%b\0" % bytes(body[paths_at:])
+    name = path.encode("utf-8", "surrogateescape")
+    at = paths.find(b"\0%b\0" % name) if count else -1
+    if at < 0:
+        return None
+    n, start = paths.count(b"\0", 0, at), _HEAD.size
+    columns = []
+    for width in (1, _STAMP.size, 32, _IDENTITY_BYTES):
+        columns.append(body[start + n * width : start + (n + 1) * width])
+        start += count * width
+    return memoryview(b"".join((_HEAD.pack(head, 1), *columns, name)))
 
 
 def _decode(body: memoryview) -> tuple[dict[str, IndexEntry | None], int]:

@@ -50,7 +50,8 @@ UNTRACKED = Stamp(0, 0, 0, 0, 1)
 class LastSeen(Struct):
     """What this process last saw of the workspace, kept between scans.
 
-    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load.
+    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load, and
+    `followed` the one up to which this process wrote the index without them.
     `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
     `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
     `left_out` are the files that were out of scope then, `created` the paths that were new.
@@ -61,6 +62,7 @@ class LastSeen(Struct):
 
     stamps: Stamps = field(default_factory=Stamps)
     head: int = -1
+    followed: int = 0
     scope: Scope | None = None
     listed: bool = False
     looked: int | None = None

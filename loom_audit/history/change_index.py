@@ -91,7 +91,13 @@ def update_index(
     if not entries and attachment.last_seen.head == head:
         return
     try:
-        if _is_behind(attachment, events[0].seq if events else head + 1):
+        first = events[0].seq if events else head + 1
+        if _is_unread(attachment, first):
+            marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
+            attachment.index.update(marked, head=head)
+            attachment.last_seen.followed = head
+            return
+        if _is_behind(attachment, first):
             stamps = catch_up(attachment)  # what the index has not followed must not be skipped
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
@@ -103,6 +109,21 @@ def update_index(
     attachment.last_seen.head = head
     for path, entry in entries.items():
         _set_stamp(attachment, path, entry)
+
+
+def _is_unread(attachment: Attachment, seq: int) -> bool:
+    """Whether no stamps are loaded that must follow, and the index misses nothing before this seq.
+
+    A process that only writes files needs no stamps of others.
+    """
+    seen, head = attachment.last_seen, attachment.index.head()
+    if seen.head >= 0 or seen.watch is not None or not 0 < head < seq:
+        return False
+    if head != seen.followed and not _is_of_this_log(attachment):
+        return False
+    return seq == head + 1 or not any(
+        True for _ in attachment.tables.changes(after=head, until=seq - 1)
+    )
 
 
 def _is_behind(attachment: Attachment, seq: int) -> bool:

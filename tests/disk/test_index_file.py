@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_audit.disk import index as index_file
 from loom_audit.disk.index import MAGIC, DiskChangeIndex
 from loom_audit.errors import AuditError
 from loom_audit.model.files import BlobId
@@ -121,3 +122,49 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_ours(as_ordinary_user: P
     assert index.load() == {}
     with pytest.raises(AuditError):
         index.update({"a": entry(1)}, head=1)
+
+
+NAMES = st.sampled_from(["", "a", "aa", "a/a", "b", "ä", "\udcff", "a\udcff"])
+ENTRIES = st.dictionaries(NAMES, st.none() | st.integers(0, 9).map(entry), max_size=4)
+
+
+@given(batches=st.lists(ENTRIES, max_size=5), asked=st.lists(NAMES, max_size=50), more=ENTRIES)
+def test_a_path_that_is_looked_up_in_the_file_has_the_entry_that_was_written_last(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[dict[str, IndexEntry | None]],
+    asked: list[str],
+    more: dict[str, IndexEntry | None],
+) -> None:
+    file = tmp_path_factory.mktemp("looked_up") / "i"
+    writer = DiskChangeIndex(file)
+    expected: dict[str, IndexEntry | None] = {}
+    for head, batch in enumerate(batches, 1):
+        writer.update(batch, head=head)
+        expected |= batch
+    reader = DiskChangeIndex(file)
+    assert [reader.get(path) for path in asked] == [expected.get(path) for path in asked]
+    reader.update(more, head=9)
+    expected |= more
+    for each in (reader, writer, DiskChangeIndex(file)):
+        assert [each.get(path) for path in asked] == [expected.get(path) for path in asked]
+        assert each.load() == {path: one for path, one in expected.items() if one is not None}
+        assert each.head() == 9
+
+
+def test_a_process_that_looks_up_few_paths_reads_no_others(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DiskChangeIndex(file).update({f"p{n}": entry(n) for n in range(1000)}, head=1)
+    decode, read = index_file._decode, []
+
+    def noted(body: memoryview) -> tuple[dict[str, IndexEntry | None], int]:
+        found = decode(body)
+        read.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(index_file, "_decode", noted)
+    index = DiskChangeIndex(file)
+    assert (index.head(), index.get("p7"), index.get("q")) == (1, entry(7), None)
+    index.update({"p8": entry(0)}, head=2)
+    assert index.get("p8") == entry(0)
+    assert sum(read) <= 4

@@ -58,6 +58,23 @@ def test_what_another_session_made_and_a_person_deleted_is_gone_for_whoever_wrot
     assert tree(session) == {"a.txt", "src", "src/main.py", "own"}
 
 
+def test_a_session_that_only_writes_loads_no_stamps_and_the_next_look_misses_nothing(
+    root: Path, session: Session, store: AuditStore, call: Call
+) -> None:
+    with open_store() as again, again.workspace(root).session("writer") as writer:
+        for n in range(3):
+            written = anyio.run(writer.call, "write_file", {"path": f"{n}", "content": "new"})
+            assert written.success
+        assert writer.writer.attachment.last_seen.head == -1
+        (root / "1").unlink()
+        (root / "a.txt").write_text("by hand")
+        assert anyio.run(writer.call, "shell_execute", {"command": "true"}).files_changed == []
+        assert writer.writer.attachment.last_seen.head > 0
+    assert tree(session) == {"0", "2", "a.txt", "src", "src/main.py"}
+    by_hand = session.workspace.timeline.tree()["a.txt"]
+    assert by_hand.size == len("by hand")
+
+
 def test_a_mode_that_another_session_changed_and_a_person_changed_back_is_on_record(
     root: Path, session: Session, call: Call
 ) -> None:
