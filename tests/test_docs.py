@@ -24,7 +24,7 @@ from loom_audit.cli.application import app
 from loom_audit.tools.calls.settings import ToolSettings
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -62,7 +62,7 @@ def matches(expected: list[str], printed: str) -> bool:
     return re.fullmatch("".join(parts), printed) is not None
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_of_a_document_run_and_print_what_it_says(path: Path, tmp_path: Path) -> None:
     shims = tmp_path / "bin"
     shims.mkdir()
@@ -70,15 +70,16 @@ def test_the_examples_of_a_document_run_and_print_what_it_says(path: Path, tmp_p
         shim = shims / name
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
         shim.chmod(0o755)
-    folder = tmp_path / "here"
+    folder, temporary = tmp_path / "here", tmp_path / "temporary"
     folder.mkdir()
+    temporary.mkdir()
     search = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,
         "PATH": f"{shims}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(search),
         "HOME": str(tmp_path),
-        "TMPDIR": str(tmp_path),
+        "TMPDIR": str(temporary),
         "NO_COLOR": "1",
     }
     for example in examples(path.read_text("utf-8")):

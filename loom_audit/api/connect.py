@@ -14,6 +14,7 @@ from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import Conflict, InvalidArguments
 
 KEPT = "connected"
+_MARK = b"# loom-audit connect\n"
 _PLUGIN = Path(settings.__file__).with_name("opencode_plugin.js")
 
 
@@ -134,20 +135,24 @@ def leave_out_of_git(root: str, path: Path) -> bool:
             return False
         file.parent.mkdir(exist_ok=True)
         end = b"" if not known or known.endswith(b"\n") else b"\n"
-        _put(file, known + end + line + b"\n", 0o644)
+        _put(file, known + end + _MARK + line + b"\n", _mode(file))
     return True
 
 
 def let_git_see(root: str, path: Path) -> None:
-    """Take that line out again."""
+    """Take that line out again, where it is ours."""
     line, file = _exclude_line(root, path)
     if file is None or not file.exists():
         return
     with audit_errors(str(file)):
-        lines = file.read_bytes().splitlines(keepends=True)
-        kept = [one for one in lines if one.rstrip(b"\r\n") != line]
-        if kept != lines:
-            _put(file, b"".join(kept), 0o644)
+        known = file.read_bytes()
+        kept = known.replace(_MARK + line + b"\n", b"")
+        if kept != known:
+            _put(file, kept, _mode(file))
+
+
+def _mode(file: Path) -> int:
+    return file.stat().st_mode & 0o777 if file.exists() else 0o644
 
 
 def _exclude_line(root: str, path: Path) -> tuple[bytes, Path | None]:

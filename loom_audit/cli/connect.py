@@ -100,6 +100,7 @@ def _connect(
 ) -> None:
     from loom_audit.api import launcher
     from loom_audit.api.connect import carry_out, connecting, leave_out_of_git, settings_file
+    from loom_audit.clients.settings import PLACES
     from loom_audit.config import read_settings
 
     settings = read_settings(store.url)
@@ -110,7 +111,8 @@ def _connect(
         _print(output, change)
         return
     carry_out(change, store.home, connect=True)
-    ignored = root is not None and leave_out_of_git(root, path)
+    is_ours = change.before is None or PLACES[client].is_own
+    ignored = root is not None and is_ours and leave_out_of_git(root, path)
     if output.json:
         output.record({"client": client, "file": str(change.path), "connected": True})
     else:
@@ -133,7 +135,7 @@ def _say(
         output.line("  strict: a call that cannot be recorded is denied")
     if ignored:
         output.line("  git does not see that file, by a line in .git/info/exclude")
-    if not user and change.before is not None and not place.is_own:
+    if not user and change.before not in (None, change.after) and not place.is_own:
         text = "  that file was there: where it is committed, this is seen by git; --user is not"
         output.line((text, "yellow"))
     if place.trust:

@@ -138,3 +138,26 @@ def test_a_temporary_data_folder_is_refused(
 
 def test_an_unknown_client_is_refused(shell: Shell) -> None:
     assert "claude-code, codex" in shell("connect", "vim", code=2).errors
+
+
+def test_a_file_that_was_there_is_not_hidden_from_git(person: Shell) -> None:
+    file = person.workspace / LOCAL["gemini"]
+    file.parent.mkdir()
+    file.write_text('{"model": "a"}\n')
+    before = written(person)["exclude"]
+    told = person("connect", "gemini")
+    assert "this is seen by git" in told.text and "does not see" not in told.text
+    assert written(person)["exclude"] == before
+
+
+def test_a_line_of_ones_own_that_hides_it_from_git_stays(person: Shell) -> None:
+    left_out = person.workspace / ".git" / "info" / "exclude"
+    left_out.write_text(f"# mine\n/{LOCAL['codex']}")
+    left_out.chmod(0o600)
+    person("connect", "codex")
+    person("connect", "--remove", "codex")
+    assert left_out.read_text() == f"# mine\n/{LOCAL['codex']}"
+    person("connect", "claude-code")
+    person("connect", "--remove", "claude-code")
+    assert left_out.read_text() == f"# mine\n/{LOCAL['codex']}\n"
+    assert left_out.stat().st_mode & 0o777 == 0o600
