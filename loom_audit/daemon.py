@@ -164,8 +164,8 @@ class HookServer:
         while not self.ended.wait(TICK):
             try:
                 self._hooks.settle()
-            except AuditError as error:
-                self._report(f"{error.code}: {error}")
+            except Exception as error:  # noqa: BLE001 - the next look is made all the same
+                self._report(f"{type(error).__name__}: {error}")
 
 
 @contextmanager

@@ -123,7 +123,7 @@ class Hooks:
         """Put on record what transcripts tell by now of the sessions that were heard lately."""
         for key, conversation in list(self._conversations.items()):
             lately = monotonic() - conversation.heard < QUIET
-            if lately or conversation.has_open_calls:
+            if lately or conversation.is_busy:
                 with self._lock(conversation.parent or key[1]):
                     conversation.settle()
 

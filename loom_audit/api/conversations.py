@@ -36,6 +36,9 @@ from loom_audit.tools.calls.values import nearest_json
 TRANSCRIPT_WAIT = 0.2
 """Seconds for which a hook waits until the transcript has what is told just now."""
 
+QUIET_WAIT = 0.05
+"""Seconds in which nothing is written at a session's end once all is."""
+
 SILENT_AFTER = 3
 """So often it waits in vain; then the client writes no transcript while it works."""
 
@@ -82,6 +85,7 @@ class Conversation:
         self.version = ""
         self.title = ""
         self.heard = monotonic()
+        self.is_busy = True
         self.prompts = True
         self.ingests: dict[str, Ingest] = {}
         self._owner_of = owner_of
@@ -164,12 +168,14 @@ class Conversation:
 
     def hear(self, hook: Hook) -> None:
         """Take in what a hook tells. ApprovalDenied for a call of a session that is held."""
-        self.heard = monotonic()
+        self.heard, self.is_busy = monotonic(), True
         self._open_transcript(hook)
         if hook.moment == "before":
             self._catch_up(self._until_asked(hook))
         elif hook.moment in ("stop", "end"):
             self._catch_up(self._all_told)
+        if hook.moment == "end":
+            self._read_to_the_end()
         for report in hook.reports:
             self.take(report, heard=True)
         stopped = hook.moment == "stop" and self.has_open_calls
@@ -293,6 +299,14 @@ class Conversation:
                 self.read()
         self._in_vain = 0
 
+    def _read_to_the_end(self) -> None:
+        """Read until the client writes no more: it tells the last calls late, and nobody later."""
+        until = monotonic() + TRANSCRIPT_WAIT
+        while self._file is not None and (left := until - monotonic()) > 0:
+            if not self._file.wait(min(left, QUIET_WAIT)):
+                return
+            self.read()
+
     def _until_asked(self, hook: Hook) -> Callable[[], bool]:
         ids = [one.call_id for one in hook.reports if isinstance(one, CallBegan) and one.call_id]
         return lambda: all(
@@ -318,6 +332,7 @@ class Conversation:
             for ingest in self.ingests.values():
                 ingest.close(half_told=not self._stopped)
             self._due = None
+        self.is_busy = self._due is not None or self.has_open_calls
 
     def close_file(self) -> None:
         """Read the transcript no more."""

@@ -1,6 +1,7 @@
 """What clients' hooks and transcripts tell, and what is then on record."""
 
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -433,3 +434,16 @@ def test_two_clients_two_sessions_and_two_workspaces_at_once(
             call = call_of(workspace, f"c{n}", one.session)
             assert (call.status, call.paths) == ("ok", (f"{one.session}-{n}.txt",))
         assert workspace.status().drift == () and workspace.verify().findings == ()
+
+
+def test_the_last_call_is_on_record_though_it_is_told_while_the_session_ends(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    edit = {"file_path": str(root / "a.txt"), "old_string": "x", "new_string": "y"}
+    claude.asks("c1", "Edit", edit)
+    late = threading.Timer(0.03, claude.told, ("c1", None, "not found"), {"error": True})
+    late.start()
+    claude.hook("SessionEnd", reason="exit")
+    late.join()
+    assert call_of(workspace, "c1").status == "error"
