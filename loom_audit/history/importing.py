@@ -108,11 +108,11 @@ class Importing:
             elif isinstance(report, CallEnded):
                 self._end(report)
             elif isinstance(report, PromptTold):
-                fact: Fact = PromptSubmitted(report.text, report.prompt_id[:_LONGEST_ID])
-                self._say(report.session, fact, report.prompt_id, report.at)
+                asked = PromptSubmitted(report.text, report.prompt_id[:_LONGEST_ID])
+                self._say(report.session, asked, report.prompt_id, report.at)
             elif isinstance(report, MessageTold):
-                fact = MessageReceived("assistant", report.text, report.message_id[:_LONGEST_ID])
-                self._say(report.session, fact, report.message_id, report.at)
+                said = MessageReceived("assistant", report.text, report.message_id[:_LONGEST_ID])
+                self._say(report.session, said, report.message_id, report.at)
         if len(self._drafts) >= AT_ONCE or self._tree.staged >= STAGED:
             self._flush()
 
@@ -145,10 +145,13 @@ class Importing:
         fact = SessionStarted(self._client, told.title, told.parent or None, told.cwd, told.version)
         self._add(session, fact, ("session",), told.at)
 
-    def _say(self, session: str, fact: Fact, name: str, at: datetime | None) -> None:
+    def _say(
+        self, session: str, fact: PromptSubmitted | MessageReceived, name: str, at: datetime | None
+    ) -> None:
+        """Put a text on record; one name may stand for several, and the same be told twice."""
         session = self._name(session)
         named = name or f"{self._told.get(session, 0)}"
-        self._add(session, fact, (fact.kind, named), at)
+        self._add(session, fact, (fact.kind, named, fact.text), at)
 
     # --- calls ----------------------------------------------------------------------------
 
@@ -267,9 +270,10 @@ class Importing:
 
     def _flush(self) -> None:
         drafts, self._drafts, self._tree.staged = self._drafts, [], 0
-        # What one transcript tells twice is on record once.
-        named = {draft.id: draft for draft in reversed(drafts)}
-        self._append([*reversed(named.values())])
+        once: dict[str | None, Draft] = {}
+        for draft in drafts:  # what one transcript tells twice is on record once
+            once.setdefault(draft.id, draft)
+        self._append([*once.values()])
 
     def _append(self, drafts: Sequence[Draft]) -> None:
         """Append what of this is not on record yet, at once."""

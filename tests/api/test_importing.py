@@ -240,3 +240,21 @@ def test_what_is_not_a_transcript_is_refused(store: AuditStore, tmp_path: Path) 
     with pytest.raises(InvalidArguments):
         import_file(store, CLAUDE, client="codex")
     assert not store.workspaces()
+
+
+def test_every_text_of_a_prompt_is_on_record_and_each_once(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    texts = [{"type": "text", "text": text} for text in ("look here", "and here", "look here")]
+    told = {
+        "type": "user",
+        "sessionId": "s",
+        "cwd": "/w",
+        "promptId": "p",
+        "message": {"content": texts},
+    }
+    file = tmp_path / "t.jsonl"
+    file.write_text(json.dumps(told))
+    _, workspace = imported(store, file)
+    prompts = workspace.log.read(EventFilter(kinds=("prompt.submitted",)))
+    assert [event.fact.text for event in prompts] == ["look here", "and here"]
