@@ -31,9 +31,8 @@ def catch_up(attachment: Attachment) -> Stamps:
     if seen.head < 0 and not head:
         seen.stamps = every_path_stale(attachment)
     elif seen.head < 0:
-        seen.stamps = Stamps()
-        for path, entry in attachment.index.load().items():
-            seen.stamps[path] = entry.stamp
+        loaded = attachment.index.load().items()
+        seen.stamps = Stamps.of((path, entry[0]) for path, entry in loaded)
         seen.stamps.forget(_MARK)
     elif head != seen.head:
         for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
@@ -50,11 +49,10 @@ def catch_up(attachment: Attachment) -> Stamps:
 
 def every_path_stale(attachment: Attachment) -> Stamps:
     """Stamps by which every path of the log's tree that is in scope is read anew."""
-    stamps = Stamps()
-    for path, state in attachment.projections.tree().items():
-        if attachment.scope.holds(path, state.kind):
-            stamps[path] = STALE
-    return stamps
+    tree = attachment.projections.tree()
+    return Stamps.of(
+        (path, STALE) for path, state in tree.items() if attachment.scope.holds(path, state.kind)
+    )
 
 
 def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:

@@ -1,6 +1,6 @@
 """The directory an agent works in, and the index of what was last seen in it."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from stat import S_ISDIR
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -59,6 +59,26 @@ class Stamps:
         self.files: dict[str, dict[str, Stamp]] = {}
         self.directories: dict[str, Stamp] = {}
         self.unsettled: set[str] = set()
+
+    @classmethod
+    def of(cls, seen: Iterable[tuple[str, Stamp]]) -> "Stamps":
+        """The stamps of these paths, each of which comes once."""
+        stamps = cls()
+        files, directories, unsettled = stamps.files, stamps.directories, stamps.unsettled
+        for path, stamp in seen:
+            mode = stamp[0]
+            if not mode:
+                unsettled.add(path)
+            if S_ISDIR(mode):
+                directories[path] = stamp
+                continue
+            folder, _, name = path.rpartition("/")
+            names = files.get(folder)
+            if names is None:
+                files[folder] = {name: stamp}
+            else:
+                names[name] = stamp
+        return stamps
 
     def __setitem__(self, path: str, stamp: Stamp) -> None:
         folder, _, name = path.rpartition("/")
