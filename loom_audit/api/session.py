@@ -182,6 +182,25 @@ class Session:
             settings=self.settings,
         )
 
+    def tools(self, framework: str) -> list[Any]:
+        """The session's tools as an agent framework takes them: "pydantic-ai", "openai-agents" or
+        "langchain". Each call is on record under the model's id.
+
+        InvalidArguments for another name, NotFound for a framework that is not installed.
+        """
+        from loom_audit.api.frameworks.known import Offered, framework_tools
+
+        async def call(name: str, arguments: Any, call_id: str | None) -> ToolResult:
+            return await self.call(name, arguments, call_id=call_id or None)
+
+        offered = [
+            Offered(
+                tool.name, tool.description, tool.parameters, functools.partial(call, tool.name)
+            )
+            for tool in self.registry.list()
+        ]
+        return framework_tools(framework, offered)
+
     def batch(self, answer: Any, *, hooks: Sequence["PostToolsHook"] = ()) -> "ToolBatch":
         """The calls in a model's answer, to be `run` together, each recorded under its own id.
 
