@@ -3,9 +3,11 @@
 A client may work in several workspaces of a store with one session: it is held in all of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+
+from msgspec.structs import replace
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
@@ -18,7 +20,7 @@ from loom_audit.history.undo import UndoResult
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import SessionHeld
 from loom_audit.model.display import visible
-from loom_audit.model.planning import Plan, is_equivalent
+from loom_audit.model.planning import Choice, Plan
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter, Report
 from loom_audit.wiring import Adapters
@@ -26,7 +28,7 @@ from loom_audit.wiring import Adapters
 MAX_REASON = 1_000
 """Characters of a reason: a model has to read it."""
 
-TRIES = 5
+TRIES = 6
 """How often a plan is made for a workspace that is being written."""
 
 
@@ -145,25 +147,45 @@ def roll_back_held(
 ) -> UndoResult:
     """Carry out the plan of a rollback while calls of held sessions go on changing files.
 
-    Where they did so since it was made it is made anew, a few times. Conflict, with what has been
-    changed by then in its details, when that is not enough, and as `carry_out`.
+    Where they do so all the while it is made anew, and after a second time leaves alone, and names,
+    what they were writing between the two. Conflict when that is not enough after several times,
+    with what has been changed by then in its details; and as `carry_out`.
     """
-    for _ in range(TRIES - 1):
+    in_use: set[str] = set()
+    since: int | None = None
+    for left in reversed(range(TRIES)):
         try:
-            return workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
-        except Conflict:
-            again = _plan_again(workspace, plan)
-            if is_equivalent(plan, again):
+            done = workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
+            return replace(done, in_use=tuple(sorted(in_use)))
+        except Conflict as error:
+            if not left or not error.details.keys() & {"path", "planned_at"}:
                 raise
-            plan = again
-    return workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
+            if since is not None:
+                in_use |= _written_since(workspace, since, error)
+            since = workspace.log.head()
+        plan = _plan_again(workspace, plan, in_use)
+    raise AssertionError("the last try returns or raises")
 
 
-def _plan_again(workspace: AuditedWorkspace, plan: Plan) -> Plan:
+def _written_since(workspace: AuditedWorkspace, since: int, error: Conflict) -> set[str]:
+    """What others than we were found to have changed since an event, with what an error names."""
+    found = {
+        one.change.path
+        for one in workspace.timeline.projections.changes(after=since)
+        if one.origin in ("command", "outside")
+    }
+    return found | {*error.details.get("paths", [error.details.get("path", "")])} - {""}
+
+
+def _plan_again(workspace: AuditedWorkspace, plan: Plan, in_use: Collection[str]) -> Plan:
     assert plan.request is not None
     asked = plan.request
+    left: dict[str, Choice] = dict.fromkeys(in_use, "current")
     return workspace.plan_rollback(
-        asked.targets[0], paths=asked.paths, choices=asked.choices, outside=asked.outside
+        asked.targets[0],
+        paths=asked.paths,
+        choices={**asked.choices, **left},
+        outside=asked.outside,
     )
 
 

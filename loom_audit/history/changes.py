@@ -6,6 +6,7 @@ from loom_audit.errors import Conflict
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.steps import Preconditions, carry_out, check_recoverable, in_safe_order
 from loom_audit.model.coverage import Origin
+from loom_audit.model.display import first_few
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import (
     FileChange,
@@ -15,6 +16,9 @@ from loom_audit.model.files import (
     is_within,
     moves_among,
 )
+
+MOST_NAMED = 1_000
+"""Of the paths that an error names."""
 
 States = Mapping[str, FileState | None]
 
@@ -103,16 +107,16 @@ def renamed_folders(
 
 
 def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -> None:
-    """Conflict when a path is not in the state that its change begins with."""
+    """Conflict when paths are not in the states that their changes begin with."""
     preconditions.expect_paths([change.path for change in changes])
     preconditions.overlooks_special = True  # it is moved aside
-    for change in changes:
-        if preconditions.look(change.path) != change.before:
-            raise Conflict(
-                f"{change.path} changed since the plan was made",
-                hint="Make the plan again.",
-                details={"path": change.path},
-            )
+    unlike = [one.path for one in changes if preconditions.look(one.path) != one.before]
+    if unlike:
+        raise Conflict(
+            f"{first_few(unlike, 1)} changed since the plan was made",
+            hint="Make the plan again.",
+            details={"path": unlike[0], "paths": unlike[:MOST_NAMED]},
+        )
 
 
 def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import stat
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -119,3 +120,10 @@ def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
     if has.links > 1:
         group = int(hashlib.sha256(has.identity.encode()).hexdigest()[:_GROUP_DIGITS], 16)
     return FileState("file", blob, has.mode, size, group, has.acl)
+
+
+def names_in(attachment: Attachment, folder: str) -> list[str]:
+    """The names in a folder; none where it is gone, maybe just now."""
+    with suppress(FileNotFound):
+        return [name for name, _ in attachment.workspace.list(folder)]
+    return []

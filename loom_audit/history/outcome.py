@@ -100,6 +100,8 @@ def _put_back(
     except Conflict:
         # written once more since: that version stays, and this one is in the store
         outcome.displaced.append((change.path, displaced))
+    except AuditError as error:
+        outcome.add_error(error)  # such as its folder being gone: what is there now is still seen
     return FileChange(change.path, found, change.after)
 
 

@@ -10,6 +10,7 @@ from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.capture import scan
+from loom_audit.history.observation import names_in
 from loom_audit.history.selection import (
     UNDO_AND_REDO,
     Selection,
@@ -352,7 +353,7 @@ class Planner:
                 unknown = "it cannot be read, so what is there is not known"
                 holds[change.path] = Hold("blocked", unknown)
             elif change.before and change.before.kind == "directory" and not folder_stays(change):
-                names = (name for name, _ in self._names_in(change.path))
+                names = names_in(self.attachment, change.path)
                 left = [name for name in names if f"{change.path}/{name}" not in going]
                 if left:
                     status: EntryStatus = "blocked" if change.after else "kept"
@@ -390,9 +391,6 @@ class Planner:
             return selection.calls
         across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
         return self.attachment.projections.calls(across)
-
-    def _names_in(self, path: str) -> Sequence[tuple[str, object]]:
-        return self.attachment.workspace.list(path) if self.attachment.workspace.stamp(path) else ()
 
 
 def folder_stays(change: FileChange) -> bool:

@@ -39,13 +39,15 @@ from loom_audit.ports import Report
 class UndoResult(Struct, frozen=True):
     """The call that carried out a plan, and the paths that are different now.
 
-    `left_open` are calls of held sessions that went on meanwhile, and still do.
+    `left_open` are calls of held sessions that went on meanwhile, and still do; `in_use` are paths
+    that they were writing all the while, which are as they left them.
     """
 
     call: Call
     changed: tuple[str, ...]
     plan: Plan
     left_open: tuple[Call, ...] = ()
+    in_use: tuple[str, ...] = ()
 
 
 class Undo:
@@ -73,7 +75,8 @@ class Undo:
         redo would keep everything without having been told to, while a call
         that changes files is open in the workspace, and while an interrupted undo waits to be
         continued or abandoned. With `held` open calls of held sessions are left open: what they
-        change from then on is theirs, and later than the undo.
+        changed until now is as the request says, also where the plan did not know it yet, and what
+        they change from then on is theirs, and later than the undo.
         """
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
@@ -87,7 +90,9 @@ class Undo:
             with self.attachment.exclusive():
                 record_drift(self.attachment)  # the plan starts from what is there
             fresh = self.planner.renew(plan)
-            if not is_equivalent(plan, fresh):
+            if fresh.blocked:
+                raise blocked_error(fresh)
+            if not left_open and not is_equivalent(plan, fresh):
                 raise Conflict(
                     "the workspace changed since this plan was made",
                     hint="Look at the new plan and decide again.",

@@ -3,11 +3,13 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit import ApprovalDenied, AuditedWorkspace, Conflict, ForeignSession
 from loom_audit.api import holding
+from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.history.undo import UndoResult
 from loom_audit.model.events import CallRequested
 from tests.changes import check_each_change_once
@@ -129,7 +131,7 @@ def test_what_came_from_a_person_is_kept_and_listed(
     assert "mine" in {note.path for note in done.plan.kept}
 
 
-def test_a_plan_is_made_again_where_the_agent_wrote_since(
+def test_what_the_agent_wrote_since_the_plan_was_made_is_taken_back_too(
     workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
 ) -> None:
     before = tree_of(root)
@@ -138,7 +140,52 @@ def test_a_plan_is_made_again_where_the_agent_wrote_since(
     holding.hold_all(workspace)
     plan = workspace.plan_rollback("session:s")
     (root / "more").write_text("two\n")
-    with pytest.raises(Conflict, match="changed since"):
-        workspace.carry_out(plan, held=True)
     done = holding.roll_back_held(workspace, plan)
     assert set(done.changed) == {"made", "more"} and tree_of(root) == before
+
+
+def test_what_the_agent_deletes_just_before_we_do_is_its_deletion_and_on_record_once(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    foreign.begin_call("c1", "Bash", {})
+    (root / "d").mkdir()
+    (root / "d" / "x").write_text("one\n")
+    (root / "a.txt").write_text("by the agent\n")  # what is written and deleted goes together
+    replace_all = DiskWorkspace.replace_all
+
+    def after_the_agent(*given: Any) -> None:
+        (root / "d" / "x").unlink(missing_ok=True)
+        replace_all(*given)
+
+    monkeypatch.setattr(DiskWorkspace, "replace_all", after_the_agent)
+    roll_back(workspace, "session:s")
+    assert not (root / "d").exists() and "by the agent" not in (root / "a.txt").read_text()
+    assert owners(workspace, "d/x")[-1] == ("command", {"c1"})
+
+
+def test_what_is_being_written_all_the_while_is_left_and_named_and_the_rest_goes_back(
+    workspace: AuditedWorkspace,
+    foreign: ForeignSession,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    foreign.begin_call("c1", "Bash", {})
+    (root / "hot").write_text("0")
+    (root / "made").write_text("by the agent\n")
+    reserve = DiskWorkspace.reserve
+
+    def written(*given: Any) -> Any:
+        with (root / "hot").open("a") as file:
+            file.write("more")
+        return reserve(*given)
+
+    monkeypatch.setattr(DiskWorkspace, "reserve", written)
+    done = roll_back(workspace, "session:s")
+    assert done.in_use == ("hot",) and (root / "hot").read_text().endswith("more")
+    assert not (root / "made").exists() and done.call.status == "ok"
+    assert workspace.timeline.call(done.call.requested).arguments["choices"] == {"hot": "current"}
+    foreign.end_call("c1")
+    assert owners(workspace, "hot")[-1] == ("command", {"c1"})

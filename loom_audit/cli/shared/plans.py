@@ -85,12 +85,15 @@ def show_and_carry_out(
         output.note("nothing was changed")
         return exits.FAILED
     result = _carry_out(output, workspace, plan, held=held)
+    if result.in_use:
+        done = exits.IN_PART
     record |= {
         "carried_out": True,
         "call": result.call.seq,
         "changed": list(result.changed),
         "coverage": result.call.coverage.level,
         "coverage_reasons": list(result.call.coverage.reasons),
+        "in_use": list(result.in_use),
     }
     if output.json:
         output.record(record)
@@ -126,6 +129,10 @@ def _print_done(output: Output, result: "UndoResult") -> None:
         ((f"  coverage {call.coverage.level}: ", "yellow"), one_line(reason, 300))
         for reason in call.coverage.reasons
     )
+    for path in result.in_use:
+        output.line(
+            ("  left as it is, being written all the while: ", "yellow"), visible_path(path)
+        )
 
 
 def _refuse_unknown(plan: Plan) -> None:
