@@ -94,6 +94,6 @@ def test_a_persons_undo_in_an_agents_session_is_listed_as_the_persons(audited: S
     assert heads[0].split()[1] == heads[1].split()[1]
 
 
-@pytest.mark.parametrize("text", ["99999999999999d", "999999d", "0001-01-01", "yesterday"])
+@pytest.mark.parametrize("text", ["99999999999999d", "999999d", "0001-01-01", "tomorrow"])
 def test_a_time_that_is_out_of_range_is_not_a_time(audited: Shell, text: str) -> None:
     assert f"not a time: {text}" in audited("log", "--since", text, code=2).errors
