@@ -240,7 +240,7 @@ _RECORD_FIELDS = fields.words(
     "thinkingMetadata todos isApiErrorMessage error errorDetails apiErrorStatus advisorModel "
     "attributionAgent attributionPlugin attributionSkill sessionKind sidechainParentUuid mcpMeta "
     "planContent queueSkipAttachments caller forkedFrom summarizeMetadata queuePriority "
-    "toolDenialKind holdsPersonsWords toolResultRemedy"
+    "toolDenialKind toolDenialBeforeRun holdsPersonsWords toolResultRemedy"
 )
 _SILENT_BLOCKS = fields.words("image document redacted_thinking tool_reference fallback")
 

@@ -96,7 +96,9 @@ def _decided(record: Mapping[str, Any]) -> tuple[bool, bool]:
         fields.mapping(decision, "source"), "type"
     )
     kind = fields.text(record, "toolDenialKind")
-    stopped = source == "user_abort" or kind in ("interrupted", "cancelled")
+    # a person's No and an Esc while it runs are both told as a rejection
+    while_it_ran = kind == "user-rejected" and record.get("toolDenialBeforeRun") is not True
+    stopped = while_it_ran or source == "user_abort" or kind in ("interrupted", "cancelled")
     return stopped, bool(kind) or fields.text(decision, "decision") in ("reject", "deny")
 
 

@@ -265,6 +265,10 @@ def test_a_call_that_a_person_denied_or_stopped_did_not_fail() -> None:
     assert result("anything", permissionDecision=abort) == "cancelled"
     assert result("anything", toolDenialKind="permission-rule") == "denied"
     assert result("anything", toolDenialKind="interrupted") == "cancelled"
+    rejected = "The user doesn't want to proceed with this tool use."
+    assert result(rejected, toolDenialKind="user-rejected") == "cancelled"
+    before = {"toolDenialKind": "user-rejected", "toolDenialBeforeRun": True}
+    assert result(rejected, **before) == "denied"
     assert result("PreToolUse:Bash hook error: [x]: held") == "denied"
     assert result("[Request interrupted by user for tool use]") == "cancelled"
     assert result("partial", {"interrupted": True, "stdout": "", "stderr": ""}) == "cancelled"

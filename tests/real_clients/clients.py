@@ -13,6 +13,7 @@ from tests.real_clients.installed import from_npm
 from tests.real_clients.script import Call, Told
 from tests.real_clients.sessions import FORBIDDEN, Hands
 
+CLAUDE = ("claude", "--output-format", "stream-json", "--verbose", "-p")
 AFTER_EDIT = "sh tools/after_edit.sh"
 TRUSTING = "--dangerously-bypass-hook-trust"
 """Codex skips hooks that nobody trusted at a keyboard, the person's own ones too."""
@@ -28,6 +29,10 @@ class RealClient(Protocol):
     package: str
     unsaid: Mapping[str, str]
     """Steps whose status the client knows in another way than the script has it."""
+    unhooked: Sequence[str]
+    """Steps for which the client calls no hook: they are known from its transcript."""
+    settings: Sequence[str]
+    """What of the client's settings lies in a workspace."""
     escapes: int
     """How often Esc is pressed to stop a call."""
     leaving: Sequence[bytes]
@@ -98,6 +103,8 @@ class ClaudeCode:
     name = "claude-code"
     package = "@anthropic-ai/claude-code"
     unsaid: Mapping[str, str] = {}
+    unhooked: Sequence[str] = ("failing edit",)
+    settings: Sequence[str] = (".claude",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
 
@@ -150,10 +157,10 @@ class ClaudeCode:
         }
 
     def once(self, prompt: str) -> Sequence[str]:
-        return (*self.careful(prompt), "--dangerously-skip-permissions")
+        return (*CLAUDE, prompt, "--dangerously-skip-permissions")
 
     def careful(self, prompt: str) -> Sequence[str]:
-        return ("claude", "-p", prompt, "--output-format", "stream-json", "--verbose")
+        return (*CLAUDE, prompt, "--permission-mode", "default")
 
     def terminal(self, prompt: str) -> Sequence[str]:
         return ("claude", "--dangerously-skip-permissions", prompt)
@@ -168,6 +175,8 @@ class Codex:
     name = "codex"
     package = "@openai/codex"
     unsaid: Mapping[str, str] = {}
+    unhooked: Sequence[str] = ()
+    settings: Sequence[str] = (".codex",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
 
@@ -256,6 +265,8 @@ class Gemini:
     name = "gemini"
     package = "@google/gemini-cli"
     unsaid: Mapping[str, str] = {}
+    unhooked: Sequence[str] = ()
+    settings: Sequence[str] = (".gemini",)
     escapes = 1
     leaving: Sequence[bytes] = (b"/quit", b"\r")
 
@@ -335,6 +346,8 @@ class Opencode:
     name = "opencode"
     package = "opencode-ai"
     unsaid: Mapping[str, str] = {"background": "ok"}
+    unhooked: Sequence[str] = ()
+    settings: Sequence[str] = (".opencode",)
     escapes = 2
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
 

@@ -20,7 +20,7 @@ from tests.real_clients.script import Step
 from tests.real_clients.sessions import Hands
 from tests.real_clients.workspaces import Manifest
 
-SECONDS = 120.0
+SECONDS = 300.0
 """That a client may take for a session."""
 
 
@@ -84,7 +84,9 @@ class Run:
         return {call["call_id"]: call for call in found if call["call_id"]}
 
     def session(self) -> str:
-        (one,) = {call["session"] for call in self.calls().values()}
+        """The id of the client's session, in which all calls of its model are."""
+        ids = {self.client.id_of(call) for call in self.model.asked}
+        (one,) = {call["session"] for id, call in self.calls().items() if id in ids}
         return str(one)
 
 
