@@ -207,12 +207,19 @@ def test_the_first_hook_starts_it_with_nothing_of_the_client_and_it_can_be_kille
     assert call_of(store, root, "c2").paths == ("c",)
 
 
-def daemon_of(home: Path) -> int:
+def connect(asking: socket.socket, path: Path) -> None:
+    """Connect to a socket whose path may be longer than one can be."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        asking.connect(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
+def daemon_of(home: Path, name: str = SOCKET) -> int:
     """The process that answers on the socket."""
     with socket.socket(socket.AF_UNIX) as asking:
-        folder = os.open(home / FOLDER, os.O_RDONLY)
-        asking.connect(f"/proc/self/fd/{folder}/{SOCKET}")
-        os.close(folder)
+        connect(asking, home / FOLDER / name)
         seen = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return int.from_bytes(seen[:4], sys.byteorder)
 
@@ -223,7 +230,7 @@ def test_an_older_build_answers_what_it_has_and_makes_way(
     monkeypatch.setattr("loom_audit.daemon.build_id", lambda: "newer")
     monkeypatch.setattr("loom_audit.daemon.CHECK_SECONDS", 0.0)
     with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(str(server.path))
+        connect(asking, server.path)
         asking.sendall(b"loom-hook 1 claude-code 5\n" + pre_tool_use(root))
         asking.shutdown(socket.SHUT_WR)
         assert asking.recv(10) == b"!"
@@ -241,7 +248,7 @@ def test_another_view_of_the_files_is_another_container(
     gone.rmdir()
     gone.mkdir()  # the same name is another directory to the server
     with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(str(server.path))
+        connect(asking, server.path)
         socket.send_fds(asking, [b"loom-hook 1 claude-code 5\n" + pre_tool_use(root)], [here])
         asking.shutdown(socket.SHUT_WR)
         assert asking.recv(10) == b"?"
@@ -253,7 +260,7 @@ def test_what_is_not_a_hook_is_answered_with_nothing_and_reported(
 ) -> None:
     for said in (b"GET / HTTP/1.1\r\n\r\n", b"loom-hook 1 nobody 5\n{}", b""):
         with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(server.path))
+            connect(asking, server.path)
             asking.sendall(said)
             asking.shutdown(socket.SHUT_WR)
             assert asking.recv(10) == b""
@@ -280,7 +287,7 @@ def test_only_the_same_user_is_answered(
 ) -> None:
     monkeypatch.setattr("loom_audit.daemon.os.geteuid", lambda: 4_000_000)
     with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(str(server.path))
+        connect(asking, server.path)
         with suppress(ConnectionError):  # it does not even read what is said
             asking.sendall(b"loom-hook 1 claude-code 5\n" + pre_tool_use(root))
             asking.shutdown(socket.SHUT_WR)
@@ -290,11 +297,12 @@ def test_only_the_same_user_is_answered(
 
 
 def test_in_another_container_another_warm_process_answers(
-    store: AuditStore, home: Path, root: Path
+    store: AuditStore, home: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stood in for by one at the usual name that says that it sees other files."""
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(home / FOLDER / SOCKET))
+        monkeypatch.chdir(home / FOLDER)  # the path of a socket is short
+        listening.bind(SOCKET)
         listening.listen()
 
         def say() -> None:
@@ -310,18 +318,16 @@ def test_in_another_container_another_warm_process_answers(
         thread.join(20)
     assert done.stdout == b"" and call_of(store, root, "c1").seq is None
     [own] = (home / FOLDER).glob("daemon-*.sock")
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(str(own))
-        seen = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    os.kill(int.from_bytes(seen[:4], sys.byteorder), signal.SIGKILL)
+    os.kill(daemon_of(home, own.name), signal.SIGKILL)
 
 
 def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_replaced(
-    store: AuditStore, home: Path, errors: list[str]
+    store: AuditStore, home: Path, errors: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = home / FOLDER
+    monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as killed:
-        killed.bind(str(folder / SOCKET))
+        killed.bind(SOCKET)
     assert (folder / SOCKET).exists()
     with only_one(folder, SOCKET), HookServer(store, folder, SOCKET, errors.append):
         with pytest.raises(Conflict, match="another process"), only_one(folder, SOCKET):

@@ -41,15 +41,18 @@ def decide_call(ingest: Ingest, told: CallBegan, settings: Settings) -> Verdict 
 
     None where no rule is about it: nothing is decided then. What denies it is on record with it.
     """
-    call = ingest.open_call(told.call_id)
-    if call is None:
-        return None
+    policy, flaw = None, ""
     try:
         policy = policy_of(settings, ingest.attachment.workspace.root)
     except AuditError as error:  # there are rules, and they cannot be read
-        return _deny(ingest, call, "policy:approvals.toml", str(error))
-    if policy is None:
+        flaw = str(error)
+    if policy is None and not flaw:
         return None
+    call = ingest.open_call(told.call_id)
+    if call is None:
+        return None
+    if policy is None:
+        return _deny(ingest, call, "policy:approvals.toml", flaw)
     rule = policy.rule_for(_subject(ingest, call, told))
     action = rule.action if rule else policy.default
     if action is None or (rule is None and action == "allow"):

@@ -98,7 +98,8 @@ class Hooks:
         # a client that goes on in another process says so before its next call
         known = read.moment in ("before", "after") and conversation.pid is not None
         try:
-            if begins:
+            # the end of a call goes on record also when its session has ended
+            if begins and not (known and read.moment == "after"):
                 conversation.go_on(None if known else self._client_of(hook))
             conversation.hear(read)
         except ApprovalDenied as denied:

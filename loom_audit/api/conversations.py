@@ -204,7 +204,9 @@ class Conversation:
                     ingest.apply(told, heard=heard)
             case CallEnded():
                 ended = self._with_paths(report)
-                knowing = [one for one in self.ingests.values() if one.knows(ended)]
+                all_of_it = [*self.ingests.values()]
+                one_only = len(all_of_it) == 1  # as a rule, and then it need not be asked for
+                knowing = all_of_it if one_only else [one for one in all_of_it if one.knows(ended)]
                 for ingest in knowing or filter(None, [self._home]):
                     ingest.apply(ended, heard=heard)
             case _:

@@ -169,7 +169,7 @@ class Ingest:
                 self._report_late(call, ended)
             elif ended.status is not None:
                 del self._ended[call_id]
-                self._finish(call_id, merged(self._parts.get(call_id), ended))
+                self._finish(call_id, merged(self._parts.get(call_id), ended), call)
 
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
@@ -243,10 +243,10 @@ class Ingest:
         if told is not None:
             report = merged(report, told)
         if report.status is not None:
-            self._finish(call_id, report)
+            self._finish(call_id, report, call)
 
-    def _finish(self, call_id: str, report: CallEnded) -> None:
-        call = self._find(call_id)
+    def _finish(self, call_id: str, report: CallEnded, call: Call | None = None) -> None:
+        call = call or self._find(call_id)
         assert call is not None
         assert report.status is not None
         more: dict[str, Any] = {}
