@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments, NotFound
 from loom_audit.history import hold as holding
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.open_calls import calls_in_the_way
@@ -157,7 +157,7 @@ def roll_back_held(
         try:
             done = workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
             return replace(done, in_use=tuple(sorted(in_use)))
-        except Conflict as error:
+        except (Conflict, FileNotFound) as error:
             if not left or not error.details.keys() & {"path", "planned_at"}:
                 raise
             if since is not None:
@@ -167,7 +167,7 @@ def roll_back_held(
     raise AssertionError("the last try returns or raises")
 
 
-def _written_since(workspace: AuditedWorkspace, since: int, error: Conflict) -> set[str]:
+def _written_since(workspace: AuditedWorkspace, since: int, error: AuditError) -> set[str]:
     """What others than we were found to have changed since an event, with what an error names."""
     found = {
         one.change.path
