@@ -13,6 +13,7 @@ from msgspec import Struct
 from loom_audit.errors import InvalidArguments
 
 _SPACE = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_BETWEEN = re.compile(r"//[^\r\n]*|/\*.*?\*/|.", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _INDENT = re.compile(r"\n([ \t]+)\S")
@@ -75,8 +76,10 @@ def without(text: str, node: Node, index: int) -> str:
         comma = _skip(text, before)
         text = text[:comma] + text[comma + 1 :]
         start, end = start - 1, end - 1
+    before = node.items[index - 1].end if index else node.start + 1
     blank = len(text[:start].rstrip(" \t\r\n"))
-    if "//" in text[text.rfind("\n", 0, blank) + 1 : blank]:
+    between = _BETWEEN.findall(text, before, blank)
+    if between and between[-1].startswith("//"):
         blank = start  # a comment to the end of its line needs that end
     return text[:blank] + text[end:]
 

@@ -65,6 +65,16 @@ def test_an_item_is_taken_out_of_a_list(told: list[Any], data: st.DataObject) ->
 
 
 @pytest.mark.parametrize(
+    "text",
+    ['{"a": 1 /* x *//* y */}', '{"a": 1 // y\n}', '{"a": "http://b"}', '{"a": 1, // y\n}'],
+)
+def test_two_slashes_are_a_comment_only_where_they_begin_one(text: str) -> None:
+    more = jsonc.with_member(text, jsonc.read(text), "added", [1])
+    node = jsonc.read(more)
+    assert jsonc.without(more, node, 1) == text
+
+
+@pytest.mark.parametrize(
     ("text", "line", "column"),
     [
         ("", 1, 1),

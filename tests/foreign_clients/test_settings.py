@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.settings import PLACES, connected, disconnected
 from loom_audit.errors import InvalidArguments
+from tests.foreign_clients.test_jsonc import BLANK, commented
 
 WORDS = ("/usr/bin/python3", "-I", "-S", "/home/a b/loom/hooks/hook_client.py", "codex")
 HOOKED = [client for client, place in PLACES.items() if place.events]
@@ -59,6 +60,14 @@ def test_what_others_wrote_stays_and_ours_is_there_once(
     assert (json.loads(less) if less else {}) == {
         name: told for name, told in settings.items() if told or name != "hooks"
     }
+
+
+@given(SETTINGS.filter(lambda told: told and told.get("hooks") != {}), st.data())
+def test_ours_taken_out_again_leaves_every_byte_and_comment(
+    settings: dict[str, Any], data: st.DataObject
+) -> None:
+    text = data.draw(BLANK) + data.draw(commented(settings)) + data.draw(BLANK)
+    assert disconnected(connected("gemini", text, WORDS)) == text
 
 
 @pytest.mark.parametrize("client", HOOKED)
