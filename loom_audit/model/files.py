@@ -42,13 +42,18 @@ class FileState(Struct, frozen=True):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FileState):
             return NotImplemented
-        return self._compared() == other._compared()
+        # field by field: most that differ do so in the first, and a plan compares many
+        return self is other or (
+            self.blob == other.blob
+            and self.kind == other.kind
+            and self.mode == other.mode
+            and self.size == other.size
+            and self.group == other.group
+            and self.acl == other.acl
+        )
 
     def __hash__(self) -> int:
-        return hash(self._compared())
-
-    def _compared(self) -> tuple[object, ...]:
-        return (self.kind, self.blob, self.mode, self.size, self.group, self.acl)
+        return hash((self.kind, self.blob, self.mode, self.size, self.group, self.acl))
 
 
 Tree = Mapping[str, FileState]

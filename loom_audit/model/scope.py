@@ -1,7 +1,6 @@
 """Which paths are recorded: never `.git`, heavy folders by name, then `.loomignore`."""
 
 import re
-from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ TEMPORARY = ".loom-audit-tmp-"
 
 IGNORE_FILE = ".loomignore"
 MAX_FILE_BYTES = 256 * 1024 * 1024
+_FOLDERS = 1 << 16
+"""Of how many folders a scope remembers whether they are in it."""
 
 
 def _lines(ignore: str) -> list[str]:
@@ -126,8 +127,25 @@ class Scope(Struct, frozen=True, dict=True):
 
     def includes(self, path: str, *, directory: bool = False) -> bool:
         """Whether the path and all its parents are in scope."""
+        above = path.rpartition("/")[0]
+        if above:
+            held = self._folders.get(above)
+            if held is None:
+                if len(self._folders) >= _FOLDERS:
+                    self._folders.clear()
+                held = self._folders[above] = self._includes_folder(above)
+            if not held:
+                return False
+        return self.excludes(path, directory=directory) is None
+
+    def _includes_folder(self, path: str) -> bool:
         parts = path.split("/")
-        above: Iterable[str] = ("/".join(parts[:n]) for n in range(1, len(parts)))
-        return all(self.excludes(p, directory=True) is None for p in above) and (
-            self.excludes(path, directory=directory) is None
+        return all(
+            self.excludes("/".join(parts[:n]), directory=True) is None
+            for n in range(1, len(parts) + 1)
         )
+
+    @cached_property
+    def _folders(self) -> dict[str, bool]:
+        """Whether folders with all above them are in scope, of those that were asked about."""
+        return {}
