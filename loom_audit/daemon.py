@@ -39,7 +39,10 @@ _DRAIN_SECONDS = 30.0
 
 
 class HookServer:
-    """Answers hooks on one socket from entering to leaving. `report` is told what went wrong."""
+    """Answers hooks on one socket from entering to leaving. `report` is told what went wrong.
+
+    `left` is called once the socket is gone; hooks that are here are answered still.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,10 @@ class HookServer:
         name: str,
         report: Callable[[str], object],
         container: Container | None = None,
+        left: Callable[[], object] = lambda: None,
     ) -> None:
+        self._left = left
+        self._leaving = threading.Lock()
         self.path = folder / name
         self.heard = time.monotonic()
         self.ended = threading.Event()
@@ -73,14 +79,7 @@ class HookServer:
 
     def drain(self) -> None:
         """Take no more hooks, answer those that are here, and put on record what is known."""
-        self.ended.set()
-        if self._socket is not None:
-            with suppress(OSError):
-                self.path.unlink()
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
-            self._socket = None
+        self._make_way()
         until = time.monotonic() + _DRAIN_SECONDS
         for thread in list(self._threads):
             thread.join(max(0.0, until - time.monotonic()))
@@ -90,6 +89,19 @@ class HookServer:
     def has_heard(self) -> bool:
         """Whether a hook of a session in a workspace ever came."""
         return self._hooks.has_heard
+
+    def _make_way(self) -> None:
+        """Be asked no more: another process may answer from here on."""
+        self.ended.set()
+        with self._leaving:
+            listening, self._socket = self._socket, None
+            if listening is not None:
+                with suppress(OSError):
+                    self.path.unlink()
+                with suppress(OSError):
+                    listening.shutdown(socket.SHUT_RDWR)
+                listening.close()
+                self._left()
 
     @property
     def is_idle(self) -> bool:
@@ -127,8 +139,8 @@ class HookServer:
             client, seconds, flags = _parsed(header)
             data = _rest(connection, rest)
             if self._is_outdated():
+                self._make_way()
                 connection.sendall(b"!")
-                self.ended.set()
                 return
             if here is not None and not _is_same_view(here):
                 connection.sendall(b"?")
@@ -169,8 +181,8 @@ class HookServer:
 
 
 @contextmanager
-def only_one(folder: Path, name: str) -> Iterator[None]:
-    """Be the only process that answers on this socket. Conflict where there is one."""
+def only_one(folder: Path, name: str) -> Iterator[Callable[[], None]]:
+    """Be the only process that answers on this socket, until what it gives is called. Conflict."""
     file = folder / f"{name}.lock"
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -187,7 +199,7 @@ def only_one(folder: Path, name: str) -> Iterator[None]:
                         hint="It is used; nothing is to be done.",
                     ) from error
                 time.sleep(0.02)
-        yield
+        yield partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -195,7 +207,10 @@ def only_one(folder: Path, name: str) -> Iterator[None]:
 def run_daemon(store: AuditStore, folder: Path, name: str = SOCKET) -> None:
     """Answer hooks until nobody asks for long, or this program is replaced. Conflict."""
     report = partial(_note, folder / "daemon.log")
-    with only_one(folder, name), HookServer(store, folder, name, report) as server:
+    with (
+        only_one(folder, name) as left,
+        HookServer(store, folder, name, report, left=left) as server,
+    ):
         (folder / "failed").unlink(missing_ok=True)
         while not server.ended.wait(1.0):
             if server.is_idle:

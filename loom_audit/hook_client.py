@@ -206,6 +206,8 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
         connection = connection or reach(folder, name, deadline)
         try:
             told = ask(connection, header, here, data, max(0.01, deadline - time.monotonic()))
+        except ConnectionError:  # it went away before it took this one up
+            told = AGAIN
         finally:
             connection.close()
         connection = None

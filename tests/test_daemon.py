@@ -227,16 +227,31 @@ def daemon_of(home: Path, name: str = SOCKET) -> int:
 def test_an_older_build_answers_what_it_has_and_makes_way(
     server: HookServer, home: Path, root: Path, store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    (folder / "approvals.toml").write_text('[[rule]]\naction = "ask"\ncommand = "make"\n')
+    workspace = store.workspace(root)
+    waiting = pre_tool_use(root).replace(b'"true"', b'"make"').replace(b"c1", b"c0")
+    said: list[bytes] = []
+    asking = threading.Thread(
+        target=lambda: said.append(run_hook(home, waiting, "claude-code", cwd=root).stdout)
+    )
+    asking.start()
+    until = time.monotonic() + 20
+    while not approvals.pending(workspace):
+        assert time.monotonic() < until
+        time.sleep(0.01)
     monkeypatch.setattr("loom_audit.daemon.build_id", lambda: "newer")
     monkeypatch.setattr("loom_audit.daemon.CHECK_SECONDS", 0.0)
-    with socket.socket(socket.AF_UNIX) as asking:
-        connect(asking, server.path)
-        asking.sendall(b"loom-hook 1 claude-code 5\n" + pre_tool_use(root))
-        asking.shutdown(socket.SHUT_WR)
-        assert asking.recv(10) == b"!"
-    assert server.ended.wait(5)
-    server.drain()
-    assert not server.path.exists()
+    try:
+        assert run_hook(home, pre_tool_use(root), "claude-code", cwd=root).stdout == b""
+        assert daemon_of(home) != os.getpid()
+        assert call_of(store, root, "c1").seq is None and server.ended.is_set()
+    finally:
+        os.kill(daemon_of(home), signal.SIGKILL)
+        approvals.answer(workspace, approvals.pending(workspace)[0], "denied", reason="no")
+        asking.join(20)
+    assert b'"deny"' in said[0]
 
 
 def test_another_view_of_the_files_is_another_container(
