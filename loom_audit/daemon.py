@@ -2,7 +2,8 @@
 
 What a hook client sends: `loom-hook 1 CLIENT SECONDS [FLAGS]` as a line, with its working directory
 as a descriptor; then the hook's input. What it is sent back: `=` and what the hook prints; `!` when
-this process ends and another is to be asked; `?` when it does not see the same files.
+this process ends and another is to be asked; `?` when it does not see the same files. A `+` comes
+first when somebody is asked whether the call may run: without what follows it may not.
 """
 
 import fcntl
@@ -35,7 +36,8 @@ MAX_INPUT = 512 * 1024 * 1024
 MAX_LOG = 1024 * 1024
 _HEADER = 4096
 _PEER = struct.Struct("3i")
-_DRAIN_SECONDS = 30.0
+_DRAIN_SECONDS = 3600.0
+"""For how long a question that waits keeps a process that was replaced."""
 
 
 class HookServer:
@@ -155,6 +157,7 @@ class HookServer:
             seconds=seconds,
             prompts="no-prompts" not in flags,
             is_there=lambda: _is_there(connection),
+            asked=partial(_say_asked, connection),
         )
         with suppress(BrokenPipeError):
             connection.sendall(b"=" + answer)
@@ -295,6 +298,12 @@ def _rest(connection: socket.socket, begun: bytes) -> bytes:
         if size > MAX_INPUT:
             raise InvalidArguments("the input of a hook is too large")
     return b"".join(parts)
+
+
+def _say_asked(connection: socket.socket) -> None:
+    """Say that without an answer the call may not run; to one that went away, nothing."""
+    with suppress(OSError):
+        connection.sendall(b"+")
 
 
 def _is_there(connection: socket.socket) -> bool:

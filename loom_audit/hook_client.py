@@ -22,10 +22,16 @@ SOCKET = b"daemon.sock"
 ELSEWHERE = b"?"
 AGAIN = b"!"
 ANSWER = b"="
+ASKED = b"+"
+UNANSWERED = b"who was asked whether this call may run went away"
 NOT_RECORDED = b"loom-audit could not record this call, and was told to let none run unrecorded"
 START_SECONDS = 10.0
 FAILED_SECONDS = 30
 SECONDS = 600
+
+
+class Unanswered(OSError):
+    """Somebody was asked, and the warm process went away before there was an answer."""
 
 
 def read_all(descriptor: int) -> bytes:
@@ -117,10 +123,14 @@ def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, secon
     while rest:
         rest = rest[connection.send(rest) :]
     connection.shutdown(_socket.SHUT_WR)
-    parts = []
-    while part := connection.recv(1 << 16):
-        parts.append(part)
-    return b"".join(parts)
+    told = b""
+    try:
+        while part := connection.recv(1 << 16):
+            told += part
+    except OSError:
+        if told[:1] != ASKED:
+            raise
+    return told
 
 
 def start(folder: bytes, name: bytes) -> int:
@@ -211,6 +221,10 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
         finally:
             connection.close()
         connection = None
+        if told[:1] == ASKED:
+            told = told[1:]
+            if not told:
+                raise Unanswered
         if told[:1] == ANSWER:
             return told[1:]
         if told[:1] == ELSEWHERE:
@@ -232,6 +246,8 @@ def main(arguments: list[str]) -> None:
     try:
         header = b"loom-hook 1 %s %d%s\n" % (client, seconds, flags)
         answer = hand_on(folder, header, data, seconds * 0.95)
+    except Unanswered:
+        answer, reason = b"", UNANSWERED
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on, or is told
         answer = b""
         if before and b"--strict" in words:

@@ -402,3 +402,26 @@ def test_what_people_and_the_model_say_is_recorded_unless_that_is_switched_off(
     facts = [event.fact for event in store.workspace(root).log.read()]
     assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == kept
     assert call_of(store, root, "c1").status == "ok"
+
+
+def test_a_call_that_somebody_is_asked_about_does_not_run_when_the_warm_process_is_killed(
+    store: AuditStore, home: Path, root: Path
+) -> None:
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    (folder / "approvals.toml").write_text('[[rule]]\naction = "ask"\ncommand = "true"\n')
+    said: list[bytes] = []
+    asking = threading.Thread(
+        target=lambda: said.append(run_hook(home, pre_tool_use(root), "codex", cwd=root).stdout)
+    )
+    asking.start()
+    workspace = store.workspace(root)
+    until = time.monotonic() + 20
+    while not approvals.pending(workspace):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(0.2)  # the question is on record a moment before the hook is told of it
+    os.kill(daemon_of(home), signal.SIGKILL)
+    asking.join(20)
+    decided = json.loads(said[0])["hookSpecificOutput"]
+    assert decided["permissionDecision"] == "deny" and "went away" in str(decided)

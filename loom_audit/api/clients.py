@@ -54,12 +54,13 @@ class Hooks:
         seconds: float = SECONDS,
         prompts: bool = True,
         is_there: Callable[[], bool] = lambda: True,
+        asked: Callable[[], object] = lambda: None,
     ) -> bytes:
         """What the hook is to print; empty when nobody decided anything.
 
         `hook` is its process, of which the client's is found. It waits for `seconds`, as long as
-        it `is_there`. Without `prompts` what people and the model say is not recorded.
-        InvalidArguments for what is not the input of a hook.
+        it `is_there`; `asked` is called when it has to. Without `prompts` what people and the model
+        say is not recorded. InvalidArguments for what is not the input of a hook.
         """
         known = _client(client)
         read = known.read_hook(data)
@@ -70,6 +71,8 @@ class Hooks:
         with self._asked_by(hook):
             with self._lock(whose):
                 decided = self._hear(known, read, told, hook, prompts=prompts)
+            if isinstance(decided, Question):
+                asked()
             verdict = self._verdict(whose, decided, seconds, is_there)
             if read.moment == "before" and not is_there():
                 with self._lock(whose):
