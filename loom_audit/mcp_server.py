@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 
 from loom_audit import __version__
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace, Session
+from loom_audit.api.holding import settle
 from loom_audit.errors import AuditError, InvalidArguments, NotFound
 from loom_audit.model.display import count_text, one_line
 from loom_audit.model.textdiff import unified
@@ -263,6 +264,7 @@ def _took_back(
         rows = workspace.timeline.history(path)
         lines = [f"#{row.seq} {row.at.isoformat()} {row.actor} {row.change.path}" for row in rows]
         return ToolResult(True, "\n".join(lines) or f"{path} was never changed")
+    settle(workspace)
     if name == "undo":
         plan = workspace.plan_undo()
     else:

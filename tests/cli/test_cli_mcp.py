@@ -3,9 +3,10 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
+from loom_audit import open_store
+from loom_audit.api.clients import Hooks
 from tests.cli.shells import ROOT, Shell
+from tests.hooked import HookedClaude
 
 NAMED = types.Implementation(name="tester", version="1")
 ERAS = ("legacy", "auto")
@@ -114,6 +118,36 @@ def test_taking_back_is_a_tool_where_it_is_allowed(audited: Shell) -> None:
 
     anyio.run(work)
     assert not (audited.workspace / "m.txt").exists()
+
+
+def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
+    audited: Shell, tmp_path: Path
+) -> None:
+    before = audited.tree()
+
+    async def work() -> None:
+        async with client(audited, "--allow-undo") as asked:
+            done = await asked.call_tool("undo", {})
+            assert not done.is_error, done
+
+    with (
+        subprocess.Popen(["sleep", "1000"]) as hook,
+        open_store(f"sqlite:///{audited.database}") as store,
+        closing(Hooks(store)) as hooks,
+    ):
+        claude = HookedClaude(
+            lambda data: hooks.answer("claude-code", data, hook=hook.pid),
+            audited.workspace,
+            tmp_path / "s1.jsonl",
+        )
+        claude.hook("SessionStart", source="startup")
+        claude.asks("c1", "Bash", {"command": "sleep 9"})
+        claude.before("c1", "Bash", {"command": "sleep 9"})
+        (audited.workspace / "made").touch()
+        claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
+        anyio.run(work)
+        hook.kill()
+    assert audited.tree() == before and "cancelled" in audited("log").text
 
 
 def test_a_call_that_is_cancelled_is_on_record_as_that(audited: Shell) -> None:
