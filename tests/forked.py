@@ -137,7 +137,9 @@ def _load() -> None:
     import loom_audit
 
     for module in pkgutil.walk_packages(loom_audit.__path__, "loom_audit."):
-        if not module.name.endswith("__main__") and ".migrations" not in module.name:
+        # frameworks are slow to import, and only there for tests
+        left_out = (".migrations", ".api.frameworks.")
+        if not module.name.endswith("__main__") and not any(n in module.name for n in left_out):
             importlib.import_module(module.name)
 
 
