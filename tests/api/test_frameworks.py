@@ -90,6 +90,52 @@ def test_openai_agents(workspace: AuditedWorkspace) -> None:
     check(workspace)
 
 
+def test_an_openai_agents_run_keeps_the_models_ids(workspace: AuditedWorkspace) -> None:
+    pytest.importorskip("agents", reason="needs openai-agents")
+    from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage
+    from openai.types.responses import (
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
+
+    class Scripted(Model):
+        """Asks for every call at once, then repeats what it was told of them."""
+
+        async def get_response(  # type: ignore[override]
+            self, system_instructions: Any, input: Any, **_: Any
+        ) -> ModelResponse:
+            told = [
+                str(item["output"])
+                for item in input
+                if isinstance(item, dict) and item.get("type") == "function_call_output"
+            ]
+            text = ResponseOutputText(text="\n".join(told), type="output_text", annotations=[])
+            message = ResponseOutputMessage(
+                id="m", content=[text], role="assistant", status="completed", type="message"
+            )
+            calls = [
+                ResponseFunctionToolCall(
+                    arguments=json.dumps(given), call_id=id, name=name, type="function_call"
+                )
+                for id, name, given in ASKED
+            ]
+            output = [message] if told else [*calls]
+            return ModelResponse(output=[*output], usage=Usage(), response_id=None)
+
+        def stream_response(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    async def work() -> str:
+        with workspace.session("agent") as session:
+            agent = Agent("a", model=Scripted(), tools=session.tools("openai-agents"))
+            config = RunConfig(tracing_disabled=True)
+            return str((await Runner.run(agent, "go", run_config=config)).final_output)
+
+    assert "File not found: none.txt" in asyncio.run(work())
+    check(workspace)
+
+
 def test_langchain(workspace: AuditedWorkspace) -> None:
     pytest.importorskip("langchain_core", reason="needs langchain-core")
 
