@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients import settings
 from loom_audit.clients.settings import PLACES, Place
 from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.history.capture import record_drift
 
 KEPT = "connected"
 _MARK = b"# loom-audit connect\n"
@@ -111,6 +113,12 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
             for folder in reversed(kept.made if kept else ()):
                 if Path(folder).is_dir() and not os.listdir(folder):
                     Path(folder).rmdir()
+
+
+def record_as_it_is(workspace: AuditedWorkspace) -> None:
+    """Put on record what is on disk, so that no session is taken for who wrote the settings."""
+    with workspace.attachment.exclusive():
+        record_drift(workspace.attachment)
 
 
 def is_connected(client: str, path: Path) -> bool:

@@ -99,7 +99,13 @@ def _connect(
     show: bool,
 ) -> None:
     from loom_audit.api import launcher
-    from loom_audit.api.connect import carry_out, connecting, leave_out_of_git, settings_file
+    from loom_audit.api.connect import (
+        carry_out,
+        connecting,
+        leave_out_of_git,
+        record_as_it_is,
+        settings_file,
+    )
     from loom_audit.clients.settings import PLACES
     from loom_audit.config import read_settings
 
@@ -111,6 +117,8 @@ def _connect(
         _print(output, change)
         return
     carry_out(change, store.home, connect=True)
+    if root is not None:
+        record_as_it_is(store.workspace(root))
     is_ours = change.before is None or PLACES[client].is_own
     ignored = root is not None and is_ours and leave_out_of_git(root, path)
     if output.json:

@@ -66,6 +66,16 @@ def test_the_folder_is_put_under_audit_and_the_hook_can_be_run(person: Shell) ->
     assert (person.home / "hooks" / "daemon").is_file()
 
 
+def test_what_is_written_is_on_record_before_any_session(person: Shell) -> None:
+    person("connect", "claude-code")
+    assert person.records("status")[0]["drift"] == []
+    person("run", "--", "touch", "made")
+    [session] = person.records("session")
+    person("rollback", f"session:{session['id']}", "--outside", "--yes")
+    assert not (person.workspace / "made").exists()
+    assert (person.workspace / LOCAL["claude-code"]).is_file()
+
+
 def test_printing_shows_what_would_be_written_and_writes_nothing(person: Shell) -> None:
     person("init")
     before = written(person)

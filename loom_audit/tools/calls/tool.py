@@ -201,6 +201,7 @@ class Tool(ABC):
         body["annotations"] = {
             "readOnlyHint": self.effect == "read",
             "destructiveHint": self.effect in ("write", "execute"),
+            "idempotentHint": self.effect == "read",
             "openWorldHint": self.effect in ("network", "execute"),
         }
         return body
