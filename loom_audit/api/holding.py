@@ -13,7 +13,8 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments, NotFound
 from loom_audit.history import hold as holding
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.open_calls import calls_in_the_way
+from loom_audit.history.open_calls import calls_in_the_way, open_call_error
+from loom_audit.history.recovery import decision_needed
 from loom_audit.history.standing import hold_of, standing_of
 from loom_audit.history.timeline import CallDetail
 from loom_audit.history.undo import UndoResult
@@ -130,6 +131,28 @@ def calls_left_open(workspace: AuditedWorkspace) -> Sequence[Call]:
     return calls_in_the_way(workspace.attachment)
 
 
+def why_not_now(workspace: AuditedWorkspace, *, held: bool = False) -> Conflict | None:
+    """As what `carry_out` would refuse any plan now; None when it would not. Nothing is written.
+
+    With `held` every session is held first, and open calls are left open.
+    """
+    attachment = workspace.attachment
+    undos = [call for call in workspace.timeline.open_calls() if is_undo(call)]
+    if undos and not attachment.is_undo_running:
+        return decision_needed(undos[0])
+    busy = [] if held else [call for call in calls_in_the_way(attachment) if not is_undo(call)]
+    return open_call_error(attachment, busy) if busy else None
+
+
+def has_to_be_told(workspace: AuditedWorkspace, error: AuditError) -> bool:
+    """Whether a client may have told already how a call ended that is in the way."""
+    seqs = error.details.get("calls", ())
+    return any(
+        call.requested in seqs and workspace.attachment.lease(call.session) is not None
+        for call in workspace.timeline.open_calls()
+    )
+
+
 def left_open_by(detail: CallDetail) -> Sequence[int]:
     """The calls that a rollback left open, by the seqs of their requests."""
     asked = detail.arguments if is_undo(detail.call) else None
@@ -143,6 +166,7 @@ def roll_back_held(
     *,
     actor: str | None = None,
     label: str = "",
+    visit: str = "",
     report: Report | None = None,
 ) -> UndoResult:
     """Carry out the plan of a rollback while calls of held sessions go on changing files.
@@ -155,7 +179,9 @@ def roll_back_held(
     since: int | None = None
     for left in reversed(range(TRIES)):
         try:
-            done = workspace.carry_out(plan, actor=actor, label=label, held=True, report=report)
+            done = workspace.carry_out(
+                plan, actor=actor, label=label, held=True, visit=visit, report=report
+            )
             return replace(done, in_use=tuple(sorted(in_use)))
         except (Conflict, FileNotFound) as error:
             if not left or not error.details.keys() & {"path", "planned_at"}:

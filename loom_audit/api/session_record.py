@@ -19,7 +19,8 @@ from loom_audit.wiring import Adapters
 
 
 class SessionRecord:
-    """A context manager, entered once, that gives the writer of a new session.
+    """A context manager, entered once, that gives the writer of a new session, or of the one of
+    this `id`, which goes on.
 
     While it is open its process holds an OS lock that says so, and there is a scratch directory.
     CONFLICT when an interrupted undo or rollback waits for a decision; AUDIT_UNAVAILABLE when
@@ -27,11 +28,18 @@ class SessionRecord:
     """
 
     def __init__(
-        self, adapters: Adapters, attachment: Attachment, agent: str, actor: str, title: str = ""
+        self,
+        adapters: Adapters,
+        attachment: Attachment,
+        agent: str,
+        actor: str,
+        title: str = "",
+        *,
+        id: str = "",
     ) -> None:
         self.agent = agent
         self.title = title
-        self.writer = Writer(attachment, session=new_id(), actor=actor)
+        self.writer = Writer(attachment, session=id or new_id(), actor=actor)
         self._adapters = adapters
         self._attachment = attachment
         self._closing = ExitStack()

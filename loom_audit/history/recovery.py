@@ -144,6 +144,7 @@ def decision_needed(call: Call) -> Conflict:
     return Conflict(
         f"an interrupted {call.tool} waits for a decision",
         hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
+        details={"calls": [call.requested]},
     )
 
 

@@ -1,6 +1,7 @@
 """Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from msgspec import Struct
@@ -61,14 +62,15 @@ class Undo:
     def carry_out(
         self,
         plan: Plan,
-        writer: Writer,
+        session: AbstractContextManager[Writer],
         *,
         call_id: str,
         label: str = "",
         held: bool = False,
         report: Report | None = None,
     ) -> UndoResult:
-        """Carry out the plan, if a plan made now does the same.
+        """Carry out the plan in a session that begins when nothing speaks against it any more: if a
+        plan made now does the same.
 
         `label` is what the person calls themselves; it stands in the arguments of the call.
         Conflict, with nothing changed, when it does not, when the plan is blocked, when an undo or
@@ -101,7 +103,8 @@ class Undo:
             more: dict[str, object] = {"label": label} if label else {}
             if left_open:
                 more |= {"left_open": [call.requested for call in left_open]}
-            return self._do(fresh, writer, call_id, more, left_open, report)
+            with session as writer:
+                return self._do(fresh, writer, call_id, more, left_open, report)
         finally:
             release()
 

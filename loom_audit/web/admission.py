@@ -6,11 +6,15 @@ Nothing of it is stored: all of it ends with the server.
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from time import monotonic
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 COOKIE = "loom-audit"
 LABEL_CHARACTERS = 80
+IDLE = 30 * 60.0
+"""Seconds without a request of a browser after which its next one begins another visit."""
 
 Hook = Callable[["Visitor"], object]
 
@@ -19,11 +23,12 @@ class Visitor(Struct, frozen=True):
     """Who asks: the account that runs the server, and the name that was given at the sign-in.
 
     Whoever held the token is taken for that account; the `label` is only what they called
-    themselves.
+    themselves. `visit` is the id of the session in which they take back.
     """
 
     actor: str
     label: str = ""
+    visit: str = ""
 
     @property
     def shown(self) -> str:
@@ -43,6 +48,7 @@ class Admission:
         self._host_header = re.compile(re.escape(self.host) + r"(:[0-9]{1,5})?", re.IGNORECASE)
         self._tokens: dict[str, Hook] = {}
         self._visitors: dict[str, Visitor] = {}
+        self._seen: dict[str, float] = {}
 
     def is_host(self, header: str) -> bool:
         """Whether a Host header names this server; on any port, since ports are forwarded."""
@@ -61,15 +67,27 @@ class Admission:
             return None
         used = self._tokens.pop(known)
         cookie = secrets.token_urlsafe(32)
-        visitor = Visitor(self._actor, " ".join(label.split())[:LABEL_CHARACTERS])
+        visitor = Visitor(self._actor, " ".join(label.split())[:LABEL_CHARACTERS], new_visit())
         self._visitors[cookie] = visitor
+        self._seen[cookie] = monotonic()
         used(visitor)
         return cookie
 
     def visitor(self, cookies: Mapping[str, str]) -> Visitor | None:
         """Who sends these cookies; None for whoever has not signed in to this server."""
         known = _equal_to(cookies.get(COOKIE, ""), self._visitors)
-        return None if known is None else self._visitors[known]
+        if known is None:
+            return None
+        now = monotonic()
+        if now - self._seen[known] > IDLE:
+            self._visitors[known] = replace(self._visitors[known], visit=new_visit())
+        self._seen[known] = now
+        return self._visitors[known]
+
+
+def new_visit() -> str:
+    """A random id for the session of a visit: 16 hexadecimal digits."""
+    return secrets.token_hex(8)
 
 
 def _equal_to(given: str, secret: Mapping[str, object]) -> str | None:

@@ -1,6 +1,6 @@
 """The rows of a timeline: calls, and between them what came from outside, newest first."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import TypeAlias
@@ -70,9 +70,29 @@ class Listing(Struct, frozen=True):
         return len(self.outside) >= OUTSIDE_ROWS
 
     @property
+    def nested(self) -> Mapping[int, Sequence[Call]]:
+        """What took back something that is listed here, and what took that back, oldest first.
+
+        By the number of what was taken back first, of several that of the newest one.
+        """
+        listed = {call.seq for call in self.calls} | {row.seq for row in self.outside}
+        first_of: dict[int, int] = {}
+        found: dict[int, list[Call]] = {}
+        for call in sorted(self.calls, key=_place):
+            here = [seq for seq in call.reverts if seq in listed]
+            if here and call.seq:
+                first_of[call.seq] = first_of.get(max(here), max(here))
+                found.setdefault(first_of[call.seq], []).append(call)
+        return found
+
+    @property
     def rows(self) -> list[Row]:
-        """All of them, newest first; what only looked is one row where many follow each other."""
-        mixed: list[Call | OutsideRow] = [*self.calls, *self.outside]
+        """All that is not nested, newest first; what only looked is one row where many follow each
+        other.
+        """
+        below = {one.requested for some in self.nested.values() for one in some}
+        mixed: list[Call | OutsideRow] = [c for c in self.calls if c.requested not in below]
+        mixed += self.outside
         mixed.sort(key=_place, reverse=True)
         return [*_folded(mixed)] if self.fold else [*mixed]
 

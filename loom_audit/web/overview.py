@@ -7,7 +7,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.heard import heard_clients
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
-from loom_audit.web.listing import Listing, Row, outside_between
+from loom_audit.web.listing import Listing, outside_between
 from loom_audit.web.urls import address
 
 router = APIRouter()
@@ -30,6 +30,7 @@ def slash(workspace: Workspace) -> Response:
 def overview(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
     """Sessions, the last calls, checkpoints."""
     before = number(query, "before")
+    last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
     return pages.page(
         request,
@@ -41,15 +42,16 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
         heard=sorted(heard_clients(workspace).items()),
-        rows=() if before else last_rows(workspace),
+        rows=last.rows[:LAST_CALLS],
+        nested=last.nested,
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),
     )
 
 
-def last_rows(workspace: AuditedWorkspace) -> list[Row]:
+def last_calls(workspace: AuditedWorkspace) -> Listing:
     """The newest calls, and what came from outside since the first of them."""
     calls = workspace.timeline.calls(CallFilter(limit=LAST_CALLS))
     low = calls[-1].requested if calls else 0
     outside = outside_between(workspace.timeline, low, None)
-    return Listing(calls, None, None, outside, fold=True).rows[:LAST_CALLS]
+    return Listing(calls, None, None, outside, fold=True)

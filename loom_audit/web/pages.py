@@ -165,12 +165,18 @@ def workspace_in(request: Request) -> AuditedWorkspace | None:
 
 
 def obstacles(request: Request, error: AuditError) -> tuple[tuple[str, str], ...]:
-    """The calls that an error is about: how each is named, and its address."""
+    """The calls that an error is about: how each is named, and where it is seen or answered."""
     workspace, calls = workspace_in(request), error.details.get("calls")
     if workspace is None or not isinstance(calls, list):
         return ()
+    asking = {
+        call.requested for call in workspace.timeline.open_calls() if is_waiting(workspace, call)
+    }
     return tuple(
-        (f"Call #{seq}", address("w", workspace.id, "c", seq)) for seq in calls[:LINKED_CALLS]
+        (f"Answer call #{seq}", address("w", workspace.id, "approvals", seq))
+        if seq in asking
+        else (f"Call #{seq}", address("w", workspace.id, "c", seq))
+        for seq in calls[:LINKED_CALLS]
     )
 
 

@@ -10,8 +10,16 @@ from msgspec import Struct, field
 from starlette.responses import Response
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.holding import calls_left_open, hold_all, roll_back_held, settle
+from loom_audit.api.holding import (
+    calls_left_open,
+    has_to_be_told,
+    hold_all,
+    roll_back_held,
+    settle,
+    why_not_now,
+)
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.model.display import visible
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
 from loom_audit.web.admission import Visitor
@@ -61,9 +69,24 @@ class Wish(Struct, frozen=True):
 def plan(
     request: Request, workspace: Workspace, query: Query, pages: Render, visitor: SignedIn
 ) -> Response:
-    """What would happen; nothing does."""
+    """What would happen; nothing does.
+
+    A page that shows why it cannot be carried out now asks by `stopped` whether that is still so.
+    """
     wish = read_wish(query)
+    was = first(query, "stopped")
+    if was and wants_fragment(request):
+        same = was == name_of(why_not_now(workspace, held=wish.hold))
+        return Response(status_code=204) if same else Response(headers={"HX-Refresh": "true"})
     return _show(request, workspace, pages, visitor, wish, make_plan(workspace, wish), query)
+
+
+@router.post("/w/{workspace}/look-again")
+def look_again(request: Request, workspace: Workspace, form: Form) -> Response:
+    """Put on record how open calls ended, as far as their clients have told it; then the plan."""
+    wish = read_wish(form)
+    settle(workspace)
+    return redirect(request, address("w", workspace.id, "plan", query=wish.fields))
 
 
 @router.post("/w/{workspace}/carry-out")
@@ -92,7 +115,7 @@ def carry_out(
         return _show(request, workspace, pages, visitor, wish, plan, form, problem)
     try:
         do = partial(roll_back_held, workspace) if wish.hold else workspace.carry_out
-        done = do(plan, actor=visitor.actor, label=visitor.label)
+        done = do(plan, actor=visitor.actor, label=visitor.label, visit=visitor.visit)
     except Conflict as problem:
         return _show(
             request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem
@@ -100,7 +123,14 @@ def carry_out(
     new = done.call.seq or done.call.requested
     if wants_fragment(request) and first(form, "row"):
         undone = workspace.timeline.call(number(form, "row") or new).call
-        return pages.page(request, "undone.html", call=undone, done=done.call, number=new)
+        return pages.page(
+            request,
+            "undone.html",
+            call=undone,
+            done=done.call,
+            number=new,
+            nested=bool(undone.reverts),
+        )
     return redirect(request, address("w", workspace.id, "c", new))
 
 
@@ -163,6 +193,11 @@ def identity(plan: Plan) -> str:
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
 
+def name_of(error: AuditError | None) -> str:
+    """A short name for what an error says; "" for none."""
+    return hashlib.sha256(visible(error.message).encode()).hexdigest()[:16] if error else ""
+
+
 def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
     undecided = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
@@ -193,6 +228,9 @@ def _show(
         return pages.refusal(
             request, status, problem.code, problem.message, problem.hint, links=links
         )
+    stopped = why_not_now(workspace, held=wish.hold)
+    if stopped and problem and name_of(problem) == name_of(stopped):
+        problem = None
     values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan}
     if wants_fragment(request) and wanted is not None:
         view = next((view for view in views if view.path == wanted), None)
@@ -212,5 +250,10 @@ def _show(
         person=visitor.shown,
         problem=problem,
         obstacles=obstacles(request, problem) if problem else (),
+        stopped=stopped,
+        pressed=status == 409,
+        in_the_way=obstacles(request, stopped) if stopped else (),
+        may_have_ended=stopped is not None and has_to_be_told(workspace, stopped),
+        still=name_of(stopped),
         section="undo",
     )
