@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from platformdirs import user_config_path, user_data_path, user_state_path
 
 from loom_audit.errors import AuditError, InvalidArguments, StorageFailed
 
@@ -51,16 +50,24 @@ def read_settings(url: str | None = None, environment: Mapping[str, str] | None 
     A `url` without a scheme is taken as the path of a SQLite file.
     """
     given = os.environ if environment is None else environment
-    named_home = given.get("LOOM_AUDIT_HOME")
-    home = Path(named_home).expanduser() if named_home else user_data_path("loom-audit")
-    heads = home / "heads" if named_home else user_state_path("loom-audit") / "heads"
-    configuration = home / "config" if named_home else user_config_path("loom-audit")
+    if named_home := given.get("LOOM_AUDIT_HOME"):
+        home = Path(named_home).expanduser()
+        heads, configuration = home / "heads", home / "config"
+    else:
+        home, heads, configuration = _own_folders()
     url = url or given.get("LOOM_AUDIT_STORE") or f"{_SQLITE}{home / 'audit.db'}"
     if "://" not in url:
         url = f"{_SQLITE}{Path(url).expanduser().absolute()}"
     # One folder a store: a log that is missing from it must not be looked for in another.
     name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Settings(url, _folder(url, home), heads / name, configuration)
+
+
+def _own_folders() -> tuple[Path, Path, Path]:
+    from platformdirs import user_config_path, user_data_path, user_state_path
+
+    name = "loom-audit"
+    return user_data_path(name), user_state_path(name) / "heads", user_config_path(name)
 
 
 def read_tool_settings(settings: Settings) -> "ToolSettings":

@@ -47,8 +47,8 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
-from loom_audit.sandbox.plain import SUPERVISOR
 from loom_audit.sandbox.scratch import scratch_folder
+from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.database import Database, WorkspaceEntry, open_database

@@ -4,16 +4,32 @@ from collections.abc import Callable, Mapping, Sequence
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.ports import Runner
-from loom_audit.sandbox.bubblewrap import BubblewrapRunner
 from loom_audit.sandbox.choice import ConfiningRunner, ProbeResult, probe
-from loom_audit.sandbox.landlock import LandlockRunner
-from loom_audit.sandbox.plain import PlainRunner
 
 __all__ = ["BACKENDS", "ConfiningRunner", "ProbeResult", "confining_runner", "open_runner", "probe"]
 
+
+def _bubblewrap(hidden: Sequence[str]) -> Runner:
+    from loom_audit.sandbox.bubblewrap import BubblewrapRunner
+
+    return BubblewrapRunner(hidden)
+
+
+def _landlock(hidden: Sequence[str]) -> Runner:
+    from loom_audit.sandbox.landlock import LandlockRunner
+
+    return LandlockRunner(hidden)
+
+
+def _plain() -> Runner:
+    from loom_audit.sandbox.plain import PlainRunner
+
+    return PlainRunner()
+
+
 CONFINING: Mapping[str, Callable[[Sequence[str]], Runner]] = {
-    "bubblewrap": BubblewrapRunner,
-    "landlock": LandlockRunner,
+    "bubblewrap": _bubblewrap,
+    "landlock": _landlock,
 }
 """The best first."""
 
@@ -28,9 +44,9 @@ def open_runner(name: str = "plain") -> Runner:
             hint=f"Known here: {', '.join(sorted(BACKENDS))}.",
             details={"sandbox": name, "known": sorted(BACKENDS)},
         )
-    return CONFINING[name](()) if name in CONFINING else PlainRunner()
+    return CONFINING[name](()) if name in CONFINING else _plain()
 
 
 def confining_runner(hidden: Sequence[str] = ()) -> ConfiningRunner:
     """What confines each command as it asks; confined ones never see the `hidden` folders."""
-    return ConfiningRunner(PlainRunner(), [make(hidden) for make in CONFINING.values()])
+    return ConfiningRunner(_plain, lambda: [make(hidden) for make in CONFINING.values()])

@@ -4,6 +4,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,13 +26,24 @@ class ConfiningRunner:
 
     Each is probed once, when first needed. When one that works cannot start a command, that
     is an error and no weaker one is tried: what an agent does must not choose the backend.
+    Backends are made when the first command comes: most processes run none.
     """
 
-    def __init__(self, plain: Runner, confining: Sequence[Runner]) -> None:
-        self._plain = plain
-        self._confining = confining
+    def __init__(
+        self, plain: Callable[[], Runner], confining: Callable[[], Sequence[Runner]]
+    ) -> None:
+        self._make_plain = plain
+        self._make_confining = confining
         self._results: dict[str, ProbeResult] = {}
         self._mutex = threading.Lock()
+
+    @cached_property
+    def _plain(self) -> Runner:
+        return self._make_plain()
+
+    @cached_property
+    def _confining(self) -> Sequence[Runner]:
+        return self._make_confining()
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ def run(runner: ConfiningRunner, confinement: Confinement, folder: Path) -> Comm
 @pytest.mark.parametrize("confinement", ["required", "preferred"])
 def test_the_first_backend_that_works_is_taken(tmp_path: Path, confinement: Confinement) -> None:
     bad, good, other = Pretended("a", "broken"), Pretended("b"), Pretended("c")
-    runner = ConfiningRunner(PlainRunner(), [bad, good, other])
+    runner = ConfiningRunner(PlainRunner, lambda: [bad, good, other])
     assert run(runner, confinement, tmp_path).sandbox == "b" == runner.name
     assert other.asked == 0
     assert not (tmp_path / "ran").exists()
@@ -52,7 +52,7 @@ def test_the_first_backend_that_works_is_taken(tmp_path: Path, confinement: Conf
 
 def test_every_backend_is_probed_once_though_many_ask_at_once(tmp_path: Path) -> None:
     bad, good = Pretended("a", "broken"), Pretended("b")
-    runner = ConfiningRunner(PlainRunner(), [bad, good])
+    runner = ConfiningRunner(PlainRunner, lambda: [bad, good])
     threads = [threading.Thread(target=run, args=(runner, "preferred", tmp_path)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -62,7 +62,9 @@ def test_every_backend_is_probed_once_though_many_ask_at_once(tmp_path: Path) ->
 
 
 def test_preferred_and_not_to_be_had_runs_and_says_why(tmp_path: Path) -> None:
-    runner = ConfiningRunner(PlainRunner(), [Pretended("a", "broken"), Pretended("b", "too old")])
+    runner = ConfiningRunner(
+        PlainRunner, lambda: [Pretended("a", "broken"), Pretended("b", "too old")]
+    )
     done = run(runner, "preferred", tmp_path)
     assert (done.sandbox, done.unconfined) == ("plain", "a: broken; b: too old")
     assert (tmp_path / "ran").exists() and runner.name == "plain"
@@ -70,7 +72,7 @@ def test_preferred_and_not_to_be_had_runs_and_says_why(tmp_path: Path) -> None:
 
 def test_required_and_not_to_be_had_runs_nothing(tmp_path: Path) -> None:
     begun: list[bool] = []
-    runner = ConfiningRunner(PlainRunner(), [Pretended("a", "broken")])
+    runner = ConfiningRunner(PlainRunner, lambda: [Pretended("a", "broken")])
     command = Command(("touch", "ran"), confinement="required")
     with pytest.raises(ExecutionFailed) as caught:
         runner.run(str(tmp_path), command, before=lambda: begun.append(True))
@@ -80,7 +82,7 @@ def test_required_and_not_to_be_had_runs_nothing(tmp_path: Path) -> None:
 
 def test_one_that_worked_and_fails_is_an_error_and_no_reason_for_less(tmp_path: Path) -> None:
     """Else an agent could choose the backend by what it does to the workspace."""
-    runner = ConfiningRunner(PlainRunner(), [Pretended("a", later="no more"), Pretended("b")])
+    runner = ConfiningRunner(PlainRunner, lambda: [Pretended("a", later="no more"), Pretended("b")])
     with pytest.raises(ExecutionFailed, match="no more"):
         run(runner, "preferred", tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -89,7 +91,7 @@ def test_one_that_worked_and_fails_is_an_error_and_no_reason_for_less(tmp_path: 
 def test_landlock_is_not_enough_for_root_where_confinement_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = ConfiningRunner(PlainRunner(), [Pretended("landlock")])
+    runner = ConfiningRunner(PlainRunner, lambda: [Pretended("landlock")])
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert run(runner, "preferred", tmp_path).sandbox == "landlock"
     with pytest.raises(ExecutionFailed, match="modes and owners"):
@@ -100,7 +102,7 @@ def test_landlock_is_not_enough_for_root_where_confinement_is_required(
 
 def test_not_confined_is_not_probed(tmp_path: Path) -> None:
     backend = Pretended("a")
-    assert run(ConfiningRunner(PlainRunner(), [backend]), "off", tmp_path).sandbox == "plain"
+    assert run(ConfiningRunner(PlainRunner, lambda: [backend]), "off", tmp_path).sandbox == "plain"
     assert backend.asked == 0
 
 

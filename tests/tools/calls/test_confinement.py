@@ -38,7 +38,7 @@ class Missing:
 
 
 def nowhere() -> Runner:
-    return ConfiningRunner(PlainRunner(), [Missing()])
+    return ConfiningRunner(PlainRunner, lambda: [Missing()])
 
 
 class Marking(Tool):
@@ -88,7 +88,7 @@ def test_nothing_runs_when_confinement_is_required_and_not_to_be_had(
 def test_a_tool_that_is_not_confined_does_not_probe(bench: Bench) -> None:
     bench.registry.register(Marking())
     missing = Missing()
-    runner = ConfiningRunner(PlainRunner(), [missing])
+    runner = ConfiningRunner(PlainRunner, lambda: [missing])
     assert bench.call("marking", {}, runner=runner).output == "plain"
     assert missing.asked == 0
     bench.call("marking", {}, runner=runner, settings=ToolSettings("preferred"))
