@@ -4,8 +4,10 @@ import os
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -18,6 +20,7 @@ from loom_audit.api.face import AuditStore, person
 from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import approvals, calls, checks, holding, overview, points, sign_in, undo
 from loom_audit.web.admission import Admission, Visitor
+from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Guard, secured
 from loom_audit.web.listening import listen
 from loom_audit.web.pages import STATUS, Pages, assets
@@ -49,6 +52,23 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     return app
 
 
+def server_of(app: FastAPI, seconds: float = SECONDS) -> uvicorn.Server:
+    """A server of the dashboard, which closes a connection of which no whole request arrives in so
+    many seconds.
+    """
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=cast(Any, partial(TimedConnection, seconds)),
+            ws="none",
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=3,
+        )
+    )
+
+
 def serve(
     store: AuditStore,
     port: int = PORT,
@@ -71,15 +91,7 @@ def serve(
         def invite(visitor: Visitor | None = None) -> None:
             listening(url, admission.new_token(invite), visitor)
 
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(store, admission),
-                log_level="warning",
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=3,
-            )
-        )
+        server = server_of(create_app(store, admission))
         invite()
         if open:
             held.enter_context(_opened(store, admission, url))

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
@@ -52,10 +53,15 @@ async def form_of(request: Request) -> Fields:
     if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise InvalidArguments(f"a form cannot be sent as {kind}")
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise TooLarge("the form is over 1 MiB", hint="Name folders instead of single paths.")
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_FORM_BYTES:
+                raise TooLarge(
+                    "the form is over 1 MiB", hint="Name folders instead of single paths."
+                )
+    except ClientDisconnect:
+        raise InvalidArguments("the form did not arrive whole") from None
     return fields(bytes(body))
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, BrowserContext
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
 from loom_audit.web.admission import COOKIE, Admission
-from loom_audit.web.app import create_app
+from loom_audit.web.app import create_app, server_of
+from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
 from tests.web.busy_store import Busy, make
 from tests.web.web_pages import HOSTILE, STRANGE
@@ -207,12 +207,12 @@ class Live:
 
 
 @contextmanager
-def serving(made: Recorded | Busy) -> Iterator[Live]:
+def serving(made: Recorded | Busy, seconds: float = SECONDS) -> Iterator[Live]:
     admission = Admission(person())
     sockets = listen(0)
     port = sockets[0].getsockname()[1]
     app = create_app(made.store, admission)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = server_of(app, seconds)
     thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)
     thread.start()
     for _ in range(500):

@@ -1,0 +1,56 @@
+"""For how long a request may arrive: uvicorn waits for the rest of one for ever."""
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+SECONDS = 30.0
+"""From a connection's or a request's first byte to the last of the request."""
+
+_ARRIVING = (h11.IDLE, h11.SEND_BODY)
+
+
+class TimedConnection:
+    """The protocol of one connection, which is closed when a request does not arrive in time.
+
+    Between requests uvicorn closes it itself.
+    """
+
+    def __init__(self, seconds: float = SECONDS, **made: Any) -> None:
+        self._seconds = seconds
+        self._http = H11Protocol(**made)
+        self._end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self._http.connection_made(transport)
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        self._http.data_received(data)
+        self._look()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop()
+        self._http.connection_lost(error)
+
+    def eof_received(self) -> None:
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+    def _look(self) -> None:
+        if self._http.conn.their_state not in _ARRIVING:
+            self._stop()
+        elif self._end is None:
+            self._end = self._http.loop.call_later(self._seconds, self._http.transport.abort)
+
+    def _stop(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
