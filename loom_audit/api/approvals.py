@@ -1,7 +1,7 @@
 """The calls that wait for an answer, and answering them from whatever process."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loom_audit.api.workspace import AuditedWorkspace
@@ -9,7 +9,8 @@ from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
 from loom_audit.history.questions import is_waiting as is_waiting_in
-from loom_audit.model.events import Event
+from loom_audit.history.questions import last_decisions
+from loom_audit.model.events import CallDecided, Event
 from loom_audit.model.records import Call
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ApprovalRequest",
     "answer",
     "check_arguments",
+    "decisions",
     "find",
     "is_waiting",
     "outcome",
@@ -33,6 +35,11 @@ def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:
 def is_waiting(workspace: AuditedWorkspace, call: Call) -> bool:
     """Whether a call waits for an answer: it has not begun to do anything."""
     return call.seq is None and is_waiting_in(workspace.log, call)
+
+
+def decisions(workspace: AuditedWorkspace, calls: Sequence[Call]) -> Mapping[int, CallDecided]:
+    """By its request, the last answer about each of these calls that has one."""
+    return last_decisions(workspace.log, calls)
 
 
 def find(workspace: AuditedWorkspace, name: str) -> ApprovalRequest:

@@ -20,9 +20,9 @@ from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import call_record, event_record, time_text
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.coverage import Status
+from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.display import one_line
-from loom_audit.model.events import Event, Fact, FilesChanged, PathsUntracked
+from loom_audit.model.events import CallFinished, Event, Fact, FilesChanged, PathsUntracked
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -50,7 +50,10 @@ def log(
     tool: Annotated[str | None, option(metavar="NAME", help="Only of this tool.")] = None,
     path: Annotated[
         str | None,
-        option(metavar="PATH", help="Only what changed this file, or something in here."),
+        option(
+            metavar="PATH",
+            help="Only what changed or names this file, or something in here; name.py, *.json.",
+        ),
     ] = None,
     search: Annotated[
         str | None,
@@ -65,7 +68,8 @@ def log(
         str | None,
         option(
             metavar="STATUS",
-            help="ok, error, denied, timeout, cancelled, interrupted, unknown, running or open.",
+            help="ok, error, denied, timeout, cancelled, interrupted, unknown, running, open; "
+            "failed: any that did not end well.",
         ),
     ] = None,
     kind: Annotated[
@@ -95,10 +99,12 @@ def log(
     """List the calls on record, newest first.
 
     With --events the facts under them. With JSON, `paths` are the first 20 of the `changed`.
+    --path takes a path, names of one wherever they stand (name.py), or a pattern (*.json); with
+    --events only a path that was changed.
     --search finds calls that say all the words, the last of which may be only begun; the first time
     it makes an index.
     """
-    known = (*get_args(Status), "open")
+    known = (*get_args(Status), "open", "failed")
     if status is not None and status not in known:
         raise InvalidArguments(f"no status {status}", hint=f"There are: {', '.join(known)}.")
     for one in kind or ():
@@ -121,8 +127,9 @@ def log(
             session=None if session is None else session_id(workspace, session),
             tool=tool,
             actor=actor,
-            status=status,
-            path=workspace_path(workspace.root, path) or None if path is not None else None,
+            status=None if status == "failed" else status,
+            failed_only=status == "failed",
+            typed=workspace_path(workspace.root, path) or None if path is not None else None,
             words=search,
             since=typed_time(since) if since is not None else None,
             until=typed_time(until) if until is not None else None,
@@ -188,8 +195,13 @@ def _matches(event: Event, query: CallFilter) -> bool:
         and (query.actor is None or event.actor == query.actor)
         and (query.tool is None or getattr(fact, "tool", None) == query.tool)
         and (query.status is None or getattr(fact, "status", None) == query.status)
-        and (query.path is None or _touches(event, query.path))
+        and (not query.failed_only or _failed(fact))
+        and (query.typed is None or _touches(event, query.typed))
     )
+
+
+def _failed(fact: Fact) -> bool:
+    return isinstance(fact, CallFinished) and fact.status not in NOT_FAILED
 
 
 def _touches(event: Event, path: str) -> bool:

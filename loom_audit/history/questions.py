@@ -1,10 +1,18 @@
 """Reads questions about calls, and their answers, from one log."""
 
+from collections.abc import Mapping, Sequence
+
 from msgspec import Struct
 
 from loom_audit.model.events import ApprovalRequested, CallDecided, Event
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, EventLog
+
+TOGETHER = 50
+"""Calls with fewer events between them are looked up together."""
+
+OPEN = 1_000
+"""So many events behind the request of an open call are looked at."""
 
 _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 
@@ -38,6 +46,31 @@ def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> 
 def is_waiting(log: EventLog, call: Call) -> bool:
     """Whether an open call waits for an answer, and so has not begun to act."""
     return approval_state(log, call.session, call.call_id, after=call.requested).is_waiting
+
+
+def last_decisions(log: EventLog, calls: Sequence[Call]) -> Mapping[int, CallDecided]:
+    """By its request, the last answer about each of these calls that has one."""
+    requests = {(call.session, call.call_id): call.requested for call in calls}
+    found: dict[int, CallDecided] = {}
+    for after, before in _spans(calls):
+        for event in log.read(EventFilter(after, before, (CallDecided.kind,))):
+            if isinstance(event.fact, CallDecided):
+                requested = requests.get((event.session, event.fact.call_id))
+                if requested is not None and requested < event.seq:
+                    found[requested] = event.fact
+    return found
+
+
+def _spans(calls: Sequence[Call]) -> Sequence[tuple[int, int]]:
+    """Between which events these calls ran, one span for those that nearly follow each other."""
+    spans: list[tuple[int, int]] = []
+    for call in sorted(calls, key=lambda call: call.requested):
+        end = call.seq or call.requested + OPEN
+        if spans and call.requested < spans[-1][1] + TOGETHER:
+            spans[-1] = spans[-1][0], max(spans[-1][1], end)
+        else:
+            spans.append((call.requested, end))
+    return spans
 
 
 def find_lasting_answer(

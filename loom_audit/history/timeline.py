@@ -26,7 +26,14 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session, SessionHold
+from loom_audit.model.records import (
+    Call,
+    Checkpoint,
+    OutsideChange,
+    RecordedChange,
+    Session,
+    SessionHold,
+)
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
@@ -162,6 +169,14 @@ class Timeline(Struct, frozen=True):
 
     def open_calls(self) -> Sequence[Call]:
         return self.projections.open_calls()
+
+    def outside(
+        self, *, after: int = 0, before: int | None = None, typed: str = "", limit: int = 100
+    ) -> Sequence[OutsideChange]:
+        """What changed without a call between two events, newest first."""
+        return self.projections.outside(
+            after=after, before=before, typed=typed or None, limit=limit
+        )
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         return self.projections.checkpoints()

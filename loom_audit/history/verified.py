@@ -26,7 +26,7 @@ from loom_audit.model.events import (
     SessionStarted,
 )
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter, Projections
 
@@ -322,6 +322,16 @@ class VerifiedProjections:
 
     def open_sessions(self) -> Sequence[Session]:
         return self._suggested.open_sessions()
+
+    def outside(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        typed: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[OutsideChange]:
+        return self._suggested.outside(after=after, before=before, typed=typed, limit=limit)
 
     def scope(self) -> Scope:
         return self._suggested.scope()

@@ -12,6 +12,9 @@ Status = Literal[
 ]
 """`unknown`: nobody reported how it ended. `running`: it goes on in the background."""
 
+NOT_FAILED: tuple[Status, ...] = ("ok", "running", "unknown")
+"""How a call ends without having failed."""
+
 Level = Literal["full", "partial", "none"]
 Origin = Literal["baseline", "tool", "command", "undo", "outside"]
 

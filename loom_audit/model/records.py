@@ -99,6 +99,15 @@ class RecordedChange(Struct, frozen=True):
     requested: int | None = None
 
 
+class OutsideChange(Struct, frozen=True):
+    """What one event says was changed without a call; `paths` are the first of the `changed`."""
+
+    seq: int
+    at: datetime
+    paths: tuple[str, ...]
+    changed: int
+
+
 class Checkpoint(Struct, frozen=True):
     name: str
     point: int

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
 
 Wanted = Callable[[Mapping[str, Any]], bool]
@@ -118,7 +118,9 @@ class Heads(Protocol):
 class CallFilter(Struct, frozen=True):
     """Which calls to list, by the seq of their request: `after < requested < before`.
 
-    `path` matches a changed path exactly or below it as a folder; `since`/`until` are on the
+    `path` matches a changed path exactly or below it as a folder; `typed` is what a person types
+    of one, and matches also what only names it (`model.naming`). `failed_only` are those that
+    ended and not well; `since`/`until` are on the
     time of the request; `ended_after` bounds the call's number. `partial_only` are those whose
     coverage is not full. `words` are those that the call's tool, arguments, result and paths say,
     all of them and in any order; the last may be the beginning of one.
@@ -131,11 +133,13 @@ class CallFilter(Struct, frozen=True):
     actor: str | None = None
     status: str | None = None
     path: str | None = None
+    typed: str | None = None
     words: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     ended_after: int | None = None
     changed_only: bool = False
+    failed_only: bool = False
     partial_only: bool = False
     newest_first: bool = True
     limit: int | None = 100
@@ -193,6 +197,17 @@ class Projections(Protocol):
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
         """Changes of one path, newest first; with `below` of all paths inside it too."""
+        ...
+
+    def outside(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        typed: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[OutsideChange]:
+        """What changed without a call, newest first; of paths that are meant by what was typed."""
         ...
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:

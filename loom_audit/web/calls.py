@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import Response
 
+from loom_audit.api.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.api.holding import left_open_by, still_running
 from loom_audit.errors import InvalidArguments
@@ -15,13 +16,13 @@ from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.diffs import Slice, joined, view_changes
-from loom_audit.web.listing import FILTERS, list_calls
+from loom_audit.web.listing import FAILED, FILTERS, list_calls
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 VALUE_CHARACTERS = 20_000
-STATUSES = (*get_args(Status), "open")
+STATUSES = (*get_args(Status), "open", FAILED)
 
 
 class Value(Struct, frozen=True):
@@ -98,13 +99,19 @@ def _listing(
             f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUSES) + "."
         )
     shown = workspace.timeline.session(session) if session else None
+    # a path may be pasted with the workspace's own before it
+    typed = first(query, "path").strip().removeprefix(workspace.root + "/")
+    query = {**query, "path": (typed,)}
     filters = {name: first(query, name) for name in FILTERS}
     listing = list_calls(workspace.timeline, query, session)
     base = address("w", workspace.id, *(("s", session) if session else ("calls",)))
     values: dict[str, Any] = {
         "listing": listing,
+        "session": shown,
         "filters": filters,
+        "kept": [*filters.items(), ("reads", first(query, "reads"))],
         "base": base,
+        "decided": decisions(workspace, listing.calls),
         "narrowed": any(filters.values()),
     }
     if wants_fragment(request):
@@ -114,7 +121,6 @@ def _listing(
         request,
         "calls.html",
         **values,
-        session=shown,
         held=workspace.timeline.hold(shown.id) if shown else None,
         running=dict(still_running(workspace)) if shown and shown.ended is None else {},
         statuses=STATUSES,

@@ -8,27 +8,18 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from loom_audit.api.face import Timeline
-from loom_audit.model.events import FilesChanged
-from loom_audit.model.records import Call
-from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.model.records import Call, OutsideChange
+from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import number
 from loom_audit.web.urls import Fields, first
 
 ROWS = 100
 OUTSIDE_ROWS = 200
-PATHS = 20
-FILTERS = ("tool", "status", "path")
+FILTERS = ("tool", "status", "path", "search")
+FAILED = "failed"
+"""Not a status: every one that says that a call failed."""
 FOLDED = 3
 """So many reads after each other are one row."""
-
-
-class OutsideRow(Struct, frozen=True):
-    """A change nobody called for: a person's editor, another program."""
-
-    seq: int
-    at: datetime
-    paths: tuple[str, ...]
-    changed: int
 
 
 class ReadsRow(Struct, frozen=True):
@@ -49,7 +40,7 @@ class ReadsRow(Struct, frozen=True):
         return self.calls[0].session
 
 
-Row: TypeAlias = Call | OutsideRow | ReadsRow
+Row: TypeAlias = Call | OutsideChange | ReadsRow
 
 
 class Listing(Struct, frozen=True):
@@ -61,13 +52,13 @@ class Listing(Struct, frozen=True):
     calls: Sequence[Call]
     older: int | None
     newer: int | None
-    outside: tuple[OutsideRow, ...] = ()
+    outside: tuple[OutsideChange, ...] = ()
     fold: bool = False
 
     @property
     def crowded(self) -> bool:
         """Whether there may be more from outside than is listed here."""
-        return len(self.outside) >= OUTSIDE_ROWS
+        return self.older is None and len(self.outside) >= OUTSIDE_ROWS
 
     @property
     def nested(self) -> Mapping[int, Sequence[Call]]:
@@ -91,7 +82,7 @@ class Listing(Struct, frozen=True):
         other.
         """
         below = {one.requested for some in self.nested.values() for one in some}
-        mixed: list[Call | OutsideRow] = [c for c in self.calls if c.requested not in below]
+        mixed: list[Call | OutsideChange] = [c for c in self.calls if c.requested not in below]
         mixed += self.outside
         mixed.sort(key=_place, reverse=True)
         return [*_folded(mixed)] if self.fold else [*mixed]
@@ -100,16 +91,19 @@ class Listing(Struct, frozen=True):
 def list_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
     """A page of calls by `before` or `after` (seqs of requests) and the filters.
 
-    What came from outside is listed too where nothing narrows the calls.
+    What came from outside is listed too, unless more than a path narrows the calls.
     """
     before, after = number(query, "before"), number(query, "after")
+    status, path = first(query, "status"), first(query, "path").strip().strip("/")
     wanted = CallFilter(
         after=after or 0,
         before=before,
         session=session,
         tool=first(query, "tool") or None,
-        status=first(query, "status") or None,
-        path=first(query, "path").strip("/") or None,
+        status=None if status == FAILED else status or None,
+        failed_only=status == FAILED,
+        typed=path or None,
+        words=first(query, "search").strip() or None,
         newest_first=after is None,
         limit=ROWS + 1,
     )
@@ -122,35 +116,21 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
     else:
         older = calls[-1].requested if more else None
         newer = calls[0].requested if calls and before is not None else None
-    if any(first(query, name) for name in FILTERS):
-        return Listing(calls, older, newer)
-    fold = not first(query, "reads")
-    if session is not None:
+    narrowed = any(first(query, name) for name in FILTERS)
+    fold = not narrowed and not first(query, "reads")
+    if session is not None or any(first(query, name) for name in FILTERS if name != "path"):
         return Listing(calls, older, newer, fold=fold)
     low = after or (older - 1 if older else 0)
     high = newer + 1 if after is not None and newer else before
-    return Listing(calls, older, newer, outside_between(timeline, low, high), fold)
+    outside = timeline.outside(after=low, before=high, typed=path, limit=OUTSIDE_ROWS)
+    if after is None and len(outside) == OUTSIDE_ROWS:
+        # the next page goes on where these end
+        older = outside[-1].seq
+        calls = [call for call in calls if call.requested > older]
+    return Listing(calls, older, newer, tuple(outside), fold)
 
 
-def outside_between(timeline: Timeline, after: int, before: int | None) -> tuple[OutsideRow, ...]:
-    """Changes from outside with `after < seq < before`, newest first."""
-    wanted = EventFilter(
-        after=after,
-        before=before,
-        kinds=(FilesChanged.kind,),
-        session="",
-        newest_first=True,
-        limit=OUTSIDE_ROWS,
-    )
-    rows = []
-    for event in timeline.events(wanted):
-        if isinstance(event.fact, FilesChanged) and event.fact.origin == "outside":
-            paths = tuple(change.path for change in event.fact.changes[:PATHS])
-            rows.append(OutsideRow(event.seq, event.at, paths, len(event.fact.changes)))
-    return tuple(rows)
-
-
-def _folded(rows: Iterable[Call | OutsideRow]) -> Iterator[Row]:
+def _folded(rows: Iterable[Call | OutsideChange]) -> Iterator[Row]:
     for _, some in groupby(rows, _look_of):
         together = [*some]
         looks = tuple(row for row in together if isinstance(row, Call))
@@ -160,12 +140,12 @@ def _folded(rows: Iterable[Call | OutsideRow]) -> Iterator[Row]:
             yield from together
 
 
-def _look_of(row: Call | OutsideRow) -> object:
+def _look_of(row: Call | OutsideChange) -> object:
     """Who only looked, and on which day; None for every other row."""
-    if isinstance(row, OutsideRow) or row.effect != "read" or row.status != "ok":
+    if isinstance(row, OutsideChange) or row.effect != "read" or row.status != "ok":
         return None
     return row.session, row.actor, row.at.date()
 
 
-def _place(row: Call | OutsideRow) -> int:
-    return row.seq if isinstance(row, OutsideRow) else row.requested
+def _place(row: Call | OutsideChange) -> int:
+    return row.seq if isinstance(row, OutsideChange) else row.requested

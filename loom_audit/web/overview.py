@@ -7,7 +7,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.heard import heard_clients
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
-from loom_audit.web.listing import Listing, outside_between
+from loom_audit.web.listing import OUTSIDE_ROWS, Listing
 from loom_audit.web.urls import address
 
 router = APIRouter()
@@ -53,5 +53,5 @@ def last_calls(workspace: AuditedWorkspace) -> Listing:
     """The newest calls, and what came from outside since the first of them."""
     calls = workspace.timeline.calls(CallFilter(limit=LAST_CALLS))
     low = calls[-1].requested if calls else 0
-    outside = outside_between(workspace.timeline, low, None)
-    return Listing(calls, None, None, outside, fold=True)
+    outside = workspace.timeline.outside(after=low, limit=OUTSIDE_ROWS)
+    return Listing(calls, None, None, tuple(outside), fold=True)

@@ -13,7 +13,10 @@ def test_log_filters_and_shows_the_facts_below(audited: Shell) -> None:
     assert tools == ["write_file", "read_file", "read_file"]
     assert len(audited.records("log", "--tool", "read_file")) == 2
     assert len(audited.records("log", "--status", "error")) == 1
-    assert len(audited.records("log", "--path", "b.txt")) == 1
+    assert len(audited.records("log", "--path", "b.txt")) == 2
+    assert len(audited.records("log", "--path", "*.txt")) == 3
+    assert len(audited.records("log", "--path", "nope.txt", "--status", "failed")) == 1
+    assert audited.records("log", "--path", "b.txt", "--status", "failed") == []
     assert len(audited.records("log", "-n", "2")) == 2
     assert audited.records("log", "--since", "2999-01-01") == []
     assert len(audited.records("log", "--until", "2999-01-01")) == 3

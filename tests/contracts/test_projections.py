@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from loom_audit.errors import NotFound
+from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
@@ -254,12 +254,99 @@ def test_calls_are_filtered_and_paged(opened: Opened) -> None:
     assert found(path="dir/a") == [one]
     assert found(path="") == [four, three, one]
     assert found(path="nothing") == []
+    assert found(failed_only=True) == [three]
     assert found(since=START + timedelta(seconds=1)) == [four, three, two]
     assert found(until=START + timedelta(seconds=100)) == [three, two, one]
     assert found(changed_only=True) == [four, three, one]
     assert found(ended_after=two) == [four, three]
     assert found(partial_only=True) == []
     assert found(limit=None) == [four, three, two, one]
+
+
+TYPED = {
+    "src/mod_03.py": ["edit", "read", "cat"],
+    "mod_03.py": ["edit", "other", "read", "cat"],
+    "src": ["edit", "read", "cat", "grep"],
+    "./src/": ["edit", "read", "cat", "grep"],
+    "mod_0": ["edit", "other", "read", "cat"],
+    "*.json": ["data", "wc"],
+    "mod_??.py": ["edit", "other", "read", "cat"],
+    "src/*.py": ["edit", "read", "cat"],
+    "[": ["bracket"],
+    "a[1].txt": ["bracket"],
+    "nothing.json": [],
+    "only-read.md": ["missing"],
+    "caf\udce9": ["odd", "odd again"],
+    "a\x00b": [],
+    "*a" * 400 + "b": [],
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_calls_are_found_by_what_a_person_types_of_a_path(opened: Opened, typed: str) -> None:
+    a = opened.file(b"a")
+    opened.log.append([started("s")])
+    opened.change(FileChange("src/mod_03.py", None, a), origin="baseline")
+
+    def call(path: str, tool: str = "read_file", *changes: str) -> int:
+        changed = [FileChange(one, None, a) for one in changes]
+        name = "command" if tool == "shell" else "path"
+        return opened.call(*changed, arguments={name: path}, tool=tool) or 0
+
+    numbers = {
+        "edit": call("src/mod_03.py", "write", "src/mod_03.py"),
+        "other": call("lib/mod_03.py", "write", "lib/mod_03.py"),
+        "read": call("src/mod_03.py"),
+        "cat": call("cat ./src/mod_03.py|wc", "shell"),
+        "grep": call("grep -r x src", "shell"),
+        "data": call("make", "shell", "out/data.json"),
+        "wc": call("wc -l 'out/data.json'", "shell"),
+        "bracket": call("a[1].txt", "write", "a[1].txt"),
+        "missing": call("only-read.md"),
+        "odd": call("x", "write", "caf\udce9"),
+        "odd again": call("caf\udce9"),
+    }
+    wanted = [numbers[name] for name in TYPED[typed]]
+    asked: Any = {"typed": typed, "newest_first": False}
+
+    def found(**more: Any) -> list[int | None]:
+        return [one.seq for one in opened.projections.calls(CallFilter(**asked, **more))]
+
+    assert found() == wanted
+    assert found(limit=1) == wanted[:1]
+    assert found(after=numbers["other"]) == [one for one in wanted if one > numbers["other"]]
+
+
+def test_changes_from_outside_are_found_by_what_a_person_types(opened: Opened) -> None:
+    a = opened.file(b"a")
+    opened.log.append([started("s")])
+    opened.call(FileChange("src/a.py", None, a))
+    one = opened.change(FileChange("src/b.py", None, a), session="", origin="outside")
+    many = [FileChange(f"f{n:02}", None, a) for n in range(30)]
+    two = opened.change(*many, FileChange("z.json", None, a), session="", origin="outside")
+
+    def found(**asked: Any) -> list[int]:
+        return [one.seq for one in opened.projections.outside(**asked)]
+
+    assert found() == [two, one]
+    assert found(limit=1) == [two]
+    assert found(before=two) == [one] and found(after=one) == [two]
+    assert found(typed="b.py") == found(typed="src") == [one]
+    assert found(typed="*.json") == found(typed="z") == [two]
+    assert found(typed="nothing") == []
+    [shown] = opened.projections.outside(typed="*.json")
+    assert shown.paths[:2] == ("z.json", "f00") and len(shown.paths) == 20
+    assert shown.changed == 31
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [("x" * 10_000, "path"), ("*" * 10_000, "pattern"), ("\ud800", "cannot be the name")],
+    ids=["a long path", "a long pattern", "no text"],
+)
+def test_what_cannot_be_typed_of_a_path_is_refused(opened: Opened, typed: str, says: str) -> None:
+    with pytest.raises(InvalidArguments, match=says):
+        opened.projections.calls(CallFilter(typed=typed))
 
 
 def test_calls_are_found_by_their_coverage_and_by_when_they_ended(opened: Opened) -> None:

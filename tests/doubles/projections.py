@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
-from loom_audit.model.coverage import FULL
+from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -21,8 +21,10 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileState, apply
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.naming import Typed, choose_reading, read_typed
+from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
+from loom_audit.model.summaries import plain_text
 from loom_audit.ports import CallFilter, EventLog
 
 _LISTED = 20
@@ -57,11 +59,13 @@ class MemoryProjections:
         return scope
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        typed = None if filter.typed is None else self._reading(filter.typed)
         found = [
             call
             for call in self._calls()
             if _matches(call, filter, self._paths(call))
             and (filter.words is None or self._says(call, filter.words))
+            and (typed is None or self._meant_by(call, typed))
         ]
         found.sort(key=lambda call: call.requested, reverse=filter.newest_first)
         return found[: filter.limit]
@@ -216,6 +220,40 @@ class MemoryProjections:
             and any(token.startswith(begun) for token in tokens)
         )
 
+    def outside(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        typed: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[OutsideChange]:
+        found: dict[int, list[RecordedChange]] = {}
+        for one in self._changes():
+            if (one.session, one.origin) == ("", "outside") and one.seq > after:
+                found.setdefault(one.seq, []).append(one)
+        listed = []
+        for seq, some in sorted(found.items(), reverse=True):
+            names = [one.change.path for one in some]
+            if typed is not None:
+                reading = self._reading(typed)
+                if not any(map(reading.finds, names)):
+                    continue
+                names.sort(key=lambda path: not reading.finds(path))
+            if before is None or seq < before:
+                listed.append(OutsideChange(seq, some[0].at, tuple(names[:_LISTED]), len(some)))
+        return listed[:limit]
+
+    def _reading(self, text: str) -> Typed:
+        def named(typed: Typed) -> bool:
+            return any(typed.finds_in(plain_text(call.summary)) for call in self._calls())
+
+        paths = {one.change.path for one in self._changes()}
+        return choose_reading(read_typed(text), paths, named)
+
+    def _meant_by(self, call: Call, typed: Typed) -> bool:
+        return any(map(typed.finds, self._paths(call))) or typed.finds_in(plain_text(call.summary))
+
     def _calls(self) -> list[Call]:
         found: dict[tuple[str, str], Call] = {}
         undone = self.reverted()
@@ -353,6 +391,7 @@ def _matches(call: Call, filter: CallFilter, paths: Sequence[str]) -> bool:
         and (filter.until is None or call.at <= filter.until)
         and (filter.ended_after is None or (call.seq or 0) > filter.ended_after)
         and (not filter.changed_only or call.changed > 0)
+        and (not filter.failed_only or (call.seq is not None and call.status not in NOT_FAILED))
         and (not filter.partial_only or call.coverage.level != "full")
         and (filter.path is None or any(_is_at(path, filter.path, True) for path in paths))
     )

@@ -36,13 +36,17 @@ MODULES = 60
 
 @dataclass(frozen=True)
 class Done:
-    """One call as its maker knows it: its number in the log, and what it did."""
+    """One call as its maker knows it: its number in the log, and what it did.
+
+    `named` are paths in its arguments.
+    """
 
     number: int
     session: str
     tool: str
     ok: bool
     paths: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 @dataclass
@@ -145,7 +149,10 @@ async def _call(made: Busy, session: Session, call: tuple[str, Any, tuple[str, .
     result = await session.call(tool, arguments)
     number = made.workspace.log.head()
     changed = paths if result.success else ()
-    made.done.append(Done(number, session.id, tool, result.success, changed))
+    named = tuple(str(arguments[name]) for name in ("path", "from", "to") if name in arguments)
+    for path in ("data.json", "table.csv", "logo.png", "copy.png", "broken.png"):
+        named += (path,) * (path in arguments.get("command", ""))
+    made.done.append(Done(number, session.id, tool, result.success, changed, named))
 
 
 def _session(made: Busy, chance: random.Random, agent: str, first: int, count: int) -> None:

@@ -175,7 +175,7 @@ def test_filtering_by_form(standing: Recorded, looking: Watch) -> None:
     page = looking.page
     looking.go(f"{standing.url}/calls")
     page.get_by_label("Tool").fill("edit_file")
-    page.get_by_label("Changed path").fill("notes.txt")
+    page.get_by_label("Path", exact=True).fill("notes.txt")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**path=notes.txt**")
     page.locator(f"tr#c{standing.numbers['read']}").wait_for(state="detached")
@@ -196,12 +196,12 @@ def test_the_last_words_typed_win_over_a_slow_answer(
     monkeypatch.setattr("loom_audit.web.calls.list_calls", slow)
     page = scripted_watch.page
     scripted_watch.go(f"{standing.url}/calls?path=big.txt")
-    path = page.get_by_label("Changed path")
+    path = page.get_by_label("Path", exact=True)
     for typed in ("", "nope", "notes.txt"):
         with page.expect_request("**/calls?**"):
             path.fill(typed)
     page.locator(f"tr#c{standing.numbers['shell']}").wait_for(state="detached")
-    page.wait_for_url("**path=notes.txt")
+    page.wait_for_url("**path=notes.txt&**")
     last.set()
     with page.expect_response("**/calls?**"):
         page.get_by_label("Tool").fill("edit_file")

@@ -1,19 +1,19 @@
 """Calls: what each was asked to do, and what became of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
-from loom_audit.model.coverage import FULL, Coverage, Effect, Level
+from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage, Effect, Level
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.model.summaries import failure, plain_text, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
-from loom_audit.sql.conditions import Where
+from loom_audit.sql.conditions import Where, chunks
 from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import (
     check_numbers,
@@ -22,7 +22,7 @@ from loom_audit.sql.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.projections import changes, coverage, reverts, search, sessions
+from loom_audit.sql.projections import changes, coverage, named, reverts, search, sessions
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 from loom_audit.sql.statements import prepare
 
@@ -93,6 +93,7 @@ _COLUMNS = (
     "c.changed, c.reverts, c.duration, c.sandbox, c.within"
 )
 _CALLS = f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session"
+_FAILED = f"c.status NOT IN ({', '.join(map(repr, NOT_FAILED))})"
 # by the session's id: one that has no events yet has no number, as if it were none
 _STATE = prepare(
     "SELECT c.finished FROM call c LEFT JOIN session s ON s.number = c.session "
@@ -170,6 +171,8 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         if filter.status != "ok":
             # word for word the condition of the partial index, or it is not used
             where = where.also("c.status <> 'ok'")
+    if filter.failed_only:
+        where = where.also(f"c.finished IS NOT NULL AND c.status <> 'ok' AND {_FAILED}")
     if filter.since is not None:
         where = where.also("c.at >= :since", since=to_micros(filter.since))
     if filter.until is not None:
@@ -186,8 +189,18 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where = changes.touched(connection, log, filter.path, where)
     order = "DESC" if filter.newest_first else "ASC"
     limit = LARGEST if filter.limit is None else filter.limit
-    sql = f"{_CALLS} WHERE {where} ORDER BY c.requested {order} LIMIT :limit"
-    return _to_calls(connection, log, prepare(sql).rows(connection, limit=limit, **where.values))
+    parts: Iterable[Where] = (where,)
+    if filter.typed is not None:
+        seqs = named.requests(connection, log, filter.typed, filter.after, filter.before)
+        seqs.sort(reverse=filter.newest_first)
+        parts = (where.among("c.requested", "one", some) for some in chunks(seqs))
+    rows: list[Row] = []
+    for part in parts:
+        sql = f"{_CALLS} WHERE {part} ORDER BY c.requested {order} LIMIT :limit"
+        rows += prepare(sql).rows(connection, limit=limit - len(rows), **part.values)
+        if len(rows) >= limit:
+            break
+    return _to_calls(connection, log, rows)
 
 
 def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:

@@ -302,7 +302,7 @@ def history(
     connection: Connection, log: int, path: str, *, below: bool, before: int | None, limit: int
 ) -> Sequence[RecordedChange]:
     """Changes of one path, newest first; with `below` of all paths inside it too."""
-    place, values = _place(path, below=below)
+    place, values = at_path(path, below=below)
     numbers = f"SELECT number FROM path WHERE log = :log AND ({place.format('path')})"
     few = f"SELECT seq FROM file_change WHERE log = :log AND path IN ({numbers}) LIMIT {FEW + 1}"
     # past so many not by the index, but from the newest change on
@@ -319,7 +319,7 @@ def history(
 
 def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
     """The conditions on calls, and that the call `c` changed the path or something below it."""
-    place, values = _place(path, below=True)
+    place, values = at_path(path, below=True)
     touching = _TOUCHING.format(place.format("p.path"))
     few = prepare(f"SELECT DISTINCT x.requested {touching} LIMIT {FEW + 1}")
     found = [row[0] for row in few.rows(connection, log=log, **values)]
@@ -331,7 +331,7 @@ def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
     return where.also(exists, **values)
 
 
-def _place(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
+def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
     """The condition on a column, written `{0}`, and its values; the root has all below it."""
     here = path.encode("utf-8", "surrogateescape")
     if below and not here:

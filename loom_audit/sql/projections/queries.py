@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loom_audit.errors import NotFound
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.connection import Connection
@@ -16,6 +16,7 @@ from loom_audit.sql.projections import (
     changes,
     checkpoints,
     keyframes,
+    named,
     reverts,
     search,
     sessions,
@@ -122,6 +123,18 @@ class SqlProjections:
             return changes.history(
                 connection, self._number, path, below=below, before=before, limit=limit
             )
+
+    def outside(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        typed: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[OutsideChange]:
+        """What changed without a call, newest first; of paths that are meant by what was typed."""
+        with self._connections.reading() as connection:
+            return named.outside(connection, self._number, typed, after, before, limit)
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
         """The tree after event `at`, by default the head's."""

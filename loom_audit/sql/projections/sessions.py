@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from loom_audit.errors import NotFound
+from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.events import CallFinished, CallRequested, SessionEnded, SessionStarted
 from loom_audit.model.records import Session
 from loom_audit.model.summaries import plain_text
@@ -11,8 +12,6 @@ from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
-
-_NOT_FAILED = ("ok", "running", "unknown")
 
 TABLES = ("session",)
 FACTS = ()
@@ -73,7 +72,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         case CallRequested():
             seen["calls"] += 1
         case CallFinished(status=status):
-            seen["errors"] += status not in _NOT_FAILED
+            seen["errors"] += status not in NOT_FAILED
         case SessionStarted(agent=agent, title=title, parent=parent):
             agent, title = plain_text(agent), plain_text(title)
             begun = {"agent": agent, "title": title, "parent": parent}
