@@ -138,8 +138,8 @@ class Pages:
             "links": links,
         }
         if wants_fragment(request):
-            return self.fragment(request, "error.html", "problem", status, **values)
-        return self.page(request, "error.html", status, **values)
+            return self.fragment(request, "error.html", "problem", status, fragment=True, **values)
+        return self.page(request, "error.html", status, fragment=False, **values)
 
     def _static_address(self, name: str) -> str:
         return f"/static/{name}?v={self._static[name]}"
