@@ -1,6 +1,7 @@
 """Line diffs: structured for pages and terminals, unified for `git apply` and `patch`."""
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, Literal
@@ -58,11 +59,12 @@ class Diff(Struct, frozen=True):
 
 
 def diff_lines(
-    old: bytes | None, new: bytes | None, context: int = 3, *, words: bool = False
+    old: bytes | None, new: bytes | None, context: int = 3, *, words: bool | range = False
 ) -> Diff:
     """The line diff of two contents; None is an absent file.
 
-    With `words` lines that replace each other have the spans that differ.
+    With `words` lines that replace each other have the spans that differ; a range names those of
+    which they are wanted, counted over all hunks with a heading before each.
     """
     before, after = old or b"", new or b""
     if before == after:
@@ -71,8 +73,16 @@ def diff_lines(
         return Diff((), 0, 0, binary=True)
     a, b = split_lines(before), split_lines(after)
     found = edits(a, b, tidy=True)
+    wanted = words if isinstance(words, range) else range(sys.maxsize if words else 0)
+    hunks: list[Hunk] = []
+    passed = 0
+    for group in _groups(found, context):
+        passed += 1
+        near = range(wanted.start - passed, wanted.stop - passed)
+        hunks.append(_hunk(group, a, b, context, near))
+        passed += len(hunks[-1].lines)
     return Diff(
-        tuple(_hunk(group, a, b, context, words) for group in _groups(found, context)),
+        tuple(hunks),
         sum(edit.new_end - edit.new_start for edit in found),
         sum(edit.old_end - edit.old_start for edit in found),
     )
@@ -141,7 +151,7 @@ def _groups(found: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
 
 
 def _hunk(
-    group: Sequence[Edit], a: Sequence[bytes], b: Sequence[bytes], context: int, words: bool
+    group: Sequence[Edit], a: Sequence[bytes], b: Sequence[bytes], context: int, words: range
 ) -> Hunk:
     above = min(context, group[0].old_start)
     i, j = group[0].old_start - above, group[0].new_start - above
@@ -153,7 +163,9 @@ def _hunk(
         for n in range(edit.old_start - i):
             lines.append(Line(" ", a[i + n], i + n + 1, j + n + 1))
         i, j = edit.old_end, edit.new_end
-        lines += _changed_lines(edit, a, b, words)
+        end = len(lines) + i - edit.old_start + j - edit.new_start
+        near = len(lines) < words.stop and words.start < end
+        lines += _changed_lines(edit, a, b, near)
     old_count, new_count = old_end - old_start, new_end - new_start
     return Hunk(
         old_start + (old_count > 0), old_count, new_start + (new_count > 0), new_count, tuple(lines)

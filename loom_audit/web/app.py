@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -26,6 +27,10 @@ from loom_audit.web.listening import listen
 from loom_audit.web.pages import STATUS, Pages, assets
 
 PORT = 8642
+SMALL = 1_000
+"""Bytes that are sent as they are."""
+COMPRESSION = 4
+"""Of 9 levels; what the higher ones save is less than what they take."""
 
 
 def create_app(store: AuditStore, admission: Admission) -> FastAPI:
@@ -49,6 +54,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _broken)
     app.add_middleware(Guard, admission=admission, pages=app.state.pages)
+    app.add_middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=COMPRESSION)
     return app
 
 

@@ -14,14 +14,21 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
+from loom_audit.web.budget import Budget, Part, weight
+from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Query, Render, Workspace, number
-from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.listing import FAILED, FILTERS, list_calls
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 VALUE_CHARACTERS = 20_000
+TEXTS = ("arguments", "output", "result")
+TEXT = 3_500
+"""What each of these may weigh beside the others."""
+EVENTS = 2_000
+PIECE = 500
+"""Characters of a text that are shown together or not at all."""
 STATUSES = (*get_args(Status), "open", FAILED)
 
 
@@ -30,6 +37,17 @@ class Value(Struct, frozen=True):
 
     text: str
     length: int | None = None
+
+
+class TextPart(Struct, frozen=True):
+    """A stretch of a long text; so many characters come `after` it."""
+
+    part: Part[str]
+    after: int
+
+    @property
+    def shown(self) -> str:
+        return "".join(self.part.items)
 
 
 @router.get("/w/{workspace}/calls")
@@ -50,39 +68,37 @@ def session(
 def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: Render) -> Response:
     """One call: what was asked and answered, its own diff, and taking it back."""
     detail = workspace.timeline.call(seq)
-    wanted = first(query, "diff") or None
-    start = number(query, "from") or 0
-    shown = joined(detail.changes, detail.moves)
-    part = Slice(len(detail.changes), len(shown), start)
-    if wanted is not None and not any(change.path == wanted for change, _ in shown):
-        raise InvalidArguments(f"call {seq} did not change {wanted}")
-    views = view_changes(
-        detail.changes, workspace.timeline.content, moves=detail.moves, wanted=wanted, start=start
+    call = detail.call
+    base = address("w", workspace.id, "c", call.seq or call.requested)
+    budget = Budget(query, (*TEXTS, "events", *LISTS), fragment=wants_fragment(request))
+    texts = {name: text_part(budget, name, text) for name, text in texts_of(detail).items()}
+    if budget.wanted in TEXTS and wants_fragment(request):
+        text = texts.get(budget.wanted)
+        return pages.fragment(request, "_text.html", "text", text=text, base=base)
+    events = budget.part("events", detail.events, lambda one: (one, weight(9)), most=EVENTS)
+    changes = show_changes(
+        detail.changes,
+        workspace.timeline.content,
+        query,
+        budget,
+        base,
+        moves=detail.moves,
+        old=call.requested,
+        new=call.seq or "head",
     )
-    base = address("w", workspace.id, "c", detail.call.seq or detail.call.requested)
-    values: dict[str, Any] = {"views": views, "part": part, "base": base}
-    if wants_fragment(request) and wanted is not None:
-        view = next(view for view in views if view.path == wanted)
-        return pages.fragment(
-            request,
-            "call.html",
-            "file",
-            **values,
-            view=view,
-            old=detail.call.requested,
-            new=detail.call.seq or "head",
-        )
-    older, newer = neighbours(workspace.timeline, detail.call)
+    if answer := fragment_of(request, pages, changes, budget):
+        return answer
+    values: dict[str, Any] = {"detail": detail, "call": call, "events": events, "base": base}
+    if wants_fragment(request) and budget.wanted == "events":
+        return pages.fragment(request, "call.html", "events", **values)
+    older, newer = neighbours(workspace.timeline, call)
     return pages.page(
         request,
         "call.html",
         **values,
-        detail=detail,
-        call=detail.call,
-        arguments=as_text(detail.arguments),
-        result=as_text(detail.result),
-        output=output_of(detail),
-        held=workspace.timeline.hold(detail.call.session),
+        changes=changes,
+        texts=texts,
+        held=workspace.timeline.hold(call.session),
         left_open=left_open_by(detail),
         older=older,
         newer=newer,
@@ -140,20 +156,35 @@ def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
     )
 
 
-def output_of(detail: CallDetail) -> Value | None:
-    """The text a tool answered, where its result has one."""
+def texts_of(detail: CallDetail) -> dict[str, str]:
+    """What was asked and answered, as text; the output of the tool where its result has one."""
     result = detail.result
     output = result.get("output") if isinstance(result, dict) else None
-    return cut(output) if isinstance(output, str) and output else None
+    found = {
+        "arguments": None if detail.arguments is None else full_text(detail.arguments),
+        "output": output if isinstance(output, str) else None,
+        "result": None if result is None else full_text(result),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def text_part(budget: Budget, name: str, text: str) -> TextPart:
+    """As much of a text as the budget has room for."""
+    pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+    part = budget.part(name, pieces, lambda one: (one, weight(0, one)), most=TEXT)
+    return TextPart(part, max(0, len(text) - part.end * PIECE))
 
 
 def as_text(value: Any) -> Value | None:
+    """A JSON value for reading, cut in the middle when it is long."""
+    return None if value is None else cut(full_text(value))
+
+
+def full_text(value: Any) -> str:
     """A JSON value for reading: a flat text as itself, the rest indented."""
-    if value is None:
-        return None
     if isinstance(value, str):
-        return cut(value)
-    return cut(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def cut(text: str) -> Value:

@@ -4,10 +4,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from loom_audit.web.dependencies import Form, Render, Workspace
-from loom_audit.web.diffs import FILES_PER_PAGE
 from loom_audit.web.urls import first
 
 router = APIRouter()
+FILES_PER_PAGE = 100
 
 
 @router.get("/w/{workspace}/status")

@@ -1,10 +1,6 @@
-"""One file's change as a page shows it, within limits a browser can bear.
+"""One file's change as a page shows it, as many lines of it as the page has room for."""
 
-As on GitHub: up to 400 lines or 20 KiB of difference come with the page, more on request, and
-nothing over 20,000 lines or 1 MiB a version, which can be downloaded instead.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -13,15 +9,19 @@ from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes
 from loom_audit.model.files import FileChange, FileState, Move, shown_moves
 from loom_audit.model.textdiff import Diff, Line, diff_lines
+from loom_audit.web.budget import row_weight, weight
 
-AUTO_LINES = 400
-AUTO_BYTES = 20 * 1024
+AUTO = 12_000
+"""What the lines of a file may weigh that come with a page of several files."""
 AUTO_SOURCE = 512 * 1024
-PAGE_SOURCE = 1024 * 1024
-MAX_LINES = 20_000
-MAX_BYTES = 1024 * 1024
+"""A larger change is compared when it is asked for."""
+MAX_BYTES = 16 * 1024 * 1024
+MAX_LINES = 500_000
 LINE_CHARACTERS = 2_000
-FILES_PER_PAGE = 100
+HEADING = 18
+"""Elements of a file without its lines."""
+MOST_ROWS = 1_000
+"""No more fit into any answer."""
 
 Content = Callable[[FileState], bytes]
 Body = Literal["rows", "later", "binary", "large", "missing", "none"]
@@ -37,28 +37,17 @@ class Row(Struct, frozen=True):
     pieces: tuple[tuple[str, bool], ...] = ()
     note: str = ""
 
-
-class Slice(Struct, frozen=True):
-    """Which of the listed changes a page shows: `count` paths changed, `listed` have a heading."""
-
-    count: int
-    listed: int
-    start: int
-
     @property
-    def next(self) -> int | None:
-        """Where the next page starts."""
-        after = self.start + FILES_PER_PAGE
-        return after if after < self.listed else None
-
-    @property
-    def left(self) -> int:
-        """How many are on later pages."""
-        return max(0, self.listed - self.start - FILES_PER_PAGE)
+    def weight(self) -> int:
+        changed = sum(changed for _, changed in self.pieces)
+        return weight(5 + changed + bool(self.note), *(text for text, _ in self.pieces))
 
 
 class FileView(Struct, frozen=True):
-    """A change ready to show; `added` and `removed` are None where nothing was compared."""
+    """A change ready to show, with the rows from `start` on of `length`.
+
+    `added` and `removed` are None where nothing was compared.
+    """
 
     change: FileChange
     action: str
@@ -69,10 +58,26 @@ class FileView(Struct, frozen=True):
     added: int | None = None
     removed: int | None = None
     problem: AuditError | None = None
+    start: int = 0
+    length: int = 0
 
     @property
     def path(self) -> str:
         return self.change.path
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.rows)
+
+    @property
+    def left(self) -> int:
+        """How many rows come after these."""
+        return max(0, self.length - self.end)
+
+    @property
+    def weight(self) -> int:
+        heading = row_weight(HEADING, self.path) + row_weight(0, self.source or "")
+        return heading + sum(row.weight for row in self.rows)
 
     @property
     def why_later(self) -> str:
@@ -81,28 +86,6 @@ class FileView(Struct, frozen=True):
             size = _size(self.change.before) + _size(self.change.after)
             return f"Not compared yet, {size_text(size)}."
         return f"{self.added + self.removed:,} lines added and removed."
-
-
-def view_changes(
-    changes: Sequence[FileChange],
-    content: Content,
-    *,
-    moves: Iterable[Move] = (),
-    wanted: str | None = None,
-    start: int = 0,
-) -> tuple[FileView, ...]:
-    """The views of one page of changes; `wanted` is the path whose diff was asked for."""
-    shown = joined(changes, moves)
-    views: list[FileView] = []
-    spent = 0
-    for change, source in shown[start : start + FILES_PER_PAGE]:
-        auto = spent <= PAGE_SOURCE
-        views.append(
-            view_change(change, content, source=source, forced=change.path == wanted, auto=auto)
-        )
-        if views[-1].added is not None:
-            spent += _size(change.before) + _size(change.after)
-    return tuple(views)
 
 
 def joined(
@@ -138,10 +121,16 @@ def view_change(
     content: Content,
     *,
     source: str | None = None,
-    forced: bool = False,
-    auto: bool = True,
+    start: int = 0,
+    room: int = AUTO,
+    whole: bool = True,
+    compare: bool = True,
 ) -> FileView:
-    """One change; `forced` shows what is over the automatic limits, never what is over all."""
+    """One change, with the rows from `start` on that weigh no more than `room`.
+
+    `whole`: all of them, or none; what is over AUTO_SOURCE only counts then. Without `compare`
+    nothing is read.
+    """
     action = _action(change, source)
     notes = tuple(_notes(change))
     states = [state for state in (change.before, change.after) if state is not None]
@@ -154,7 +143,7 @@ def view_change(
         return view("none")
     if any(state.size > MAX_BYTES for state in blobs):
         return view("large")
-    if not forced and (not auto or sum(state.size for state in blobs) > AUTO_SOURCE):
+    if not compare or (whole and sum(state.size for state in blobs) > AUTO_SOURCE):
         return view("later")
     try:
         old, new = (
@@ -165,14 +154,35 @@ def view_change(
         return view("missing", error)
     if max(side.count(b"\n") for side in (old, new) if side is not None) > MAX_LINES:
         return view("large")
-    found = diff_lines(old, new, words=True)
+    found = diff_lines(old, new, words=range(start, start + MOST_ROWS + 1))
     if found.binary:
         return view("binary")
-    rows = tuple(_rows(found))
-    size = sum(len(line.content) for hunk in found.hunks for line in hunk.lines)
-    if not forced and (len(rows) > AUTO_LINES or size > AUTO_BYTES):
-        return FileView(change, action, source, notes, "later", (), found.added, found.removed)
-    return FileView(change, action, source, notes, "rows", rows, found.added, found.removed)
+    rows = tuple(_fitting(_rows(found, start), room))
+    length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
+    body: Body = "rows"
+    if whole and len(rows) < length:
+        body, rows = "later", ()
+    return FileView(
+        change,
+        action,
+        source,
+        notes,
+        body,
+        rows,
+        found.added,
+        found.removed,
+        start=start,
+        length=length,
+    )
+
+
+def _fitting(rows: Iterable[Row], room: int) -> Iterator[Row]:
+    """The first of them, and what fits beside it."""
+    for n, row in enumerate(rows):
+        room -= row.weight
+        if n and room < 0:
+            return
+        yield row
 
 
 def _size(state: FileState | None) -> int:
@@ -213,13 +223,24 @@ def _notes(change: FileChange) -> Iterable[str]:
         yield "content identical"
 
 
-def _rows(diff: Diff) -> Iterable[Row]:
+def _has_gap(diff: Diff, n: int) -> bool:
+    """Whether lines are left out above a hunk."""
+    hunk = diff.hunks[n]
+    return n > 0 or hunk.old_start > 1 or hunk.new_start > 1
+
+
+def _rows(diff: Diff, start: int) -> Iterator[Row]:
+    """The rows from `start` on, counted with those that stand for a gap."""
+    passed = 0
     for n, hunk in enumerate(diff.hunks):
-        if n or hunk.old_start > 1 or hunk.new_start > 1:
-            yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
-        for line in hunk.lines:
+        if _has_gap(diff, n):
+            if passed >= start:
+                yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
+            passed += 1
+        for line in hunk.lines[max(0, start - passed) :]:
             kind: RowKind = {"+": "add", "-": "remove", " ": "context"}[line.kind]  # type: ignore[assignment]
             yield Row(kind, line.old, line.new, _pieces(line), _ending(line))
+        passed += len(hunk.lines)
 
 
 def _pieces(line: Line) -> tuple[tuple[str, bool], ...]:

@@ -12,18 +12,18 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
 from loom_audit.model.files import FileState, Tree
+from loom_audit.model.records import RecordedChange
+from loom_audit.web.budget import Budget, row_weight, weight
+from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Query, Render, Workspace, number, point_text
-from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, wants_fragment
 from loom_audit.web.urls import address, first, quoted, unquoted
 
 router = APIRouter()
-SHOWN_BYTES = 256 * 1024
-SHOWN_LINES = 5_000
+SHOWN_BYTES = 16 * 1024 * 1024
 LINE_CHARACTERS = 2_000
 DUMPED_BYTES = 256
-ENTRIES = 2_000
-HISTORY_ROWS = 100
+HISTORY_ROWS = 300
 PIECE = 256 * 1024
 
 
@@ -39,7 +39,7 @@ class Entry(Struct, frozen=True):
 class FileText(Struct, frozen=True):
     """A file's content ready to show: lines, or for binary content a dump of its beginning."""
 
-    lines: tuple[str, ...] = ()
+    lines: tuple[bytes, ...] = ()
     dump: tuple[tuple[str, str, str], ...] = ()
     cut: bool = False
     problem: AuditError | None = None
@@ -81,19 +81,25 @@ def at_point(
     if state is None or state.kind == "directory":
         tree = workspace.timeline.tree(seq)
         entries = folder(tree, path)
-        start = number(query, "from") or 0
+        budget = Budget(query, ("entries",), fragment=wants_fragment(request))
+        values["entries"] = budget.part("entries", entries, _entry)
+        values["base"] = address("w", workspace.id, "at", name, path=path)
+        if wants_fragment(request) and budget.wanted:
+            return pages.fragment(request, "folder.html", "entries", **values)
         return pages.page(
             request,
             "folder.html",
             **values,
-            entries=entries[start : start + ENTRIES],
-            total=len(entries),
-            start=start,
             unlisted="" if workspace.timeline.is_listed(seq) else workspace.timeline.unlisted(),
             unknown=workspace.timeline.unknown_entries(path, seq, tree),
-            next_start=start + ENTRIES if start + ENTRIES < len(entries) else None,
         )
-    return pages.page(request, "file.html", **values, state=state, text=read_text(workspace, state))
+    text = read_text(workspace, state)
+    budget = Budget(query, ("lines",), fragment=wants_fragment(request))
+    lines = budget.part("lines", text.lines, _line)
+    values |= {"base": address("w", workspace.id, "at", name, path=path), "lines": lines}
+    if wants_fragment(request) and budget.wanted:
+        return pages.fragment(request, "file.html", "lines", **values)
+    return pages.page(request, "file.html", **values, state=state, text=text)
 
 
 @router.get("/w/{workspace}/raw/{point}/{path:path}")
@@ -137,24 +143,20 @@ def compare(
     doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
     workspace.timeline.check_listed(old, new)
     changes = workspace.timeline.diff(old, new)
-    start, wanted = number(query, "from") or 0, first(query, "diff") or None
-    views = view_changes(changes, workspace.timeline.content, wanted=wanted, start=start)
+    budget = Budget(query, LISTS, fragment=wants_fragment(request))
     base = address("w", workspace.id, "compare", f"{old_name}..{new_name}")
-    values: dict[str, Any] = {"base": base, "old": old, "new": new}
-    if wants_fragment(request) and wanted is not None:
-        view = next((view for view in views if view.path == wanted), None)
-        if view is None:
-            raise InvalidArguments(f"{wanted} is the same at both points")
-        return pages.fragment(request, "compare.html", "file", **values, view=view)
+    shown = show_changes(changes, workspace.timeline.content, query, budget, base, old=old, new=new)
+    if answer := fragment_of(request, pages, shown, budget):
+        return answer
     return pages.page(
         request,
         "compare.html",
-        **values,
+        changes=shown,
+        old=old,
+        new=new,
         old_name=old_name,
         new_name=new_name,
         doubtful=doubtful,
-        views=views,
-        part=Slice(len(changes), len(joined(changes, ())), start),
         section="compare",
     )
 
@@ -163,25 +165,30 @@ def compare(
 def history(
     request: Request, workspace: Workspace, path: str, query: Query, pages: Render
 ) -> Response:
-    """Every recorded change of a path, and below it when it is a folder; newest first."""
+    """Every recorded change of a path, and below it when it is a folder; newest first.
+
+    `before` is the event after the first that is listed, of which `skip` changes stood above.
+    """
     path = unquoted(path).strip("/")
-    before = number(query, "before")
-    rows = workspace.timeline.history(path, below=True, before=before, limit=HISTORY_ROWS + 1)
-    if not rows and before is None:
+    before, skip = number(query, "before"), number(query, "skip") or 0
+    limit = skip + HISTORY_ROWS + 1
+    found = workspace.timeline.history(path, below=True, before=before, limit=limit)
+    if not found and before is None:
         raise FileNotFound(
             f"nothing on record about {path}",
             hint="Only paths in the workspace's scope are recorded; names are case-sensitive.",
         )
-    more = len(rows) > HISTORY_ROWS
+    budget = Budget({}, fragment=wants_fragment(request))
+    rows = budget.part("rows", found[skip : skip + HISTORY_ROWS], _recorded).items
+    values: dict[str, Any] = {"path": path, "rows": rows, "older": ()}
+    if len(found) > skip + len(rows):
+        last = rows[-1].seq
+        passed = sum(one.seq == last for one in found[: skip + len(rows)])
+        values["older"] = (("before", last + 1), ("skip", passed))
+    if wants_fragment(request) and before is not None:
+        return pages.fragment(request, "history.html", "rows", **values)
     return pages.page(
-        request,
-        "history.html",
-        path=path,
-        crumbs=crumbs(path),
-        rows=rows[:HISTORY_ROWS],
-        before=before,
-        older=rows[HISTORY_ROWS - 1].seq if more else None,
-        section="files",
+        request, "history.html", **values, crumbs=crumbs(path), before=before, section="files"
     )
 
 
@@ -228,8 +235,7 @@ def read_text(workspace: AuditedWorkspace, state: FileState) -> FileText:
     lines = content[:SHOWN_BYTES].split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    cut = len(content) > SHOWN_BYTES or len(lines) > SHOWN_LINES
-    return FileText(tuple(_line(line) for line in lines[:SHOWN_LINES]), cut=cut)
+    return FileText(tuple(lines), cut=len(content) > SHOWN_BYTES)
 
 
 def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
@@ -240,9 +246,18 @@ def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
         yield f"{offset:08x}", row.hex(" "), text
 
 
-def _line(line: bytes) -> str:
+def _line(line: bytes) -> tuple[str, int]:
     text = visible_bytes(line[: LINE_CHARACTERS * 4].removesuffix(b"\r"))
-    return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
+    text = text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + " …"
+    return text, weight(3, text)
+
+
+def _entry(entry: Entry) -> tuple[Entry, int]:
+    return entry, row_weight(10, entry.path)
+
+
+def _recorded(row: RecordedChange) -> tuple[RecordedChange, int]:
+    return row, row_weight(20, row.change.path)
 
 
 def _pieces(content: BinaryIO) -> Iterator[bytes]:

@@ -23,6 +23,8 @@ from loom_audit.model.display import visible
 from loom_audit.model.files import FileState
 from loom_audit.model.planning import Choice, Plan, Verb
 from loom_audit.web.admission import Visitor
+from loom_audit.web.budget import Budget
+from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import (
     Form,
     Query,
@@ -33,13 +35,16 @@ from loom_audit.web.dependencies import (
     number,
     point_text,
 )
-from loom_audit.web.diffs import Slice, joined, view_changes
 from loom_audit.web.pages import Pages, obstacles, redirect, wants_fragment
-from loom_audit.web.urls import Fields, address, first, quoted, unquoted
+from loom_audit.web.plan_lists import PLAN_LISTS, plan_parts
+from loom_audit.web.urls import Fields, address, encoded, first, quoted, unquoted
+from loom_audit.web.urls import fields as read_fields
 
 router = APIRouter()
 CLEAN_FILES = 20
 CHOICE = "choice:"
+WISH = "wish"
+"""A field that holds others, as a query; those of the same name beside it count."""
 
 
 class Wish(Struct, frozen=True):
@@ -63,6 +68,13 @@ class Wish(Struct, frozen=True):
             *((("outside", "1"),) if self.outside else ()),
             *((("hold", "1"),) if self.hold else ()),
         )
+
+    @property
+    def hidden(self) -> tuple[tuple[str, str], ...]:
+        """The same in few form fields: paths and choices, of which there are many, in one."""
+        many = [pair for pair in self.fields if pair[0].startswith(("path.q", CHOICE))]
+        few = [pair for pair in self.fields if pair not in many]
+        return (*few, *(((WISH, encoded(many)),) if many else ()))
 
 
 @router.get("/w/{workspace}/plan")
@@ -136,6 +148,8 @@ def carry_out(
 
 def read_wish(fields: Fields) -> Wish:
     """InvalidArguments names what is missing or not understood."""
+    if inner := first(fields, WISH):
+        fields = {**read_fields(inner.encode("utf-8", "surrogateescape")), **fields}
     verb = first(fields, "verb")
     if verb not in get_args(Verb):
         raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")
@@ -218,9 +232,6 @@ def _show(
         merged = plan.contents.get(state.blob) if state.blob else None
         return workspace.timeline.content(state) if merged is None else merged
 
-    start, wanted = number(fields, "from") or 0, first(fields, "diff") or None
-    views = view_changes(plan.changes, content, moves=plan.moves, wanted=wanted, start=start)
-    part = Slice(len(plan.changes), len(joined(plan.changes, plan.moves)), start)
     status = 409 if problem else 200
     base = address("w", workspace.id, "plan", query=wish.fields)
     if problem and wants_fragment(request):
@@ -231,19 +242,21 @@ def _show(
     stopped = why_not_now(workspace, held=wish.hold)
     if stopped and problem and name_of(problem) == name_of(stopped):
         problem = None
-    values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan}
-    if wants_fragment(request) and wanted is not None:
-        view = next((view for view in views if view.path == wanted), None)
-        if view is None:
-            raise InvalidArguments(f"the plan does not change {wanted}")
-        return pages.fragment(request, "plan.html", "file", **values, view=view, old=None, new=None)
+    budget = Budget(fields, (*PLAN_LISTS, *LISTS), fragment=wants_fragment(request))
+    lists = plan_parts(budget, plan, wish.choices)
+    values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan, "lists": lists}
+    changes = show_changes(plan.changes, content, fields, budget, base, moves=plan.moves)
+    if answer := fragment_of(request, pages, changes, budget):
+        return answer
+    if wants_fragment(request) and budget.wanted:
+        part = lists[budget.wanted]
+        return pages.fragment(request, "_plan.html", "rest", base=base, part=part)
     return pages.page(
         request,
         "plan.html",
         status,
         **values,
-        views=views,
-        part=part,
+        changes=changes,
         held=workspace.timeline.holds() if wish.hold else (),
         left_open=calls_left_open(workspace) if wish.hold else (),
         identity=identity(plan),

@@ -6,7 +6,9 @@ import pytest
 
 from loom_audit.errors import TooLarge
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.web.diffs import FILES_PER_PAGE, joined, view_change, view_changes
+from loom_audit.web.budget import Budget
+from loom_audit.web.changes import LISTS, Changes, show_changes
+from loom_audit.web.diffs import MAX_BYTES, MAX_LINES, Row, joined, view_change
 
 STORE: dict[str, bytes] = {}
 FOLDER = FileState("directory", None, 0o755, 0)
@@ -40,16 +42,33 @@ def test_a_small_change_shows_its_lines_with_numbers_and_signs() -> None:
     assert "".join(text for text, _ in view.rows[2].pieces) == "2"
 
 
-def test_over_400_lines_wait_for_a_click() -> None:
+def test_what_is_longer_than_its_room_waits_for_a_click() -> None:
     change = FileChange("a", None, state(lines(500)))
     assert view_change(change, content).body == "later"
     assert view_change(change, content).added == 500
-    assert view_change(change, content, forced=True).body == "rows"
+    assert view_change(change, content, whole=False).body == "rows"
+    long = FileChange("a", None, state(b"".join(b"x" * 1_000 + b"\n" for _ in range(30))))
+    assert view_change(long, content).body == "later"
 
 
-def test_over_20_kib_wait_for_a_click() -> None:
-    change = FileChange("a", None, state(b"x" * 30_000 + b"\n"))
-    assert view_change(change, content).body == "later"
+def test_rows_from_anywhere_are_those_of_the_whole() -> None:
+    old = lines(300)
+    new = b"".join(b"x" * (n % 9 == 4) + line for n, line in enumerate(old.splitlines(True)))
+    change = FileChange("a", state(old), state(new))
+    whole = view_change(change, content, whole=False, room=10**9)
+    assert whole.length == len(whole.rows) == whole.end and whole.left == 0
+    seen: tuple[Row, ...] = ()
+    while len(seen) < whole.length:
+        part = view_change(change, content, whole=False, start=len(seen), room=3_000)
+        assert part.rows and part.left == whole.length - len(seen) - len(part.rows)
+        seen += part.rows
+    assert seen == whole.rows
+    assert any(changed for row in seen[-9:] for _, changed in row.pieces)
+
+
+def test_a_row_that_is_larger_than_the_room_comes_alone() -> None:
+    change = FileChange("a", None, state(b"".join(b"y" * 2_000 + b"\n" for _ in range(3))))
+    assert len(view_change(change, content, whole=False, room=5).rows) == 1
 
 
 def test_a_small_edit_of_a_long_file_comes_with_the_page() -> None:
@@ -59,10 +78,10 @@ def test_a_small_edit_of_a_long_file_comes_with_the_page() -> None:
     assert (view.body, view.added, view.removed) == ("rows", 1, 0)
 
 
-@pytest.mark.parametrize("body", [lines(20_001, ""), b"x" * (1024 * 1024 + 1)])
-def test_what_a_browser_cannot_bear_is_never_shown(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"\n" * (MAX_LINES + 1), b"x" * (MAX_BYTES + 1)])
+def test_what_takes_too_long_to_compare_is_not_compared(body: bytes) -> None:
     change = FileChange("a", None, state(body))
-    assert view_change(change, content, forced=True).body == "large"
+    assert view_change(change, content, whole=False).body == "large"
 
 
 def test_a_long_line_is_cut_and_says_so() -> None:
@@ -107,7 +126,8 @@ def test_line_endings_that_differ_are_named() -> None:
 def test_a_rename_is_one_line() -> None:
     same = state(b"same\n")
     changes = (FileChange("new", None, same), FileChange("old", same, None))
-    (view,) = view_changes(changes, content, moves=[Move("old", "new")])
+    ((change, source),) = joined(changes, [Move("old", "new")])
+    view = view_change(change, content, source=source)
     assert (view.action, view.source, view.path, view.body) == ("moved", "old", "new", "none")
 
 
@@ -129,16 +149,31 @@ def test_a_folder_is_left_out_when_something_in_it_says_the_same() -> None:
     assert [change.path for change, _ in shown] == ["d/e", "d/f", "empty"]
 
 
-def test_ten_thousand_files_come_in_pages() -> None:
-    changes = tuple(FileChange(f"f{n:05}", None, state(b"x\n")) for n in range(10_000))
-    assert len(view_changes(changes, content)) == FILES_PER_PAGE
-    assert view_changes(changes, content, start=9_950)[0].path == "f09950"
+def shown(count: int, size: int, **query: str) -> Changes:
+    changes = tuple(
+        FileChange(f"f{n:05}", None, state(lines(size, f"text {n}"))) for n in range(count)
+    )
+    fields = {name: (value,) for name, value in query.items()}
+    return show_changes(changes, content, fields, Budget(fields, LISTS), "/base")
+
+
+def test_ten_thousand_files_come_in_parts() -> None:
+    found = shown(10_000, 1)
+    assert (found.count, found.files.count, found.files.start) == (10_000, 10_000, 0)
+    assert 20 < len(found.files.items) < 200
+    later = shown(10_000, 1, of="files", **{"from": "9990"})
+    assert [view.path for view in later.files.items] == [f"f{n:05}" for n in range(9_990, 10_000)]
+    assert later.diffs.items == () and later.files.left == 0
 
 
 def test_a_page_of_many_middling_diffs_is_bounded() -> None:
-    changes = tuple(
-        FileChange(f"f{n:03}", None, state(lines(300, "a" * 40 + str(n)))) for n in range(100)
-    )
-    bodies = [view.body for view in view_changes(changes, content)]
-    assert bodies[0] == "rows"
-    assert bodies[-1] == "later"
+    found = shown(100, 40)
+    assert 0 < len(found.diffs.items) < 20
+    assert all(view.body == "rows" for view in found.diffs.items)
+    assert found.diffs.left == 100 - len(found.diffs.items)
+    assert all(view.added == 40 for view in found.files.items)
+
+
+def test_few_files_need_no_list() -> None:
+    assert shown(3, 5).files.count == 0
+    assert len(shown(3, 5).diffs.items) == 3

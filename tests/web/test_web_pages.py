@@ -189,24 +189,27 @@ def test_a_fragment_is_a_part_of_the_page(standing: Recorded, reader: TestClient
 
 
 @pytest.mark.parametrize("fragment", [True, False])
-def test_a_large_diff_waits_for_a_click(
+def test_a_large_diff_comes_in_parts_without_gap_or_double(
     standing: Recorded, reader: TestClient, fragment: bool
 ) -> None:
-    number = standing.numbers["big"]
-    page = reader.get(f"{standing.url}/c/{number}")
-    assert "Load diff" in page.text
-    assert '<td class="ln">899</td>' not in page.text
-    answer = reader.get(f"{standing.url}/c/{number}?diff=big.txt", headers=HX if fragment else None)
-    assert '<td class="ln">899</td>' in answer.text
-    assert answer.text.lstrip().startswith("<section" if fragment else "<!doctype")
+    where, seen, parts = f"{standing.url}/c/{standing.numbers['big']}", list[str](), 0
+    while where:
+        headers = HX if fragment and parts else None
+        text = reader.get(where, headers=headers).text
+        assert text.lstrip().startswith("<tr" if headers else "<!doctype")
+        seen += re.findall(r'<td class="code">(\d+)', text)
+        match = re.search(r'<a href="([^"]+)"[^>]*>More lines', text)
+        where, parts = html.unescape(match.group(1)) if match else "", parts + 1
+    assert seen == [str(n) for n in range(900)]
+    assert parts > 1
 
 
-def test_what_is_too_large_to_compare_can_be_downloaded(
+def test_a_content_of_one_long_line_is_compared_and_can_be_downloaded(
     standing: Recorded, reader: TestClient
 ) -> None:
     number = standing.numbers["huge"]
     page = reader.get(f"{standing.url}/c/{number}?diff=huge.txt")
-    assert "Too large to compare" in page.text
+    assert "cut, 1,048,577 bytes" in page.text
     raw = reader.get(f"{standing.url}/raw/{number}/huge.txt")
     assert len(raw.content) == 1024 * 1024 + 1
 
@@ -360,14 +363,16 @@ def test_the_pages_of_a_workspace_that_vanished_still_show_its_record(
 
 
 def test_a_difference_that_waits_says_why(recorded: Recorded, client: TestClient) -> None:
-    number = recorded.call("long", "write_file", {"path": "long.txt", "content": "1\n" * 900})
+    number = recorded.call("long", "shell_execute", {"command": "seq 900 > a; seq 3 > b"})
     text = client.get(f"{recorded.url}/c/{number}").text
-    assert "900 lines added and removed" in text and "Large difference" not in text
-    (recorded.root / "wide.txt").write_text("x" * 79 + "\n")
-    content = ("y" * 79 + "\n") * 9_000
-    number = recorded.call("wide", "write_file", {"path": "wide.txt", "content": content})
+    assert "900 lines added and removed" in text
+    command = "yes wide lines of text | head -45000 > c; seq 3 > d"
+    number = recorded.call("wide", "shell_execute", {"command": command})
     text = client.get(f"{recorded.url}/c/{number}").text
-    assert "Not compared yet, 703" in text and "Large difference" not in text
+    assert "Not compared yet, 835" in text
+    loaded = client.get(f"{recorded.url}/c/{number}?diff=c", headers=HX).text
+    assert loaded.lstrip().startswith("<section")
+    assert "More lines" in loaded
 
 
 def test_verify_runs_on_post_and_shows_what_it_found(

@@ -1,0 +1,104 @@
+"""How much of its lists one answer holds, so that a browser can bear every page.
+
+A page has one budget, and each list on it takes from there what it shows. What does not fit comes
+in parts: `of` and `from` in the address name a list and where it starts. Asked for in that way, a
+whole page shows only this list (its links work without JavaScript), and a fragment only its rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from markupsafe import escape
+from msgspec import Struct
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.display import visible
+from loom_audit.web.dependencies import number
+from loom_audit.web.urls import Fields, first, quoted
+
+PAGE = 24_000
+"""What the lists of a whole page may weigh, so that it stays below 1,500 nodes and 50 KB sent."""
+FRAGMENT = 80_000
+"""The same of a fragment, below 5,000 nodes and 300 KB."""
+NODE = 18
+"""What an element weighs; a byte of text weighs 1."""
+LINKED = 2
+"""How often a name counts that is shown and linked; what is sent is compressed."""
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Part(Struct, Generic[S], frozen=True):
+    """What is shown of a list of `count`, from `start` on."""
+
+    name: str
+    items: tuple[S, ...]
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.items)
+
+    @property
+    def left(self) -> int:
+        """How many come after these."""
+        return max(0, self.count - self.end)
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """What the address of the next part has in its query."""
+        return ("of", self.name), ("from", str(self.end))
+
+
+class Budget:
+    """What is left for the lists of one answer; `lists` are the names that `of` may have."""
+
+    def __init__(self, query: Fields, lists: Sequence[str] = (), *, fragment: bool = False) -> None:
+        self.left = FRAGMENT if fragment else PAGE
+        self.wanted = first(query, "of")
+        self._start = number(query, "from") or 0
+        if self.wanted and self.wanted not in lists:
+            raise InvalidArguments(
+                f"{self.wanted!r} is not a list of this page",
+                hint="They are " + ", ".join(lists) + "." if lists else "",
+            )
+
+    def part(
+        self,
+        name: str,
+        items: Sequence[T],
+        show: Callable[[T], tuple[S, int]],
+        *,
+        most: int | None = None,
+    ) -> Part[S]:
+        """The items that fit, always the first of them; none when another list is wanted.
+
+        `show` gives what stands for an item and what it weighs; together they weigh at most
+        `most`, where the list is not the one that is wanted; 0 shows none at first.
+        """
+        if self.wanted not in ("", name):
+            return Part(name, (), 0, len(items))
+        start = self._start if self.wanted else 0
+        most = None if self.wanted else most
+        room = self.left if most is None else min(most, self.left)
+        shown: list[S] = []
+        for item in items[start:]:
+            found, weight = show(item)
+            if weight > room and (shown or most == 0):
+                break
+            shown.append(found)
+            room -= weight
+            self.left -= weight
+        return Part(name, tuple(shown), start, len(items))
+
+
+def weight(nodes: int, *texts: str) -> int:
+    """What so many elements weigh, with the texts in them."""
+    return nodes * NODE + sum(len(escape(visible(text)).encode()) for text in texts)
+
+
+def row_weight(nodes: int, path: str) -> int:
+    """What a row of so many elements weighs that shows a path and links it."""
+    return weight(nodes) + LINKED * len(quoted(path, safe="/"))

@@ -1,0 +1,123 @@
+"""Many changed files on one page: a list with counts first, then differences, both in parts.
+
+It is the same for a call, for a plan and for two points. `diff` in the address asks for one file,
+`line` for its rows from there on.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.display import visible_path
+from loom_audit.model.files import FileChange, Move
+from loom_audit.web.budget import Budget, Part, row_weight
+from loom_audit.web.dependencies import number
+from loom_audit.web.diffs import AUTO, Content, FileView, joined, view_change
+from loom_audit.web.pages import Pages, wants_fragment
+from loom_audit.web.urls import Fields, first
+
+LISTS = ("files", "diffs")
+FEW = 3
+"""So many files need no list of their own."""
+INDEX = 8_000
+"""What the list may weigh beside the differences."""
+LONG = 3
+"""So many bytes of a link, which is about the same in each row, weigh 1."""
+PAGE_SOURCE = 1024 * 1024
+"""So many bytes of files are compared for one answer."""
+
+
+class Changes(Struct, frozen=True):
+    """What a page shows of them; `count` paths changed. `alone` is the one file asked for.
+
+    Files can be downloaded as of the points `old` and `new`, where there are such.
+    """
+
+    base: str
+    count: int
+    files: Part[FileView]
+    diffs: Part[FileView]
+    alone: FileView | None = None
+    old: int | str | None = None
+    new: int | str | None = None
+
+
+def show_changes(
+    changes: Sequence[FileChange],
+    content: Content,
+    query: Fields,
+    budget: Budget,
+    base: str,
+    *,
+    moves: Iterable[Move] = (),
+    old: int | str | None = None,
+    new: int | str | None = None,
+) -> Changes:
+    """As much of the changes as the budget has room for, from where the query says."""
+    shown = joined(changes, moves)
+    if path := first(query, "diff"):
+        found = next((pair for pair in shown if pair[0].path == path), None)
+        if found is None:
+            raise InvalidArguments(f"{visible_path(path)} is not among these changes")
+        start, room = number(query, "line") or 0, budget.left
+        view = view_change(found[0], content, source=found[1], start=start, room=room, whole=False)
+        files, diffs = (Part[FileView](name, (), 0, len(shown)) for name in LISTS)
+        return Changes(base, len(changes), files, diffs, view, old=old, new=new)
+    views = _Views(content, len(shown), budget.left, len(base) // LONG)
+    files = Part[FileView]("files", (), 0, 0)
+    if len(shown) > FEW:
+        files = budget.part("files", shown, views.in_index, most=INDEX)
+    diffs = budget.part("diffs", shown, views.in_full)
+    return Changes(base, len(changes), files, diffs, old=old, new=new)
+
+
+def fragment_of(
+    request: Request, pages: Pages, changes: Changes, budget: Budget
+) -> Response | None:
+    """The part of the changes that htmx asks for; None when it asks for something else."""
+    if not wants_fragment(request):
+        return None
+    if changes.alone and changes.alone.start:
+        return pages.fragment(request, "_lines.html", "lines", changes=changes)
+    block = "file" if changes.alone else budget.wanted
+    if block not in ("file", *LISTS):
+        return None
+    return pages.fragment(request, "_changes.html", block, changes=changes)
+
+
+class _Views:
+    """The views of the files of one answer, each made once, within PAGE_SOURCE bytes."""
+
+    def __init__(self, content: Content, count: int, room: int, link: int) -> None:
+        self._content = content
+        self._link = link
+        self._only = count == 1
+        self._room = min(AUTO, room - INDEX if count > FEW else room) if count > 1 else room
+        self._left = PAGE_SOURCE
+        self._made: dict[str, FileView] = {}
+
+    def in_index(self, pair: tuple[FileChange, str | None]) -> tuple[FileView, int]:
+        return self._view(pair), row_weight(5, pair[0].path) + self._link
+
+    def in_full(self, pair: tuple[FileChange, str | None]) -> tuple[FileView, int]:
+        view = self._view(pair)
+        return view, view.weight + 2 * self._link
+
+    def _view(self, pair: tuple[FileChange, str | None]) -> FileView:
+        change, source = pair
+        if change.path not in self._made:
+            made = view_change(
+                change,
+                self._content,
+                source=source,
+                room=self._room,
+                whole=not self._only,
+                compare=self._left > 0,
+            )
+            if made.added is not None:
+                self._left -= sum(state.size for state in (change.before, change.after) if state)
+            self._made[change.path] = made
+        return self._made[change.path]
