@@ -81,7 +81,7 @@ def answer(
 def outcome(
     workspace: AuditedWorkspace, request: ApprovalRequest, answered: Event
 ) -> ApprovalRequest | Call:
-    """What came of a yes within two seconds: the next question, or the call as it stands.
+    """What came of an answer within two seconds: the next question, or the call as it stands.
 
     The process that asked decides; a call that is open still runs, or has not begun yet.
     """

@@ -99,7 +99,8 @@ def decide(
     except (InvalidArguments, ApprovalDenied) as problem:
         return _show(request, workspace, pages, visitor, found, typed=typed, problem=problem)
     where = address("w", workspace.id, "c", found.requested)
-    if decision == "allowed" and isinstance(outcome(workspace, found, answered), ApprovalRequest):
+    followed = outcome(workspace, found, answered)  # so that the page does not say it is open
+    if decision == "allowed" and isinstance(followed, ApprovalRequest):
         where = address("w", workspace.id, "approvals", found.requested)
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})

@@ -49,7 +49,8 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
     if path.startswith(SCRATCH):
         return _scratch_preview(f"delete {path}")
     attachment = _attachment(ctx)
-    changes = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
+    planned = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
+    changes = sorted(planned, key=_path)
     return _preview(changes, _deletions(attachment, changes))
 
 
@@ -59,8 +60,9 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
         return _scratch_preview(f"move {source} to {target}")
     attachment = _attachment(ctx)
     preconditions = Preconditions(attachment, keep=False)
-    changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
-    lines = [f"rename {move.source} to {move.target}\n" for move in moves]
+    planned, moves = plan_move(preconditions, source, target, overwrite=overwrite)
+    changes = sorted(planned, key=_path)
+    lines = sorted(f"rename {move.source} to {move.target}\n" for move in moves)
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
     return _preview(changes, [*lines, *_deletions(attachment, replaced)])
 
@@ -74,6 +76,10 @@ def approval_hash(tool: str, arguments: Any, states: Mapping[str, FileState | No
     body = {"tool": tool, "arguments": arguments, "states": shown}
     text = dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return sha256(text.encode("ascii")).hexdigest()
+
+
+def _path(change: FileChange) -> str:
+    return change.path
 
 
 def _scratch_preview(what: str) -> Preview:

@@ -1,6 +1,7 @@
 """A call happens as it was shown to the one who was asked, or it is asked about again."""
 
 import os
+import re
 from typing import Any
 
 import pytest
@@ -166,3 +167,15 @@ def test_hostile_text_and_large_content_are_asked_about_whole_and_shown_bounded(
     assert asked.arguments["content"] == content
     assert len(asked.preview.encode("utf-8", "surrogatepass")) <= 64 * 1024
     assert bench.workspace.verify().findings == ()
+
+
+def test_what_would_be_deleted_or_moved_is_listed_by_path(bench: Bench) -> None:
+    names = [f"{n * 37 % 100:02}" for n in range(60)]
+    for name in names:
+        (bench.root / "many" / name[0]).mkdir(parents=True, exist_ok=True)
+        (bench.root / "many" / name[0] / f"{name}.txt").write_text(f"{name}\n")
+    delete = {"path": "many", "recursive": True}
+    assert not bench.call("delete_file", delete, gate=AskingGate(ask=Person(NO))).success
+    (asked,) = questions(bench)
+    shown = re.findall(r"^(?:diff --git a/|delete directory )(\S+)", asked.preview, re.MULTILINE)
+    assert shown == sorted(shown) and len(shown) == len(names) + 11
