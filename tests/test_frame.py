@@ -84,6 +84,7 @@ def test_quick():
 """
 
 
+@pytest.mark.deep
 def test_a_sample_takes_the_same_deep_tests_for_the_same_seed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DEEP)
 
@@ -95,6 +96,7 @@ def test_a_sample_takes_the_same_deep_tests_for_the_same_seed(pytester: pytest.P
     assert ran("abc") == ran("abc") != ran("abd")
 
 
+@pytest.mark.deep
 def test_a_sample_is_taken_from_the_tests_that_are_asked_for(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DEEP)
     result = run(pytester, "-m", "deep", "-k", "1 or 2", "--sample", "4")
@@ -102,6 +104,7 @@ def test_a_sample_is_taken_from_the_tests_that_are_asked_for(pytester: pytest.Py
     run(pytester, "-k", "quick", "--sample", "4").assert_outcomes(passed=1, deselected=30)
 
 
+@pytest.mark.deep
 def test_without_a_sample_every_deep_test_runs(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DEEP)
     run(pytester, "-m", "deep").assert_outcomes(passed=30, deselected=1)
@@ -156,6 +159,7 @@ def drawn(pytester: pytest.Pytester, *options: str) -> list[str]:
     return (pytester.path / "drawn").read_text().splitlines()
 
 
+@pytest.mark.deep
 def test_the_same_examples_are_drawn_every_time_whatever_else_was_imported(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +171,7 @@ def test_the_same_examples_are_drawn_every_time_whatever_else_was_imported(
     assert drawn(pytester, "-p", "ours") == first
 
 
+@pytest.mark.deep
 def test_a_seed_draws_other_examples_and_the_same_ones_again(pytester: pytest.Pytester) -> None:
     first = drawn(pytester, "--seed", "one/1")
     assert first == drawn(pytester, "--seed", "one/1")
@@ -176,6 +181,7 @@ def test_a_seed_draws_other_examples_and_the_same_ones_again(pytester: pytest.Py
         assert sides[0] != sides[1], name
 
 
+@pytest.mark.deep
 def test_a_seed_is_chosen_said_and_given_again(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -200,6 +206,7 @@ def test_a_seed_is_chosen_said_and_given_again(pytester: pytest.Pytester) -> Non
     assert drew(plain) != drew(found) and "Seed" not in plain.stdout.str()
 
 
+@pytest.mark.deep
 def test_what_draws_is_marked(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DRAWN)
     run(pytester, "-m", "drawn").assert_outcomes(passed=4, deselected=2)

@@ -123,6 +123,7 @@ def test_every_recipe_is_carried_out_here() -> None:
     assert re.findall(r"^### Add an? (.+)$", TEXT, re.MULTILINE) == NAMES
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_works(name: str, house: House) -> None:
     house.follow(recipe(name))

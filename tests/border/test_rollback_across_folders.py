@@ -171,7 +171,14 @@ def test_folders_that_swapped_names_are_blocked_and_the_rest_is_done(
     assert now == {p: e for p, e in there.items() if p != b"a.txt"}
 
 
-@pytest.mark.parametrize("commands", [INSIDE[0], INSIDE[4], INSIDE[9], CHAINS[1], CHAINS[4]])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        INSIDE[9],
+        CHAINS[1],
+        *(pytest.param(one, marks=pytest.mark.deep) for one in (INSIDE[0], INSIDE[4], CHAINS[4])),
+    ],
+)
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("decision", ["continue", "abandon"])
 def test_a_rollback_that_is_interrupted_between_its_stages_can_be_made_again(

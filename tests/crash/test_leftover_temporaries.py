@@ -98,7 +98,7 @@ def found(workspace: AuditedWorkspace) -> list[ContentFound]:
     return [fact for fact in facts if isinstance(fact, ContentFound)]
 
 
-@pytest.mark.parametrize("nth", [1, FILES // 2, FILES - 3])
+@pytest.mark.parametrize("nth", [1, pytest.param(FILES // 2, marks=pytest.mark.deep), FILES - 3])
 @pytest.mark.parametrize("where", PLACES)
 def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
     root: Path, where: str, nth: int

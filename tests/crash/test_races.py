@@ -218,7 +218,7 @@ def test_a_link_swapped_in_during_a_call_leads_nowhere(
         results: list[Any] = []
 
         async def calls() -> None:
-            for n in range(7 * 25):
+            for n in range(7 * 12):
                 results.append((make(n), await session.call(*make(n))))
 
         anyio.run(calls)

@@ -172,7 +172,7 @@ def test_a_database_that_another_program_writes_is_waited_for_and_then_refused(
 ) -> None:
     id = record(database)
     database.close()
-    monkeypatch.setattr(sqlite_driver, "BUSY_MS", 50)
+    monkeypatch.setattr(sqlite_driver.connect, "__kwdefaults__", {"busy_ms": 50})
     patient = open_database(str(path), lock=database.connections.lock)
     raw = connect(str(path), "rw")
     raw.execute("BEGIN IMMEDIATE")

@@ -69,15 +69,16 @@ def marking(repo: Path) -> tuple[Path, Path]:
     return program, mark
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.deep)])
 def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(
-    confined: Bench, repo: Path
+    confined: Bench, repo: Path, times: int
 ) -> None:
     program, mark = marking(repo)
     added = f'[filter "zz"]\n\tclean = {program}\n'
     with swapping(repo, added):
-        ended = [confined.call("git_status", {}).success for _ in range(40)]
-        ended += [confined.call("git_diff", {}).success for _ in range(5)]
-        for n in range(5):
+        ended = [confined.call("git_status", {}).success for _ in range(8 * times)]
+        ended += [confined.call("git_diff", {}).success for _ in range(times)]
+        for n in range(times):
             (repo / "notes.txt").write_text(f"{n}")
             confined.call("git_commit", {"message": "x", "paths": ["notes.txt"]})
     assert any(ended) and not mark.exists()
@@ -89,13 +90,14 @@ def test_a_filter_that_comes_and_goes_while_git_looks_runs_nothing_outside(
     assert mark.exists()
 
 
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.deep)])
 def test_a_remote_s_program_that_comes_and_goes_does_not_run_in_a_push(
-    bench: Bench, repo: Path, remote: Path
+    bench: Bench, repo: Path, remote: Path, times: int
 ) -> None:
     program, mark = marking(repo)
     program.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(mark))}\nexit 1\n")
     with swapping(repo, f'[remote "origin"]\n\treceivepack = {program}\n'):
-        ended = [bench.call("git_push", {}).success for _ in range(10)]
+        ended = [bench.call("git_push", {}).success for _ in range(times)]
     assert any(ended) and not mark.exists()
     git(repo, "config", "remote.origin.receivepack", str(program))
     words = ["git", "push", "origin", "main"]
