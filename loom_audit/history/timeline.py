@@ -178,6 +178,10 @@ class Timeline(Struct, frozen=True):
             after=after, before=before, typed=typed or None, limit=limit
         )
 
+    def listed_changes(self, calls: Sequence[int]) -> Iterator[RecordedChange]:
+        """The changes that these calls made or may have made, by their requests, in log order."""
+        return self.projections.changes(calls=calls)
+
     def checkpoints(self) -> Sequence[Checkpoint]:
         return self.projections.checkpoints()
 

@@ -19,7 +19,17 @@ from starlette.staticfiles import StaticFiles
 
 from loom_audit.api.face import AuditStore, person
 from loom_audit.errors import AuditError, StorageFailed
-from loom_audit.web import approvals, calls, checks, holding, overview, points, sign_in, undo
+from loom_audit.web import (
+    approvals,
+    calls,
+    checks,
+    counts,
+    holding,
+    overview,
+    points,
+    sign_in,
+    undo,
+)
 from loom_audit.web.admission import Admission, Visitor
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Guard, secured
@@ -45,7 +55,8 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.store = store
     app.state.admission = admission
     app.state.pages = Pages()
-    for module in (overview, calls, holding, points, undo, checks, approvals, sign_in):
+    rooms = (overview, calls, counts, holding, points, undo, checks, approvals, sign_in)
+    for module in rooms:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")
