@@ -61,6 +61,11 @@ class Listing(Struct, frozen=True):
         return self.older is None and len(self.outside) >= OUTSIDE_ROWS
 
     @property
+    def counted(self) -> list[tuple[str, int]]:
+        """As a query, the calls of which lines are counted."""
+        return [("of", call.requested) for call in self.calls if call.changed]
+
+    @property
     def nested(self) -> Mapping[int, Sequence[Call]]:
         """What took back something that is listed here, and what took that back, oldest first.
 

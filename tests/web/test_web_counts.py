@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, expect
 
 from loom_audit.web.counts import Lines, count_lines
-from tests.web.conftest import Recorded, in_thread
+from tests.web.busy_store import Busy
+from tests.web.conftest import Live, Recorded, in_thread
 
 
 def run(recorded: Recorded, *calls: tuple[str, dict[str, Any]]) -> list[int]:
@@ -102,3 +104,17 @@ def test_content_that_is_gone_is_not_counted(recorded: Recorded, tmp_path: Path)
 
     found = count_lines(Lost(), [one])  # type: ignore[arg-type]
     assert found == {one: Lines(0, 0, False)}
+
+
+@pytest.mark.browser
+def test_every_row_of_a_page_gets_its_counts(busy: Busy, busy_live: Live, browser: Browser) -> None:
+    context = busy_live.visit(browser)
+    page = context.new_page()
+    page.goto(f"{busy_live.address}{busy.url}/calls")
+    counted = [one for one in busy.done if one.ok and one.paths and one.tool == "write_file"]
+    assert len(counted) > 20
+    for one in counted[-20:]:
+        cell = page.locator(f"#c{one.number} .f .stat")
+        expect(cell).to_have_text(re.compile(r"^\+\d+ −\d+$"))
+    assert page.locator("tr[hidden]").count() == 0
+    context.close()
