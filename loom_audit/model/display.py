@@ -33,6 +33,8 @@ def visible(text: str, *, multiline: bool = False) -> str:
 
     With `multiline` newlines and tabs stay; a carriage return is always shown.
     """
+    if text.isascii() and text.isprintable():
+        return text
 
     def escape(match: re.Match[str]) -> str:
         char = match.group()

@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from loom_audit.api.face import Timeline
 from loom_audit.model.records import Call, OutsideChange
 from loom_audit.ports import CallFilter
+from loom_audit.web.budget import LINKED, NODE
 from loom_audit.web.dependencies import number
 from loom_audit.web.urls import Fields, first
 
 ROWS = 100
 OUTSIDE_ROWS = 200
+ROOM = 26_000
+"""What the rows of a page may weigh, of which there are no more than fit."""
 FILTERS = ("tool", "status", "path", "search")
 FAILED = "failed"
 """Not a status: every one that says that a call failed."""
@@ -40,6 +43,7 @@ class ReadsRow(Struct, frozen=True):
         return self.calls[0].session
 
 
+T = TypeVar("T", Call, OutsideChange, Call | OutsideChange)
 Row: TypeAlias = Call | OutsideChange | ReadsRow
 
 
@@ -113,7 +117,8 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
         limit=ROWS + 1,
     )
     found = timeline.calls(wanted)
-    more, calls = len(found) > ROWS, list(found[:ROWS])
+    calls = fitting(found[:ROWS])
+    more = len(found) > len(calls)
     if after is not None:
         calls.reverse()
         older = calls[-1].requested if calls else None
@@ -132,7 +137,36 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
         # the next page goes on where these end
         older = outside[-1].seq
         calls = [call for call in calls if call.requested > older]
+    mixed: list[Call | OutsideChange] = [*calls, *outside]
+    mixed.sort(key=_place, reverse=after is None)
+    rows = fitting(mixed)
+    if len(rows) < len(mixed):
+        edge = _place(rows[-1])
+        older, newer = (edge, newer) if after is None else (older, edge)
+        calls = [row for row in calls if row in rows]
+        outside = [row for row in outside if row in rows]
     return Listing(calls, older, newer, tuple(outside), fold)
+
+
+def fitting(rows: Sequence[T]) -> list[T]:
+    """The first of them, as many as a page has room for."""
+    room, kept = ROOM, list[T]()
+    for row in rows:
+        room -= _weight(row)
+        if kept and room < 0:
+            break
+        kept.append(row)
+    return kept
+
+
+def _weight(row: Call | OutsideChange) -> int:
+    titled = LINKED * sum(map(len, row.paths))
+    if isinstance(row, OutsideChange):
+        return 13 * NODE + titled
+    undoing = 2 * (row.seq is not None and not row.undone_by)
+    back = 3 * bool(row.undone_by) + (1 + len(row.reverts[:3])) * bool(row.reverts)
+    nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
+    return nodes * NODE + len(row.summary[:140]) + len(row.error[:100]) + titled
 
 
 def _folded(rows: Iterable[Call | OutsideChange]) -> Iterator[Row]:

@@ -109,6 +109,7 @@ def carry_out(
 
     With `hold` every open session is held first; what these changed since is taken back, too.
     """
+    form = unfolded(form)
     wish = read_wish(form)
     if wish.hold:
         why = f"rolled back to {wish.targets[0]}"[:200]
@@ -146,10 +147,15 @@ def carry_out(
     return redirect(request, address("w", workspace.id, "c", new))
 
 
+def unfolded(fields: Fields) -> Fields:
+    """The fields with those that WISH holds."""
+    inner = first(fields, WISH).encode("utf-8", "surrogateescape")
+    return {**read_fields(inner), **fields} if inner else fields
+
+
 def read_wish(fields: Fields) -> Wish:
     """InvalidArguments names what is missing or not understood."""
-    if inner := first(fields, WISH):
-        fields = {**read_fields(inner.encode("utf-8", "surrogateescape")), **fields}
+    fields = unfolded(fields)
     verb = first(fields, "verb")
     if verb not in get_args(Verb):
         raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")

@@ -19,6 +19,8 @@ MAX_FIELDS = 20_000
 
 def quoted(text: str, *, safe: str = "") -> str:
     """The text percent-encoded as the bytes it stands for."""
+    if text.isascii() and text.isalnum():
+        return text
     try:
         raw = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

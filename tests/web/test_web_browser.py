@@ -168,10 +168,10 @@ def test_a_large_diff_goes_on_where_it_stands(standing: Recorded, looking: Watch
     rows = looking.page.locator(".diff tr.add")
     assert 0 < rows.count() < 900
     while (more := looking.page.get_by_role("link", name="More lines")).count():
-        before = rows.count()
+        left = more.inner_text()
         more.click()
-        rows.nth(before).wait_for()
-    assert rows.count() == 900
+        looking.page.get_by_text(left).wait_for(state="detached")
+    assert rows.last.inner_text().split() == ["900", "+", "899"]
     assert looking.page.locator("section.file").count() == 1
 
 

@@ -129,6 +129,8 @@ def pages(made: Recorded) -> dict[str, str]:
     return {
         "workspaces": "/",
         "overview": f"{url}/",
+        "calls": f"{url}/calls",
+        "session": f"{url}/s/{made.session}",
         "a call of 300 files": f"{url}/c/{numbers['files']}",
         "a call of 5,000 files": f"{url}/c/{numbers['many']}",
         "a diff of 120,000 lines": f"{url}/c/{numbers['lines']}",
