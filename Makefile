@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS := $(BIN)/python .ci/all.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run quick test explore test-deep test-clients check bench schema lock fmt clean
+.PHONY: run quick test explore test-deep test-clients check bench screenshots schema lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
@@ -53,6 +53,10 @@ check: $(TESTING)
 # what things cost, beside what they are compared with; ARGS=--quick, ARGS="--only write"
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# the pictures in docs/, from the dashboard over a new demonstration
+screenshots: $(TESTING)
+	$(BIN)/python -m tests.web.screenshots docs
 
 # the SQL that makes a new store, from loom_audit/sql/tables.py
 schema: $(VENV)/installed

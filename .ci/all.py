@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 PYTEST = (sys.executable, "-m", "pytest")
 # Chromium's driver keeps an event loop in its process, which other tests cannot share
-BROWSER = (*PYTEST, "tests/web", "-m", "browser")
+BROWSER = (*PYTEST, "tests/web", "-m", "browser and not deep")
 OTHERS = (
     *PYTEST,
     "-n",

@@ -207,8 +207,10 @@ class Live:
 
 
 @contextmanager
-def serving(made: Recorded | Busy, seconds: float = SECONDS) -> Iterator[Live]:
-    admission = Admission(person())
+def serving(
+    made: Recorded | Busy, seconds: float = SECONDS, admission: Admission | None = None
+) -> Iterator[Live]:
+    admission = admission or Admission(person())
     sockets = listen(0)
     port = sockets[0].getsockname()[1]
     app = create_app(made.store, admission)

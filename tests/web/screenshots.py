@@ -1,0 +1,53 @@
+"""Takes the pictures of the documents from the dashboard over a new demonstration.
+
+`make screenshots`, which is `python -m tests.web.screenshots docs`, after a change that shows.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+from loom_audit.api.face import open_store
+from loom_audit.demo import Demo, run_demo
+from loom_audit.web.admission import Admission
+from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
+
+WIDTH, HEIGHT = 1280, 812
+PERSON = "person:ada"
+
+
+def take(browser: Browser, live: Live, demo: Demo, url: str, folder: Path) -> None:
+    """Undo what the demonstration destroyed, as a person does it, with a picture on the way."""
+    context = live.visit(browser, viewport={"width": WIDTH, "height": HEIGHT})
+    page = context.new_page()
+    page.goto(f"{live.address}{url}/c/{demo.numbers['rm']}")
+    page.get_by_role("button", name="Undo this call").click()
+    page.get_by_role("button", name="Carry out").wait_for()
+    page.screenshot(path=folder / "dashboard-plan.png")
+    page.get_by_role("button", name="Carry out").click()
+    page.wait_for_url("**/c/*")
+    page.goto(f"{live.address}{url}/")
+    page.locator("tr", has_text="notes.txt").get_by_role("button", name="Undo").click()
+    page.locator("tr.nested", has_text="revert").nth(1).wait_for()
+    page.goto(f"{live.address}{url}/")
+    page.screenshot(path=folder / "dashboard.png")
+    context.close()
+
+
+def main(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="loom-audit-demo-") as made:
+        os.environ["LOOM_AUDIT_HOME"] = f"{made}/home"
+        with open_store() as store:
+            demo = run_demo(store, Path(made))
+            recorded = Recorded(store, store.workspace(demo.root), Path(demo.root))
+            with serving(recorded, admission=Admission(PERSON)) as live, sync_playwright() as play:
+                browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+                take(browser, live, demo, recorded.url, folder)
+                browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
