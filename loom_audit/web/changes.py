@@ -33,7 +33,8 @@ PAGE_SOURCE = 1024 * 1024
 class Changes(Struct, frozen=True):
     """What a page shows of them; `count` paths changed. `alone` is the one file asked for.
 
-    Files can be downloaded as of the points `old` and `new`, where there are such.
+    Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
+    ones are on disk only, and can be taken back or put on record.
     """
 
     base: str
@@ -43,6 +44,7 @@ class Changes(Struct, frozen=True):
     alone: FileView | None = None
     old: int | str | None = None
     new: int | str | None = None
+    unrecorded: bool = False
 
 
 def show_changes(

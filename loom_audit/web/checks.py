@@ -1,26 +1,51 @@
 """Two questions a person asks: is the disk as the log says, and is the log as it was written?"""
 
 from fastapi import APIRouter, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
-from loom_audit.web.dependencies import Form, Render, Workspace
-from loom_audit.web.urls import first
+from loom_audit.api.drift import accept_drift, content_of_drift
+from loom_audit.web.budget import Budget
+from loom_audit.web.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.dependencies import Form, Query, Render, Workspace
+from loom_audit.web.pages import redirect, wants_fragment
+from loom_audit.web.urls import address, first
 
 router = APIRouter()
-FILES_PER_PAGE = 100
+UNTRACKED = 50
+LATELY = 5
 
 
 @router.get("/w/{workspace}/status")
-def status(request: Request, workspace: Workspace, pages: Render) -> Response:
+def status(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
     """Disk against log, looked at now."""
     found = workspace.status()
-    return pages.page(
+    budget = Budget(query, LISTS, fragment=wants_fragment(request))
+    changes = show_changes(
+        found.drift,
+        content_of_drift(workspace, found.drift),
+        query,
+        budget,
+        address("w", workspace.id, "status"),
+        old=found.head,
+    )
+    changes = replace(changes, unrecorded=True)
+    return fragment_of(request, pages, changes, budget) or pages.page(
         request,
         "status.html",
         section="status",
         found=found,
-        drift=found.drift[:FILES_PER_PAGE],
+        changes=changes,
+        untracked=found.untracked[:UNTRACKED],
+        lately=workspace.timeline.outside(limit=LATELY),
     )
+
+
+@router.post("/w/{workspace}/status")
+def accept(request: Request, workspace: Workspace, form: Form) -> Response:
+    """Put on record what differs, at one path or everywhere."""
+    accept_drift(workspace, [path for path in form.get("path", ()) if path])
+    return redirect(request, address("w", workspace.id, "status"))
 
 
 @router.get("/w/{workspace}/verify")

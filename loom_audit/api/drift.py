@@ -1,0 +1,59 @@
+"""What is on disk and not on record: its content, and putting it on record."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.errors import Conflict
+from loom_audit.history.capture import record_drift
+from loom_audit.model.display import visible_path
+from loom_audit.model.files import FileChange, FileState, is_within, parents
+
+
+def content_of_drift(
+    workspace: AuditedWorkspace, drift: Sequence[FileChange]
+) -> Callable[[FileState], bytes]:
+    """What gives the content of both sides of a drift: the recorded one, and what is on disk.
+
+    It raises Conflict for what is not on disk any more as it was when the drift was found.
+    """
+    places = {change.after.blob: change.path for change in drift if change.after}
+    found = workspace.attachment.workspace
+
+    def content(state: FileState) -> bytes:
+        path = places.get(state.blob)
+        if path is None or state.blob is None or state.blob in workspace.blobs:
+            return workspace.timeline.content(state)
+        is_link = state.kind == "symlink"
+        read = found.read_link(path) if is_link else found.read(path, state.size + 1)
+        if hashlib.sha256(read).hexdigest() != state.blob:
+            raise Conflict(
+                f"{visible_path(path)} has changed since it was looked at",
+                hint="Look at the status anew.",
+            )
+        return read
+
+    return content
+
+
+def accept_drift(workspace: AuditedWorkspace, paths: Sequence[str] = ()) -> int:
+    """Put on record as from outside what differs at these paths and below them, by default all.
+
+    With a path the new folders above it and the other names of its file are recorded. Where calls
+    are open, it may be recorded as theirs, as always. How many paths it is.
+    """
+    drift = workspace.status().drift
+    wanted = {change.path for change in drift if not paths or is_within(change.path, paths)}
+    groups = {_group(change) for change in drift if change.path in wanted} - {None}
+    wanted |= {change.path for change in drift if _group(change) in groups}
+    above = {folder for path in wanted for folder in parents(path)}
+    folders = (one for one in drift if one.after and one.after.kind == "directory")
+    wanted |= {change.path for change in folders if change.path in above}
+    if wanted:
+        with workspace.attachment.exclusive():
+            record_drift(workspace.attachment, wanted.__contains__ if paths else None)
+    return len(wanted)
+
+
+def _group(change: FileChange) -> int | None:
+    return change.after.group if change.after else None
