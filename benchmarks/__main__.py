@@ -27,6 +27,7 @@ BENCHMARKS = (
     "rollback",
     "reading",
     "reads",
+    "pages",
     "verify",
     "imports",
     "memory",

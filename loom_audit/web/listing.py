@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.api.face import Timeline
 from loom_audit.model.records import Call, OutsideChange
@@ -43,7 +44,6 @@ class ReadsRow(Struct, frozen=True):
         return self.calls[0].session
 
 
-T = TypeVar("T", Call, OutsideChange, Call | OutsideChange)
 Row: TypeAlias = Call | OutsideChange | ReadsRow
 
 
@@ -117,8 +117,7 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
         limit=ROWS + 1,
     )
     found = timeline.calls(wanted)
-    calls = fitting(found[:ROWS])
-    more = len(found) > len(calls)
+    more, calls = len(found) > ROWS, list(found[:ROWS])
     if after is not None:
         calls.reverse()
         older = calls[-1].requested if calls else None
@@ -129,7 +128,7 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
     narrowed = any(first(query, name) for name in FILTERS)
     fold = not narrowed and not first(query, "reads")
     if session is not None or any(first(query, name) for name in FILTERS if name != "path"):
-        return Listing(calls, older, newer, fold=fold)
+        return _fitting(Listing(calls, older, newer, fold=fold), after)
     low = after or (older - 1 if older else 0)
     high = newer + 1 if after is not None and newer else before
     outside = timeline.outside(after=low, before=high, typed=path, limit=OUTSIDE_ROWS)
@@ -137,26 +136,28 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
         # the next page goes on where these end
         older = outside[-1].seq
         calls = [call for call in calls if call.requested > older]
-    mixed: list[Call | OutsideChange] = [*calls, *outside]
+    return _fitting(Listing(calls, older, newer, tuple(outside), fold), after)
+
+
+def _fitting(listing: Listing, after: int | None) -> Listing:
+    """As many of the rows as a page has room for: the newest, or with `after` the oldest ones."""
+    mixed: list[Call | OutsideChange] = [*listing.calls, *listing.outside]
     mixed.sort(key=_place, reverse=after is None)
-    rows = fitting(mixed)
-    if len(rows) < len(mixed):
-        edge = _place(rows[-1])
-        older, newer = (edge, newer) if after is None else (older, edge)
-        calls = [row for row in calls if row in rows]
-        outside = [row for row in outside if row in rows]
-    return Listing(calls, older, newer, tuple(outside), fold)
-
-
-def fitting(rows: Sequence[T]) -> list[T]:
-    """The first of them, as many as a page has room for."""
-    room, kept = ROOM, list[T]()
-    for row in rows:
+    room, edge = ROOM, 0
+    for row in mixed:
         room -= _weight(row)
-        if kept and room < 0:
+        if edge and room < 0:
             break
-        kept.append(row)
-    return kept
+        edge = _place(row)
+    else:
+        return listing
+    ends = {"older": edge} if after is None else {"newer": edge}
+
+    def stays(row: Call | OutsideChange) -> bool:
+        return _place(row) >= edge if after is None else _place(row) <= edge
+
+    calls, outside = filter(stays, listing.calls), filter(stays, listing.outside)
+    return replace(listing, calls=[*calls], outside=(*outside,), **ends)
 
 
 def _weight(row: Call | OutsideChange) -> int:

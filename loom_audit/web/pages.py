@@ -190,6 +190,8 @@ def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _harmless(value: Any) -> Any:
+    if type(value) is str and value.isascii() and value.isprintable():
+        return value  # there are thousands on a page, nearly all like this
     if isinstance(value, str) and not isinstance(value, Markup):
         return visible(value, multiline=True)
     return value
@@ -211,7 +213,7 @@ def plain(text: str) -> bool:
 
 
 def when(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S")
+    return at.isoformat(" ", "seconds")[:19]
 
 
 def stamp(at: datetime) -> str:

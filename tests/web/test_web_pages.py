@@ -139,10 +139,11 @@ def test_an_empty_answer_says_what_to_do(standing: Recorded, reader: TestClient)
     assert "Show all calls" in text
 
 
+@pytest.mark.parametrize(("limit", "most"), [("ROWS", 3), ("ROOM", 1_000)])
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
-    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.listing.ROWS", 3)
+    monkeypatch.setattr(f"loom_audit.web.listing.{limit}", most)
     url = f"{standing.url}/calls"
     whole = [call.seq for call in standing.workspace.timeline.calls()]
 
