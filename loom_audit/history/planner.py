@@ -11,6 +11,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.capture import scan
 from loom_audit.history.observation import names_in
+from loom_audit.history.outlived import Outlived
 from loom_audit.history.selection import (
     UNDO_AND_REDO,
     Selection,
@@ -94,7 +95,7 @@ class Planner:
         head = self.attachment.log.head()
         candidates = self._selected_changes(selection)
         request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
-        is_taken = selection.predicate(request)
+        is_taken = selection.predicate(request, Outlived(self.attachment))
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
         drift = self._find_drift(request, touched, whole=selection.rollback)

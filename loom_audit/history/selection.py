@@ -7,9 +7,11 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import by_owners, candidates
+from loom_audit.history.attribution import Candidate, by_owners, candidates
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.open_calls import open_call_error
+from loom_audit.history.outlived import Outlived
+from loom_audit.history.survivors import Window
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
@@ -33,9 +35,14 @@ class Selection(Struct, frozen=True):
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
 
-    def predicate(self, request: Request) -> Callable[[RecordedChange], bool]:
+    def predicate(self, request: Request, outlived: Outlived) -> Callable[[RecordedChange], bool]:
         """A function that tells whether a recorded change is to be taken back."""
         calls = {call.requested for call in self.calls}
+
+        def owners(one: RecordedChange) -> Collection[int]:
+            if one.origin == "outside":
+                return outlived.owners(one.change, one.causes)
+            return one.causes
 
         def is_taken(one: RecordedChange) -> bool:
             path = one.change.path
@@ -43,7 +50,7 @@ class Selection(Struct, frozen=True):
                 if one.seq <= self.since or not is_in_paths(request, path):
                     return False
                 if one.origin == "outside":
-                    return takes_back_outside(request, path)
+                    return takes_back_outside(request, path) or bool(owners(one))
                 return one.origin != "baseline"
             old = request.choices.get(path) == "old"
             if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
@@ -51,9 +58,10 @@ class Selection(Struct, frozen=True):
             if one.seq in self.events:
                 return True
             if one.causes:
+                if calls.isdisjoint(one.causes):
+                    return False
                 # from outside: also a person may have done it
-                shared = one.origin == "outside" or not calls.issuperset(one.causes)
-                return not calls.isdisjoint(one.causes) and (old or not shared)
+                return old or (bool(owners(one)) and calls.issuperset(owners(one)))
             return one.requested in calls
 
         return is_taken
@@ -167,9 +175,20 @@ def taken_drift(
     """The paths of changes that are not on record yet which are to be taken back.
 
     Of a rollback those that open calls may have made, too: they are on record as theirs then.
+    Those that only ended calls may have made are from outside, and are taken for theirs by what
+    they said.
     """
-    among = candidates(attachment) if changes and request.verb == "rollback" else []
-    outside = {change.path for change in by_owners(changes, among).get((), ())}
+    among: Sequence[Candidate] = ()
+    if changes and request.verb == "rollback":
+        among = Window.begin(attachment).with_survivors(candidates(attachment))
+    outlived = Outlived(attachment)
+    outside = {
+        change.path
+        for owners, some in by_owners(changes, among).items()
+        if all(one.outlived for one in owners)
+        for change in some
+        if not outlived.owners(change, [one.requested for one in owners])
+    }
     return {
         change.path
         for change in changes
