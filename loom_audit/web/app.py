@@ -25,6 +25,7 @@ from loom_audit.web import (
     checks,
     counts,
     holding,
+    images,
     overview,
     points,
     sign_in,
@@ -55,7 +56,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.store = store
     app.state.admission = admission
     app.state.pages = Pages()
-    rooms = (overview, calls, counts, holding, points, undo, checks, approvals, sign_in)
+    rooms = (overview, calls, counts, holding, images, points, undo, checks, approvals, sign_in)
     for module in rooms:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])

@@ -12,6 +12,7 @@ from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.api.holding import left_open_by, still_running
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
+from loom_audit.model.kinds import without_encoded
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.budget import Budget, Part, weight
@@ -158,10 +159,12 @@ def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
 
 def texts_of(detail: CallDetail) -> dict[str, str]:
     """What was asked and answered, as text; the output of the tool where its result has one."""
-    result = detail.result
+    result = without_encoded(detail.result)
     output = result.get("output") if isinstance(result, dict) else None
     found = {
-        "arguments": None if detail.arguments is None else full_text(detail.arguments),
+        "arguments": None
+        if detail.arguments is None
+        else full_text(without_encoded(detail.arguments)),
         "output": output if isinstance(output, str) else None,
         "result": None if result is None else full_text(result),
     }

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.model.display import size_text, visible_bytes
 from loom_audit.model.files import FileChange, FileState, Move, shown_moves
+from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.textdiff import Diff, Line, diff_lines
 from loom_audit.web.budget import row_weight, weight
 
@@ -60,6 +62,8 @@ class FileView(Struct, frozen=True):
     problem: AuditError | None = None
     start: int = 0
     length: int = 0
+    kinds: tuple[Kind | None, Kind | None] = (None, None)
+    """What binary content was and is."""
 
     @property
     def path(self) -> str:
@@ -156,7 +160,8 @@ def view_change(
         return view("large")
     found = diff_lines(old, new, words=range(start, start + MOST_ROWS + 1))
     if found.binary:
-        return view("binary")
+        kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
+        return replace(view("binary"), kinds=kinds)
     rows = tuple(_fitting(_rows(found, start), room))
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
     body: Body = "rows"

@@ -12,6 +12,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
 from loom_audit.model.display import visible_bytes
 from loom_audit.model.files import FileState, Tree
+from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
 from loom_audit.web.budget import Budget, row_weight, weight
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
@@ -43,6 +44,7 @@ class FileText(Struct, frozen=True):
     dump: tuple[tuple[str, str, str], ...] = ()
     cut: bool = False
     problem: AuditError | None = None
+    kind: Kind | None = None
 
 
 @router.get("/w/{workspace}/at")
@@ -231,7 +233,8 @@ def read_text(workspace: AuditedWorkspace, state: FileState) -> FileText:
     except AuditError as error:
         return FileText(problem=error)
     if b"\0" in content[:8192]:
-        return FileText(dump=tuple(dump(content[:DUMPED_BYTES])), cut=state.size > DUMPED_BYTES)
+        rows = tuple(dump(content[:DUMPED_BYTES]))
+        return FileText(dump=rows, cut=state.size > DUMPED_BYTES, kind=kind_of(content))
     lines = content[:SHOWN_BYTES].split(b"\n")
     if lines[-1] == b"":
         lines.pop()
