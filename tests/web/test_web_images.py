@@ -101,6 +101,7 @@ def test_pictures_are_drawn_without_a_complaint(
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text))
     page.goto(f"{busy_live.address}{busy.url}/at/head/copy.png")
-    page.wait_for_function("document.querySelector('.picture img').naturalWidth === 120")
+    drawn = "async e => { await e.decode(); return e.naturalWidth }"
+    assert page.locator(".picture img").evaluate(drawn) == 120
     assert problems == []
     context.close()
