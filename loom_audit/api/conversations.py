@@ -334,7 +334,8 @@ class Conversation:
             for ingest in self.ingests.values():
                 ingest.close(half_told=not self._stopped)
             self._due = None
-        self.is_busy = self._due is not None or self.has_open_calls
+        over = [ingest.hooks.look() for ingest in self.ingests.values()]
+        self.is_busy = self._due is not None or self.has_open_calls or not all(over)
 
     def close_file(self) -> None:
         """Read the transcript no more."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ _SHELLS = frozenset(
 """What stands between a program and the hooks that it starts."""
 _HOOK_SECONDS = 2.0
 """In which a hook has told who it is; one that waits longer is known by then."""
+_AT_ONCE = 3
+"""Clock ticks in which a program starts all hooks of one event."""
 _TICKS: int = os.sysconf("SC_CLK_TCK")
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for."""
@@ -142,6 +145,21 @@ class LinuxProcesses:
                     return above, line
             line.append(above)
         return None, line
+
+    def beside(self, tasks: Iterable[str], asking: Collection[int]) -> Collection[str]:
+        lines = [[pid, *self._parents(pid)] for pid in asking]
+        tops = {line[0]: line[1] for line in lines if line[1:] and line[1] not in asking}
+        began = [started for top in tops if (started := self._started(top)) is not None]
+        found = []
+        for task in tasks if began else ():
+            line = [int(task), *self._parents(int(task))]
+            for one, parent in pairwise(line):
+                started = self._started(one)
+                if parent in tops.values() and started is not None:
+                    if started >= max(began) - _AT_ONCE:
+                        found.append(task)
+                    break
+        return found
 
     def _parents(self, pid: int) -> Iterator[int]:
         """The processes above one, its parent first."""

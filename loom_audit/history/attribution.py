@@ -8,19 +8,22 @@ from msgspec.structs import replace
 from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.questions import is_waiting
-from loom_audit.model.events import CallRequested, Draft, Event, FilesChanged
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
 from loom_audit.model.files import FileChange, Move, moves_among, parents
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 OUTSIDE = "outside"
+CLIENT_HOOKS = "shared: client hooks"
 
 
 class Candidate(Struct, frozen=True):
     """A call that may be changing files; `paths` are the only ones, None when it does not say.
 
     `requested` is the seq of its request. One that has `ended` cannot own what is found later;
-    one that has `outlived` its end may share it, or else have done what came from outside.
+    one that has `outlived` its end may share it, or else have done what came from outside, and
+    has a `number`.
     """
 
     requested: int
@@ -30,6 +33,7 @@ class Candidate(Struct, frozen=True):
     paths: tuple[str, ...] | None = None
     ended: bool = False
     outlived: bool = False
+    number: int | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -215,10 +219,19 @@ def attributed_drafts(
     moves: Sequence[Move] = (),
     arrived: Sequence[str] = (),
 ) -> list[Draft]:
-    """Changes that a look found, as drafts: of the candidates, or else from outside."""
-    return [
-        Draft(found_fact(owners, part, moves, arrived), owners[0].session, owners[0].actor)
-        if not all(one.outlived for one in owners)
-        else outside_draft(part, moves, arrived, owners)
-        for owners, part in by_owners(changes, among).items()
-    ]
+    """Changes that a look found, as drafts: of the candidates, or else from outside.
+
+    What was changed later at a path that an ended call declared lowers its coverage.
+    """
+    drafts = []
+    for owners, part in by_owners(changes, among).items():
+        if not all(one.outlived for one in owners):
+            fact = found_fact(owners, part, moves, arrived)
+            drafts.append(Draft(fact, owners[0].session, owners[0].actor))
+            continue
+        drafts.append(outside_draft(part, moves, arrived, owners))
+        declared = tuple(one.number for one in owners if one.paths is not None and one.number)
+        if declared:
+            lowered = CoverageLowered(declared, Coverage("partial", (CLIENT_HOOKS,)))
+            drafts.append(Draft(lowered, "", OUTSIDE))
+    return drafts

@@ -6,7 +6,6 @@ Nothing is held between the two. While a call is open its session's lease says w
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from time import monotonic, sleep
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,8 +26,8 @@ from loom_audit.history.kept_looks import (
     discard_look,
     keep_look,
     recall_looks,
-    running_at,
 )
+from loom_audit.history.left_running import tasks_and_hooks_left
 from loom_audit.history.looks import keep_going_on, look_after, look_before
 from loom_audit.history.recovery import (
     WORKSPACE_GONE,
@@ -36,7 +35,7 @@ from loom_audit.history.recovery import (
     decision_needed,
     recover,
 )
-from loom_audit.history.survivors import Activity, add_goes_on, end_goes_on, tasks_left
+from loom_audit.history.survivors import add_goes_on, add_hooks, end_goes_on
 from loom_audit.history.watching import note_command
 from loom_audit.history.writer import Writer, check_unused
 from loom_audit.model.coverage import Status
@@ -51,7 +50,6 @@ from loom_audit.model.events import (
 from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
-_ENDING_SECONDS = 0.06
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
 
 
@@ -184,11 +182,17 @@ def end(
         ending.record.lower_coverage(*filter(None, [unseen]), level="none")
         if changes_by_itself(attachment, call):
             # one that was denied did not run: what was started meanwhile is the client's own
-            left = {} if status == "denied" else _tasks_left(attachment, call, asking)
+            goes_on = goes_on or status == "running"
+            left, hooks = tasks_and_hooks_left(attachment, call, asking)
+            if goes_on:
+                left, hooks = {**left, **hooks}, {}
+            if status == "denied":
+                left, hooks = {}, {}
             recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
+            add_hooks(attachment, call.requested, hooks)
             keep_going_on(ending.record, left)
-            if (goes_on or status == "running") and not left:
+            if goes_on and not left:
                 add_goes_on(attachment, call.requested)
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
@@ -289,33 +293,6 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
         look_after(ending.record)
     except NoWorkspace:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
-
-
-def _tasks_left(
-    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
-) -> Activity:
-    """What a call leaves running below its client's process, as far as that can be seen.
-
-    What ends by itself in a moment, as a hook beside ours does, is waited for.
-    """
-    lease = attachment.lease(call.session)
-    running = running_at(attachment, call)
-    if lease is None or not running or not attachment.processes.is_alive(lease):
-        return {}
-    others = (
-        running_at(attachment, other)
-        for other in attachment.projections.open_calls()
-        if other.session == call.session and other.requested != call.requested
-    )
-    known, beside = {*running}, [*filter(None, others)]
-    until = monotonic() + _ENDING_SECONDS
-    while left := tasks_left(attachment, known, (), by=lease.pid, beside=beside):
-        if monotonic() >= until:
-            break
-        if known.issuperset(reporting := asking()):
-            sleep(_ENDING_SECONDS / 10)
-        known.update(reporting)
-    return left
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:

@@ -25,7 +25,8 @@ from loom_audit.clients.reports import (
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import request_event
+from loom_audit.history.attribution import CLIENT_HOOKS, request_event
+from loom_audit.history.left_running import HooksBeside
 from loom_audit.history.told_calls import begun_of, differs, joined, merged, safe_id
 from loom_audit.history.told_texts import ToldTexts
 from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
@@ -37,7 +38,6 @@ from loom_audit.model.records import Call
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
-CLIENT_HOOKS = "shared: client hooks"
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
 
 _EARLIER = 10
@@ -75,6 +75,7 @@ class Ingest:
         self._parts: dict[str, CallEnded] = {}
         self._background: dict[str, str] = {}
         self._beyond: set[str] = set()
+        self.hooks = HooksBeside(attachment)
         self._unnamed = UnnamedCalls(attachment, session)
         self._texts = ToldTexts()
 
@@ -279,6 +280,7 @@ class Ingest:
         )
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)
+        self.hooks.wait()
 
     def _report_late(self, call: Call, report: CallEnded) -> None:
         """Put on record what is told of a finished call where that says something else."""
@@ -383,4 +385,5 @@ class Ingest:
             if self._find(call_id) is None:
                 self._add_unhooked(began, None)
         self._asked.clear()
+        self.hooks.look(at_once=True)
         return foreign.end_session(self.writer)

@@ -19,7 +19,10 @@ Activity = Mapping[str, Any]
 
 _KEPT = "survivors"
 _CLIENT = "client"
-"""The task of a call that its client says goes on, where no process of it is known."""
+"""The task of a call that its client says goes on, where no process of it is known.
+
+One that has "ended" goes on until the next look, whatever it stands beside.
+"""
 
 
 class Window(Struct):
@@ -101,6 +104,19 @@ def end_goes_on(attachment: Attachment, requested: int) -> None:
         _keep(attachment, {**kept, requested: {_CLIENT: "ended"}})
 
 
+def add_hooks(attachment: Attachment, requested: int, hooks: Activity) -> None:
+    """Let a call be a candidate up to the next look, for what hooks of its client's go on to do."""
+    if hooks:
+        add_survivors(attachment, requested, {_CLIENT: "ended", **hooks})
+
+
+def hooks_left(attachment: Attachment) -> Activity | None:
+    """The hooks that run still; None where nobody waits for any until the next look."""
+    kept = _kept(attachment).values()
+    known = [task for one in kept if one.get(_CLIENT) == "ended" for task in one if task != _CLIENT]
+    return attachment.processes.activity(known) if known else None
+
+
 def _activity(attachment: Attachment, since: Mapping[int, Activity]) -> dict[int, Activity]:
     """What is still there of these did until now, with what it started."""
     found: dict[int, Activity] = {}
@@ -132,7 +148,10 @@ def _candidate(attachment: Attachment, requested: int) -> Candidate:
     call: Call = attachment.projections.call_at(requested)
     _, request = request_event(attachment, call)
     return Candidate(
-        requested, call.call_id, call.session, call.actor, request.paths, ended=True, outlived=True
+        *(requested, call.call_id, call.session, call.actor, request.paths),
+        ended=True,
+        outlived=True,
+        number=call.seq,
     )
 
 

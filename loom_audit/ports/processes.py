@@ -173,6 +173,14 @@ class Processes(Protocol):
         """
         ...
 
+    def beside(self, tasks: Iterable[str], asking: Collection[int]) -> Collection[str]:
+        """Those of these processes that are a program's hooks beside the one that asks.
+
+        `asking` is that one with its shells. They are the program's, too, and began when it did
+        or later; so did what they started.
+        """
+        ...
+
     def thread(self, number: int) -> str:
         """A thread of our own process, by the number that the system gave it."""
         ...

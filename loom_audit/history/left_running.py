@@ -1,0 +1,83 @@
+"""What a foreign call leaves running: work of its own, and its client's hooks beside ours."""
+
+from collections.abc import Callable, Collection
+from time import monotonic, sleep
+
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.call import exclusive
+from loom_audit.history.capture import record_drift
+from loom_audit.history.kept_looks import running_at
+from loom_audit.history.survivors import Activity, hooks_left, tasks_left
+from loom_audit.model.records import Call
+
+_ENDING_SECONDS = 0.06
+_HOOKS_SECONDS = 10.0
+"""For how long the other hooks of a client are waited for after a call."""
+
+
+def tasks_and_hooks_left(
+    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
+) -> tuple[Activity, Activity]:
+    """What a call leaves running as its own, and what of it are other hooks of the client.
+
+    Those are all, where the call runs no command: what else the client starts meanwhile is no
+    work of the call either.
+    """
+    left = _tasks_left(attachment, call, asking)
+    if call.effect == "write" or not left:
+        return {}, left
+    hooks = attachment.processes.beside(left, asking())
+    own = {task: done for task, done in left.items() if task not in hooks}
+    return own, {task: done for task, done in left.items() if task in hooks}
+
+
+class HooksBeside:
+    """The other hooks of a client in one workspace, which may write when its call has ended."""
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._until: float | None = None
+
+    def wait(self) -> None:
+        """A call has ended."""
+        self._until = monotonic() + _HOOKS_SECONDS
+
+    def look(self, *, at_once: bool = False) -> bool:
+        """Look at what they wrote once they have ended; whether none is waited for any more."""
+        if self._until is None:
+            return True
+        running = hooks_left(self._attachment)
+        if running and not at_once and monotonic() < self._until:
+            return False
+        if running is not None:
+            with exclusive(self._attachment):
+                record_drift(self._attachment)
+        self._until = None
+        return True
+
+
+def _tasks_left(
+    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
+) -> Activity:
+    """What a call leaves running below its client's process, as far as that can be seen.
+
+    What ends by itself in a moment, as a hook beside ours does, is waited for.
+    """
+    lease = attachment.lease(call.session)
+    running = running_at(attachment, call)
+    if lease is None or not running or not attachment.processes.is_alive(lease):
+        return {}
+    others = (
+        running_at(attachment, other)
+        for other in attachment.projections.open_calls()
+        if other.session == call.session and other.requested != call.requested
+    )
+    known, beside = {*running}, [*filter(None, others)]
+    until = monotonic() + _ENDING_SECONDS
+    while left := tasks_left(attachment, known, (), by=lease.pid, beside=beside):
+        if monotonic() >= until:
+            break
+        if known.issuperset(reporting := asking()):
+            sleep(_ENDING_SECONDS / 10)
+        known.update(reporting)
+    return left
