@@ -36,10 +36,12 @@ OVERWRITE = {"path": "notes.txt", "content": "changed\n"}
 class Waiting:
     """A call in a thread of its own that waits for an answer."""
 
-    def __init__(self, made: Recorded, tool: str, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self, made: Recorded, tool: str, arguments: dict[str, Any], seconds: float
+    ) -> None:
         self.made = made
         self.results: list[Any] = []
-        self.session = made.workspace.session("asking", gate=AskingGate(timeout=60))
+        self.session = made.workspace.session("asking", gate=AskingGate(timeout=seconds))
         self.session.__enter__()
         known = {one.seq for one in self.pending()}
 
@@ -77,9 +79,12 @@ class Waiting:
 
 @contextmanager
 def waiting_for(
-    made: Recorded, tool: str = "write_file", arguments: dict[str, Any] | None = None
+    made: Recorded,
+    tool: str = "write_file",
+    arguments: dict[str, Any] | None = None,
+    seconds: float = 60,
 ) -> Iterator[Waiting]:
-    waiting = Waiting(made, tool, arguments or OVERWRITE)
+    waiting = Waiting(made, tool, arguments or OVERWRITE, seconds)
     try:
         yield waiting
     finally:

@@ -125,7 +125,7 @@ def test_every_kind_of_page_is_accessible_silent_and_as_wide_as_the_window(
         live = stack.enter_context(serving(recorded))
         asked = {"path": "README.md", "content": "new\n" * 400}
         (recorded.root / "README.md").write_text("old\n")
-        waiting = stack.enter_context(waiting_for(recorded, arguments=asked))
+        waiting = stack.enter_context(waiting_for(recorded, arguments=asked, seconds=3600))
         starts = ["/", f"{url}/", waiting.url, plan, "/nothing", f"{url}/calls?tool=none"]
         with ThreadPoolExecutor(1) as own:
             looked, found = own.submit(sweep, live, starts).result()
