@@ -27,6 +27,7 @@ from loom_audit.clients.claude_results import (
     ended_in_background,
     failure,
     has_failed,
+    has_run,
     notified,
     told,
 )
@@ -356,8 +357,10 @@ class ClaudeTranscript:
         tool, arguments = self._open.pop((session, call_id), ("", None))
         at, given = fields.time(record.get("timestamp")), record.get("toolUseResult")
         if has_failed(block, given):
-            status, result = failure(fields.plain(block.get("content")), given, record)
-            yield CallEnded(session, call_id, tool, status, result, at=at)
+            said = fields.plain(block.get("content"))
+            status, result = failure(said, given, record)
+            ran = has_run(tool, said)
+            yield CallEnded(session, call_id, tool, status, result, at=at, ran=ran)
             return
         end = told(session, call_id, tool, given, arguments, block.get("content"))
         yield CallEnded(

@@ -37,6 +37,10 @@ _CANCELLED = (
     "The user doesn't want to take this action right now",
     "Interrupted by user",
 )
+_EDITORS = fields.words("Edit MultiEdit Write NotebookEdit")
+"""What is marked as an error of their use is found before they run; other tools may say it, too."""
+_MAY_HAVE_RUN = ("Error calling tool", "Cancelled", "Interrupted")
+_REFUSED = ("InputValidationError: ", "Error: No such tool available: ")
 _NOTICE = re.compile(r"<task-notification>.*?</task-notification>", re.DOTALL)
 _TASK = re.compile(r"<task-id>([^<]{1,200})</task-id>")
 _TASK_STATUS = re.compile(r"<status>([^<]{1,50})</status>")
@@ -87,6 +91,14 @@ def failure(
     elif _TIMED_OUT.search(output):
         status = "timeout"
     return status, fields.result(output, data)
+
+
+def has_run(tool: str, said: str) -> bool:
+    """Whether a failed call may have run: not where the client found its input wrong, by itself."""
+    refused = re.fullmatch(r"<tool_use_error>(.*)</tool_use_error>", said, re.DOTALL)
+    if refused is None or refused[1].startswith(_MAY_HAVE_RUN):
+        return True
+    return tool not in _EDITORS and not refused[1].startswith(_REFUSED)
 
 
 def _decided(record: Mapping[str, Any]) -> tuple[bool, bool]:

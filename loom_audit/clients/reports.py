@@ -69,7 +69,8 @@ class CallEnded(Struct, frozen=True):
     A `status` of None says nothing about how it ended: another report will, or nobody knows.
     `result` holds `output`, a text, and `data`, an object: there `exit_code` and `background`
     where the client tells them. `tool` is "" where that is not told. A call may be told to have
-    begun or ended more than once, by a hook and by the transcript.
+    begun or ended more than once, by a hook and by the transcript. One that did not run at all has
+    `ran` False, where the client leaves no doubt of it.
     """
 
     session: str
@@ -82,6 +83,7 @@ class CallEnded(Struct, frozen=True):
     duration: int | None = None
     files: tuple[FileTold, ...] = ()
     background: tuple[str, ...] = ()
+    ran: bool = True
 
 
 class BackgroundEnded(Struct, frozen=True):

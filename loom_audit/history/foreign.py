@@ -183,11 +183,11 @@ def end(
         if changes_by_itself(attachment, call):
             # one that was denied did not run: what was started meanwhile is the client's own
             goes_on = goes_on or status == "running"
-            left, hooks = tasks_and_hooks_left(attachment, call, asking)
-            if goes_on:
-                left, hooks = {**left, **hooks}, {}
-            if status == "denied":
-                left, hooks = {}, {}
+            left, hooks = (
+                ({}, {})
+                if status == "denied"
+                else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
+            )
             recall_looks(attachment, [call])
             _capture(ending, look=look, seen=event.source == CLIENT)
             add_hooks(attachment, call.requested, hooks)
@@ -212,6 +212,7 @@ def add_unseen(
 ) -> Event:
     """Put a whole call on record of which nothing was looked at, and `why`: its finish.
 
+    Without a reason there was nothing to look at: it did not run.
     `ended` is when it ended. What is found next as from outside it may have done. Conflict when
     the session is not open, or has a call of this id.
     """
@@ -234,7 +235,7 @@ def add_unseen(
         ending = OpenCall.resumed(
             replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
         )
-        ending.record.lower_coverage(why, level="none")
+        ending.record.lower_coverage(*filter(None, [why]), level="none")
         if request.effect in ("write", "execute") and status in ("ok", "running", "unknown"):
             add_goes_on(attachment, begun.requested)
             if status != "running":

@@ -306,7 +306,7 @@ class Ingest:
             self._request(call_id or new_id_made(), began),
             status,
             self._record_of(status, result),
-            NO_HOOK,
+            NO_HOOK if ended is None or ended.ran else "",
             ended=ended.at if ended else None,
         )
 

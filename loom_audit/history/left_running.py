@@ -16,14 +16,16 @@ _HOOKS_SECONDS = 10.0
 
 
 def tasks_and_hooks_left(
-    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
+    attachment: Attachment, call: Call, asking: Callable[[], Collection[int]], *, goes_on: bool
 ) -> tuple[Activity, Activity]:
     """What a call leaves running as its own, and what of it are other hooks of the client.
 
     Those are all, where the call runs no command: what else the client starts meanwhile is no
-    work of the call either.
+    work of the call either. None are, where the client says that the call `goes_on`.
     """
     left = _tasks_left(attachment, call, asking)
+    if goes_on:
+        return left, {}
     if call.effect == "write" or not left:
         return {}, left
     hooks = attachment.processes.beside(left, asking())

@@ -137,6 +137,21 @@ def test_a_failed_edit_that_no_hook_tells_is_settled_before_the_next_call(
     assert (call.seq or 0) < call_of(workspace, "c2").requested
 
 
+def test_an_edit_that_the_client_refused_before_it_ran_did_nothing_that_is_not_captured(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    edit = {"file_path": str(root / "a.txt"), "old_string": "x", "new_string": "y"}
+    claude.asks("c1", "Edit", edit)
+    said = "<tool_use_error>String to replace not found in file.</tool_use_error>"
+    claude.told("c1", None, said, error=True)
+    claude.bash("c2", "touch b", (root / "b").touch)
+    call = call_of(workspace, "c1")
+    assert (call.status, call.coverage.level, call.coverage.reasons) == ("error", "full", ())
+    plan = workspace.plan_rollback("session:s1")
+    assert plan.irreversible == () and [change.path for change in plan.changes] == ["b"]
+
+
 def test_a_call_whose_end_only_the_transcript_tells_ends_before_the_next_one(
     claude: HookedClaude, workspace: AuditedWorkspace, root: Path
 ) -> None:

@@ -96,7 +96,7 @@ def test_claude_code(replayed: Callable[..., list[Call]], workspace: AuditedWork
         ("toolu_7", "Bash", "ok"),
         ("toolu_8", "Write", "ok"),
     ]
-    assert calls[3].coverage.reasons == ("no hook",)
+    assert calls[3].coverage.reasons == (), "it was refused before it ran"
     facts = [event.fact for event in workspace.log.read()]
     assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == ["please edit"]
     said = [fact.text for fact in facts if isinstance(fact, MessageReceived)]

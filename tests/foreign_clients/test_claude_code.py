@@ -276,6 +276,38 @@ def test_a_call_that_a_person_denied_or_stopped_did_not_fail() -> None:
     assert result("Error: no such file", "Error: no such file") == "error"
 
 
+@pytest.mark.parametrize(
+    ("tool", "said", "ran"),
+    [
+        ("Edit", "<tool_use_error>String to replace not found in file.</tool_use_error>", False),
+        ("Write", "<tool_use_error>File has not been read yet.</tool_use_error>", False),
+        (
+            "Bash",
+            "<tool_use_error>InputValidationError: `command` is missing</tool_use_error>",
+            False,
+        ),
+        ("Gone", "<tool_use_error>Error: No such tool available: Gone</tool_use_error>", False),
+        ("Edit", "<tool_use_error>Error calling tool (Edit): EIO</tool_use_error>", True),
+        ("Edit", "<tool_use_error>Cancelled: another call failed</tool_use_error>", True),
+        ("Edit", "String to replace not found in file.", True),
+        ("Bash", "<tool_use_error>it said so itself</tool_use_error>", True),
+        ("Bash", "Exit code 1\n<tool_use_error>InputValidationError: x</tool_use_error>", True),
+    ],
+)
+def test_a_call_did_not_run_only_where_the_transcript_proves_it(
+    tool: str, said: str, ran: bool
+) -> None:
+    asked = {"type": "tool_use", "id": "t1", "name": tool, "input": {"file_path": "/p/a"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": said, "is_error": True}
+    common = {"sessionId": "s", "cwd": "/p", "uuid": "u"}
+    reader = CLIENTS["claude-code"].transcript()
+    for kind, block in (("assistant", asked), ("user", result)):
+        record = {"type": kind, "message": {"content": [block]}, **common}
+        reports = reader.read(json.dumps(record).encode())
+    [ended] = [report for report in reports if isinstance(report, CallEnded)]
+    assert ended.status == "error" and ended.ran is ran
+
+
 def test_an_interruption_ends_the_turn_and_is_not_a_prompt() -> None:
     said = {"content": [{"type": "text", "text": "[Request interrupted by user]"}]}
     record = {"type": "user", "sessionId": "s", "message": said}

@@ -29,8 +29,6 @@ class RealClient(Protocol):
     package: str
     unsaid: Mapping[str, str]
     """Steps whose status the client knows in another way than the script has it."""
-    unhooked: Sequence[str]
-    """Steps for which the client calls no hook: they are known from its transcript."""
     settings: Sequence[str]
     """What of the client's settings lies in a workspace."""
     escapes: int
@@ -103,7 +101,6 @@ class ClaudeCode:
     name = "claude-code"
     package = "@anthropic-ai/claude-code"
     unsaid: Mapping[str, str] = {}
-    unhooked: Sequence[str] = ("failing edit",)
     settings: Sequence[str] = (".claude",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
@@ -175,7 +172,6 @@ class Codex:
     name = "codex"
     package = "@openai/codex"
     unsaid: Mapping[str, str] = {}
-    unhooked: Sequence[str] = ()
     settings: Sequence[str] = (".codex",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
@@ -265,7 +261,6 @@ class Gemini:
     name = "gemini"
     package = "@google/gemini-cli"
     unsaid: Mapping[str, str] = {}
-    unhooked: Sequence[str] = ()
     settings: Sequence[str] = (".gemini",)
     escapes = 1
     leaving: Sequence[bytes] = (b"/quit", b"\r")
@@ -346,7 +341,6 @@ class Opencode:
     name = "opencode"
     package = "opencode-ai"
     unsaid: Mapping[str, str] = {"background": "ok"}
-    unhooked: Sequence[str] = ()
     settings: Sequence[str] = (".opencode",)
     escapes = 2
     leaving: Sequence[bytes] = (b"\x03", b"\x03")

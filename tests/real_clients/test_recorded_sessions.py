@@ -97,8 +97,7 @@ def test_what_is_certain_is_full_and_what_is_shared_says_so(run: Run) -> None:
         for record in recorded(run, step):
             why = [one for one in record["coverage_reasons"] if one != FORMATTED]
             if step.name not in UNCERTAIN:
-                expected = ["no hook"] if step.name in run.client.unhooked else []
-                assert why == expected, (step.name, record["coverage_reasons"])
+                assert why == [], (step.name, record["coverage_reasons"])
             assert (record["coverage"] == "full") == (not record["coverage_reasons"])
     (meanwhile,) = recorded(run, named(run, "meanwhile"))
     assert meanwhile["coverage"] == "partial"
