@@ -9,3 +9,31 @@ document.addEventListener("htmx:error", event => {
   document.getElementById("notice").replaceChildren(said);
   said.focus();
 });
+
+// What asks again and again rests while nobody looks.
+document.addEventListener("htmx:before:request", event => {
+  if (document.hidden && event.detail?.ctx?.sourceEvent?.type === "every") event.preventDefault();
+});
+
+// Long work says how far it is, until its answer takes the place of this page.
+document.addEventListener("submit", event => {
+  const form = event.target;
+  if (!form.dataset.progress || form.elements.job) return;
+  const job = document.createElement("input");
+  Object.assign(job, { type: "hidden", name: "job", value: String(Math.random()).slice(2) });
+  const said = document.createElement("p");
+  said.className = "note";
+  said.setAttribute("role", "status");
+  said.textContent = "At work …";
+  form.append(job, said);
+  const look = async () => {
+    try {
+      const answer = await fetch(form.dataset.progress + "?job=" + job.value);
+      if (answer.status === 200) said.textContent = await answer.text();
+    } catch {
+      return;
+    }
+    setTimeout(look, 500);
+  };
+  setTimeout(look, 300);
+});

@@ -26,6 +26,7 @@ from loom_audit.web import (
     counts,
     holding,
     images,
+    live,
     overview,
     points,
     sign_in,
@@ -56,7 +57,20 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.store = store
     app.state.admission = admission
     app.state.pages = Pages()
-    rooms = (overview, calls, counts, holding, images, points, undo, checks, approvals, sign_in)
+    app.state.works = live.Works()
+    rooms = (
+        approvals,
+        calls,
+        checks,
+        counts,
+        holding,
+        images,
+        live,
+        overview,
+        points,
+        sign_in,
+        undo,
+    )
     for module in rooms:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])

@@ -120,6 +120,7 @@ def _listing(
     typed = first(query, "path").strip().removeprefix(workspace.root + "/")
     query = {**query, "path": (typed,)}
     filters = {name: first(query, name) for name in FILTERS}
+    head = workspace.log.head()
     listing = list_calls(workspace.timeline, query, session)
     base = address("w", workspace.id, *(("s", session) if session else ("calls",)))
     values: dict[str, Any] = {
@@ -129,6 +130,7 @@ def _listing(
         "kept": [*filters.items(), ("reads", first(query, "reads"))],
         "base": base,
         "decided": decisions(workspace, listing.calls),
+        "since": None if first(query, "before") or first(query, "after") else head,
         "narrowed": any(filters.values()),
     }
     if wants_fragment(request):

@@ -8,6 +8,7 @@ from loom_audit.api.drift import accept_drift, content_of_drift
 from loom_audit.web.budget import Budget
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Form, Query, Render, Workspace
+from loom_audit.web.live import Works
 from loom_audit.web.pages import redirect, wants_fragment
 from loom_audit.web.urls import address, first
 
@@ -58,11 +59,14 @@ def ask(request: Request, workspace: Workspace, pages: Render) -> Response:
 def verify(request: Request, workspace: Workspace, form: Form, pages: Render) -> Response:
     """Recompute everything and show what was found."""
     quick = first(form, "mode") == "quick"
+    works: Works = request.app.state.works
+    with works.telling(form) as report:
+        result = workspace.verify(quick=quick, report=report)
     return pages.page(
         request,
         "verify.html",
         section="verify",
         head=workspace.head(),
-        result=workspace.verify(quick=quick),
+        result=result,
         quick=quick,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -103,16 +103,11 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
     What came from outside is listed too, unless more than a path narrows the calls.
     """
     before, after = number(query, "before"), number(query, "after")
-    status, path = first(query, "status"), first(query, "path").strip().strip("/")
-    wanted = CallFilter(
+    wanted = call_filter(
+        query,
+        session,
         after=after or 0,
         before=before,
-        session=session,
-        tool=first(query, "tool") or None,
-        status=None if status == FAILED else status or None,
-        failed_only=status == FAILED,
-        typed=path or None,
-        words=first(query, "search").strip() or None,
         newest_first=after is None,
         limit=ROWS + 1,
     )
@@ -127,16 +122,35 @@ def list_calls(timeline: Timeline, query: Fields, session: str | None = None) ->
         newer = calls[0].requested if calls and before is not None else None
     narrowed = any(first(query, name) for name in FILTERS)
     fold = not narrowed and not first(query, "reads")
-    if session is not None or any(first(query, name) for name in FILTERS if name != "path"):
+    if not lists_outside(query, session):
         return _fitting(Listing(calls, older, newer, fold=fold), after)
     low = after or (older - 1 if older else 0)
     high = newer + 1 if after is not None and newer else before
-    outside = timeline.outside(after=low, before=high, typed=path, limit=OUTSIDE_ROWS)
+    outside = timeline.outside(after=low, before=high, typed=wanted.typed or "", limit=OUTSIDE_ROWS)
     if after is None and len(outside) == OUTSIDE_ROWS:
         # the next page goes on where these end
         older = outside[-1].seq
         calls = [call for call in calls if call.requested > older]
     return _fitting(Listing(calls, older, newer, tuple(outside), fold), after)
+
+
+def call_filter(query: Fields, session: str | None, **more: Any) -> CallFilter:
+    """Which calls the filters of a page want; `more` says of what stretch and how many."""
+    status = first(query, "status")
+    return CallFilter(
+        session=session,
+        tool=first(query, "tool") or None,
+        status=None if status == FAILED else status or None,
+        failed_only=status == FAILED,
+        typed=first(query, "path").strip().strip("/") or None,
+        words=first(query, "search").strip() or None,
+        **more,
+    )
+
+
+def lists_outside(query: Fields, session: str | None) -> bool:
+    """Whether a page lists changes from outside, too: a path at most narrows it."""
+    return session is None and not any(first(query, name) for name in FILTERS if name != "path")
 
 
 def _fitting(listing: Listing, after: int | None) -> Listing:

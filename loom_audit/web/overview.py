@@ -30,13 +30,14 @@ def slash(workspace: Workspace) -> Response:
 def overview(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
     """Sessions, the last calls, checkpoints."""
     before = number(query, "before")
+    head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
     return pages.page(
         request,
         "overview.html",
         section="overview",
-        head=workspace.timeline.point("head"),
+        head=head,
         sessions=sessions[:SESSIONS],
         held={one.id for one in sessions if not one.ended and workspace.timeline.hold(one.id)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,

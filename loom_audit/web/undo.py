@@ -35,6 +35,7 @@ from loom_audit.web.dependencies import (
     number,
     point_text,
 )
+from loom_audit.web.live import Works
 from loom_audit.web.pages import Pages, obstacles, redirect, wants_fragment
 from loom_audit.web.plan_lists import PLAN_LISTS, plan_parts
 from loom_audit.web.urls import Fields, address, encoded, first, quoted, unquoted
@@ -128,7 +129,15 @@ def carry_out(
         return _show(request, workspace, pages, visitor, wish, plan, form, problem)
     try:
         do = partial(roll_back_held, workspace) if wish.hold else workspace.carry_out
-        done = do(plan, actor=visitor.actor, label=visitor.label, visit=visitor.visit)
+        works: Works = request.app.state.works
+        with works.telling(form) as report:
+            done = do(
+                plan,
+                actor=visitor.actor,
+                label=visitor.label,
+                visit=visitor.visit,
+                report=report,
+            )
     except Conflict as problem:
         return _show(
             request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem

@@ -1,0 +1,83 @@
+"""What a page asks for while it is open: whether there is something new, how far long work is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse, Response
+
+from loom_audit.model.display import count_text, one_line
+from loom_audit.model.events import CallRequested, FilesChanged
+from loom_audit.ports import Progress, Report
+from loom_audit.web.dependencies import Query, Render, Workspace, number
+from loom_audit.web.listing import call_filter, lists_outside
+from loom_audit.web.urls import Fields, first
+
+router = APIRouter()
+COUNTED = 100
+"""So many new calls are counted; more are "more than"."""
+AT_ONCE = 50
+"""Pieces of long work that may be told about; what is begun beside them is done untold."""
+JOB = 64
+"""Characters of the name that a page gives to its work."""
+
+
+class Works:
+    """How far the long work of this dashboard is, by the names that pages gave it."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, Progress] = {}
+
+    @contextmanager
+    def telling(self, form: Fields) -> Iterator[Report | None]:
+        """What takes reports of the work that a form asks for; None where the form has no name."""
+        job = first(form, "job")[:JOB]
+        if not job or len(self._now) >= AT_ONCE:
+            yield None
+            return
+        self._now[job] = Progress("beginning", 0)
+        try:
+            yield lambda progress: self._now.__setitem__(job, progress)
+        finally:
+            self._now.pop(job, None)
+
+    def told(self, job: str) -> str:
+        """The last report in words, "" when there is none."""
+        found = self._now.get(job[:JOB])
+        if found is None:
+            return ""
+        done = f"{found.done:,}" if found.total is None else f"{found.done:,} of {found.total:,}"
+        return one_line(f"{found.stage}: {done} {found.unit}", 200)
+
+
+@router.get("/progress")
+def progress(request: Request, query: Query) -> Response:
+    """How far the work of this name is; no content when it is not at work."""
+    works: Works = request.app.state.works
+    told = works.told(first(query, "job"))
+    return PlainTextResponse(told) if told else Response(status_code=204)
+
+
+@router.get("/w/{workspace}/fresh")
+def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
+    """How much is new since the event `since` of what a page lists; no content for nothing."""
+    since = number(query, "since") or 0
+    # one small query, as long as nothing happens
+    if not workspace.log.newest((CallRequested.kind, FilesChanged.kind), since)[1]:
+        return Response(status_code=204)
+    session = first(query, "session") or None
+    wanted = call_filter(query, session, after=since, limit=COUNTED + 1)
+    calls = len(workspace.timeline.calls(wanted))
+    outside = 0
+    if lists_outside(query, session):
+        typed = wanted.typed or ""
+        outside = len(workspace.timeline.outside(after=since, typed=typed, limit=COUNTED + 1))
+    parts = [_said(calls, "new call"), _said(outside, "new change") + " from outside"]
+    shown = [part for count, part in zip((calls, outside), parts, strict=True) if count]
+    if not shown:
+        return Response(status_code=204)
+    return pages.page(request, "fresh.html", text=", ".join(shown))
+
+
+def _said(count: int, noun: str) -> str:
+    return f"more than {COUNTED} {noun}s" if count > COUNTED else count_text(count, noun)
