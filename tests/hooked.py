@@ -130,3 +130,59 @@ class HookedCodex:
         item = {"type": "CommandExecution", "id": id, "exit_code": code}
         more = {"aggregated_output": output, "status": "failed" if code else "completed"}
         self.write("event_msg", {"type": "item_completed", "item": {**item, **more}})
+
+
+class HookedGemini:
+    """One session of Gemini CLI, whose hooks name no call; its session file does, afterwards."""
+
+    def __init__(self, answer: Answer, root: Path, file: Path, session: str = "g1") -> None:
+        self.answer = answer
+        self.root = root
+        self.file = file
+        self.session = session
+        self._write({"sessionId": session, "projectHash": "0", "startTime": _now()})
+
+    def hook(self, name: str, **more: Any) -> bytes:
+        given = {
+            "session_id": self.session,
+            "transcript_path": str(self.file),
+            "cwd": str(self.root),
+            "hook_event_name": name,
+            "timestamp": _now(),
+            **more,
+        }
+        return self.answer(json.dumps(given).encode())
+
+    def before(self, command: str) -> bytes:
+        return self.hook(
+            "BeforeTool", tool_name="run_shell_command", tool_input={"command": command}
+        )
+
+    def after(self, command: str, output: str = "") -> bytes:
+        response = {"llmContent": f"Output: {output}", "returnDisplay": output}
+        given = {"tool_name": "run_shell_command", "tool_input": {"command": command}}
+        return self.hook("AfterTool", tool_response=response, **given)
+
+    def writes(self, *calls: tuple[str, str, str]) -> None:
+        """The session file tells some calls once all of them have ended: id, command, status."""
+        told = [
+            {
+                "id": id,
+                "name": "run_shell_command",
+                "args": {"command": command},
+                "status": status,
+                "timestamp": _now(),
+                "result": [{"functionResponse": {"id": id, "response": {"output": "told"}}}],
+            }
+            for id, command, status in calls
+        ]
+        message = {"id": calls[0][0], "timestamp": _now(), "type": "gemini", "content": ""}
+        self._write({**message, "toolCalls": told})
+
+    def _write(self, record: Any) -> None:
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")

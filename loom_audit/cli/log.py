@@ -152,7 +152,8 @@ def _print_calls(
     for call in calls:
         heard = workspace.timeline.last_heard(call)
         if output.json:
-            record = call_record(call, event_id(workspace, call.seq or call.requested))
+            id = event_id(workspace, call.seq or call.requested)
+            record = call_record(call, id, workspace.timeline.client_id(call))
             output.record(record | {"last_heard": time_text(heard)})
             continue
         if (call.session, call.actor) != shown:

@@ -69,6 +69,7 @@ def show(
             alive=call.seq is not None or workspace.is_alive(call),
             heard=workspace.timeline.last_heard(call),
             occurred=_occurred(detail),
+            client_id=workspace.timeline.client_id(call),
         )
         if held := workspace.timeline.hold(call.session):
             output.line("held       ", (held.text, "yellow"))
@@ -98,7 +99,8 @@ def _detail_record(
     workspace: "AuditedWorkspace", detail: "CallDetail", question: "ApprovalRequest | None"
 ) -> dict[str, Any]:
     call = detail.call
-    return call_record(call, event_id(workspace, call.seq or call.requested)) | {
+    id = event_id(workspace, call.seq or call.requested)
+    return call_record(call, id, workspace.timeline.client_id(call)) | {
         "occurred_at": time_text(_occurred(detail)),
         "arguments": detail.arguments,
         "question": question_record(question) if question else None,
@@ -125,6 +127,7 @@ def _print_header(
     alive: bool,
     heard: datetime | None,
     occurred: datetime | None,
+    client_id: str,
 ) -> None:
     output = invocation.output
     status = "waits for approval" if question else call.status
@@ -134,7 +137,7 @@ def _print_header(
     if occurred is not None:
         output.line("occurred   ", local_time(occurred), "  as the client tells it")
     output.line("session    ", call.session, f"  {call.actor}")
-    output.line("call_id    ", call.call_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
+    output.line("call_id    ", client_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
     if call.seq is not None:
         output.line("coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons)))
     if question:

@@ -57,7 +57,14 @@ def status(
 
 
 def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[str, Any]]:
-    return [call_record(call, event_id(workspace, call.seq or call.requested)) for call in calls]
+    return [
+        call_record(
+            call,
+            event_id(workspace, call.seq or call.requested),
+            workspace.timeline.client_id(call),
+        )
+        for call in calls
+    ]
 
 
 def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:

@@ -6,7 +6,8 @@ What it does not tell:
 - exit code, signal and background processes of a command stand only as the last lines of the text
   that the model is given, and no exit code means 0: a command that prints such lines last can
   feign them;
-- a failed call fires its hook after it, with `error`;
+- a failed call fires its hook after it, with `error`; one that Esc stopped may be told there as
+  one that ended well, and is cancelled in the session file once all calls of the answer have ended;
 - the session file has no working directory of its own: the first message names the folders, the
   head only a SHA-256 of the project's path;
 - the same message is written again when it has changed: what was told is not told again;
@@ -20,6 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from loom_audit.clients import fields
 from loom_audit.clients.reports import (
@@ -212,7 +214,8 @@ def _hook_reports(
             status: Status = "ok" if not error else _failed(fields.mapping(response, "error"))
             if output.lower().startswith(_BLOCKED):
                 status = "denied"
-            yield _ended(report, output, response.get("returnDisplay"), status, arguments, at)
+            end = _ended(report, output, response.get("returnDisplay"), status, arguments, at)
+            yield replace(end, final=False)
         case "BeforeAgent":
             if prompt := fields.text(given, "prompt"):
                 yield PromptTold(session, prompt, at=at)

@@ -70,7 +70,8 @@ class CallEnded(Struct, frozen=True):
     `result` holds `output`, a text, and `data`, an object: there `exit_code` and `background`
     where the client tells them. `tool` is "" where that is not told. A call may be told to have
     begun or ended more than once, by a hook and by the transcript. One that did not run at all has
-    `ran` False, where the client leaves no doubt of it.
+    `ran` False, where the client leaves no doubt of it; one that is not `final` is told by the
+    transcript as well, and how it ended there holds.
     """
 
     session: str
@@ -84,6 +85,7 @@ class CallEnded(Struct, frozen=True):
     files: tuple[FileTold, ...] = ()
     background: tuple[str, ...] = ()
     ran: bool = True
+    final: bool = True
 
 
 class BackgroundEnded(Struct, frozen=True):

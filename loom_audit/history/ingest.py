@@ -203,6 +203,9 @@ class Ingest:
     # --- calls ----------------------------------------------------------------------------
 
     def _begin(self, report: CallBegan) -> None:
+        for ended_id, ended in list(self._parts.items()):
+            if ended.status is not None:
+                self._finish(ended_id, ended)
         call_id = safe_id(report.call_id) or self._unnamed.add(report.tool, report.arguments)
         if self._find(call_id) is not None:
             return
@@ -243,7 +246,7 @@ class Ingest:
         self._parts[call_id] = report
         if told is not None:
             report = merged(report, told)
-        if report.status is not None:
+        if report.status is not None and report.final:
             self._finish(call_id, report, call)
 
     def _finish(self, call_id: str, report: CallEnded, call: Call | None = None) -> None:
@@ -328,7 +331,7 @@ class Ingest:
 
     def _match(self, report: CallEnded) -> str:
         """The open call without an id of the client's that has ended."""
-        mine = {call.call_id for call in self.open_calls}
+        mine = {call.call_id for call in self.open_calls} - self._parts.keys()
         return self._unnamed.match(report.tool, report.arguments, mine)
 
     # --- the rest -------------------------------------------------------------------------

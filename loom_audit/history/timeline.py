@@ -13,6 +13,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.standing import hold_of, standing_of
+from loom_audit.history.unnamed_calls import client_id
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.display import count_text
 from loom_audit.model.events import (
@@ -166,6 +167,10 @@ class Timeline(Struct, frozen=True):
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         return self.projections.calls(filter)
+
+    def client_id(self, call: Call) -> str:
+        """The id that a call has with its client, told later where its hooks do not name it."""
+        return client_id(self.log, call)
 
     def open_calls(self) -> Sequence[Call]:
         return self.projections.open_calls()

@@ -340,8 +340,8 @@ class Gemini:
 class Opencode:
     name = "opencode"
     package = "opencode-ai"
-    unsaid: Mapping[str, str] = {"background": "ok"}
-    settings: Sequence[str] = (".opencode",)
+    unsaid: Mapping[str, str] = {"background": "ok", "soon": "ok"}
+    settings: Sequence[str] = (".opencode", "opencode.json")
     escapes = 2
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
 

@@ -49,9 +49,10 @@ def change_record(change: FileChange) -> Record:
     }
 
 
-def call_record(call: Call, id: str) -> Record:
+def call_record(call: Call, id: str, client_id: str = "") -> Record:
     """A call, under its number; `id` is that of its finish, or of its request while open.
 
+    `client_id` is the one that it has with its client, where that is another than on record.
     `paths` are the first 20 of the `changed` ones.
     """
     return {
@@ -62,7 +63,7 @@ def call_record(call: Call, id: str) -> Record:
         "actor": call.actor,
         "kind": "call.requested" if call.seq is None else "call.finished",
         "tool": call.tool,
-        "call_id": call.call_id,
+        "call_id": client_id or call.call_id,
         "status": call.status,
         "coverage": call.coverage.level,
         "coverage_reasons": list(call.coverage.reasons),
