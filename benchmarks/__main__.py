@@ -28,6 +28,7 @@ BENCHMARKS = (
     "reading",
     "reads",
     "pages",
+    "readers",
     "verify",
     "imports",
     "memory",

@@ -2,11 +2,16 @@
 
 import json
 import socket
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from itertools import cycle
 from urllib.parse import urlencode, urlsplit
 
 
@@ -64,3 +69,57 @@ def _sign_in(url: str, token: str) -> str:
     if not cookie:
         raise SystemExit(f"the dashboard let nobody in: {answer.status}")
     return cookie.partition(";")[0]
+
+
+class Readers:
+    """People who read pages in a process of its own, each a page every `pause` seconds."""
+
+    def __init__(self, url: str, cookie: str, count: int, pause: float, paths: Sequence[str]):
+        given = json.dumps([url, cookie, count, pause, [*paths]])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.serving"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(given + "\n")
+        self._process.stdin.flush()
+        self._process.stdout.readline()  # all of them are reading
+
+    def end(self) -> tuple[int, float]:
+        """How many pages were read, and the median of seconds for one. All were answered."""
+        told, _ = self._process.communicate("")
+        if self._process.returncode:
+            raise SystemExit("a page was not answered")
+        pages, median = json.loads(told)
+        return int(pages), float(median)
+
+
+def read_on(url: str, cookie: str, count: int, pause: float, paths: Sequence[str]) -> None:
+    """Read until standard input ends, and print how many pages and how long one took."""
+    ended, times = threading.Event(), list[float]()
+
+    def reader(place: int) -> None:
+        browser = Browser(url, cookie)
+        for path in cycle((*paths[place % len(paths) :], *paths[: place % len(paths)])):
+            started = time.monotonic()
+            browser.get(path)
+            times.append(time.monotonic() - started)
+            if ended.wait(max(0.0, pause - times[-1])):
+                break
+        browser.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        readers = [pool.submit(reader, place) for place in range(count)]
+        print(flush=True)
+        sys.stdin.read()
+        ended.set()
+        for one in readers:
+            one.result()
+    print(json.dumps([len(times), statistics.median(times)]))
+
+
+if __name__ == "__main__":
+    read_on(*json.loads(sys.stdin.readline()))

@@ -1,6 +1,7 @@
 """Which call did what an event says, and which others may have: found in the log itself."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -43,7 +44,8 @@ class Whose(Struct, frozen=True):
 class CallLookup:
     """Finds calls: among those of a fold, else where the tables suggest, else from the start.
 
-    `after` is the event after which the fold begins.
+    `after` is the event after which the fold begins; `read` are some that were read from the
+    log already, by seq.
     """
 
     def __init__(
@@ -52,8 +54,11 @@ class CallLookup:
         suggested: Projections,
         fold: CallFold | None = None,
         after: int | None = None,
+        *,
+        read: Mapping[int, Event] = MappingProxyType({}),
     ) -> None:
         self._proven = proven
+        self._read = read
         self._suggested = suggested
         self._after = proven.log.head() if after is None else after
         self._known: dict[tuple[str, str], tuple[int, int | None]] = {}
@@ -117,7 +122,7 @@ class CallLookup:
     def _is_event_of(self, call: Call, seq: int, kind: type[Fact]) -> bool:
         if not 0 < seq <= self._proven.log.head():
             return False
-        event = self._proven.event(seq)
+        event = self._read.get(seq) or self._proven.event(seq)
         same = isinstance(event.fact, kind) and event.session == call.session
         return same and getattr(event.fact, "call_id", None) == call.call_id
 

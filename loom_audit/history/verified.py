@@ -28,7 +28,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
-from loom_audit.ports import CallFilter, EventFilter, Projections
+from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
 class CallRecord(Struct, frozen=True):
@@ -179,13 +179,6 @@ class VerifiedProjections:
         lowered its coverage, was reported of it or may be its work can be anywhere behind that:
         there only what the tables suggest is read, and checked as every event.
         """
-        lookup = CallLookup(self._proven, self._suggested)
-        start = lookup.request(session, call_id)
-        if start is None:
-            raise NotFound(
-                f"There is no call {call_id} in session {session}",
-                hint="Run `loom-audit log` to list the calls.",
-            )
 
         def matters(envelope: Mapping[str, Any]) -> bool:
             if envelope.get("call_id") == call_id and envelope.get("session", "") == session:
@@ -197,6 +190,15 @@ class VerifiedProjections:
                 kind == CallFinished.kind and ("reverts" in envelope or _has_fact(envelope))
             )
 
+        # what is read at once where the tables suggest is most often all that there is to read
+        read = self._around(session, call_id, matters)
+        lookup = CallLookup(self._proven, self._suggested, read={one.seq: one for one in read[2]})
+        start = lookup.request(session, call_id)
+        if start is None:
+            raise NotFound(
+                f"There is no call {call_id} in session {session}",
+                hint="Run `loom-audit log` to list the calls.",
+            )
         fold, own, changes = CallFold(), list[Event](), list[RecordedChange]()
         head = self._proven.log.head()
         near = min(head, max(start + self._near, lookup.finish(session, call_id) or head))
@@ -211,13 +213,30 @@ class VerifiedProjections:
                 if start in (whose.requested, *whose.causes):
                     changes.extend(map(whose.recorded, event.fact.changes))
 
-        for event in self._proven.events(start - 1, near, matters):
+        whole = read[:2] == (start, near)
+        for event in read[2] if whole else self._proven.events(start - 1, near, matters):
             add(event)
         if near < head:
             for seq in self._suggested_after(near, start, fold.call(session, call_id), fold):
                 add(self._proven.event(seq))
         [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
         return CallRecord(call, tuple(own), tuple(changes))
+
+    def _around(
+        self, session: str, call_id: str, wanted: Wanted
+    ) -> tuple[int, int, Sequence[Event]]:
+        """The wanted events from where the tables have a call's request to the last that is near,
+        and these two; none where it is not listed, or where that is not in the log.
+        """
+        try:
+            listed = self._suggested.call(session, call_id)
+        except NotFound:
+            return 0, 0, ()
+        start, head = listed.requested, self._proven.log.head()
+        near = min(head, max(start + self._near, listed.seq or head))
+        if not 0 < start <= near <= start + self._near:
+            return 0, 0, ()
+        return start, near, [*self._proven.events(start - 1, near, wanted)]
 
     def _suggested_after(
         self, near: int, start: int, call: Call | None, fold: CallFold

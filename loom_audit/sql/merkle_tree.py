@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.merkle import Frontier, Node, NodeAt, frontier_at, node_hash
+from loom_audit.model.merkle import Frontier, Node, NodeAt, frontier_at, subtree_root
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.statements import prepare
 
@@ -74,9 +74,7 @@ def stored_nodes(connection: Connection, log: int) -> NodeAt:
         part = hashes[first : first + width]
         if len(part) < width:
             raise _missing_error(base, (start + len(part)) if base == 0 else index, level)
-        while len(part) > 1:
-            part = [node_hash(*pair) for pair in zip(part[::2], part[1::2], strict=True)]
-        return part[0]
+        return subtree_root(part)
 
     return node
 

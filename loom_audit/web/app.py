@@ -57,6 +57,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.store = store
     app.state.admission = admission
     app.state.pages = Pages()
+    app.state.plans = undo.LastPlans()
     app.state.works = live.Works()
     rooms = (
         approvals,

@@ -96,7 +96,7 @@ class Budget:
 
 def weight(nodes: int, *texts: str) -> int:
     """What so many elements weigh, with the texts in them."""
-    return nodes * NODE + sum(len(escape(visible(text)).encode()) for text in texts)
+    return nodes * NODE + sum([len(escape(visible(text)).encode()) for text in texts])
 
 
 def row_weight(nodes: int, path: str) -> int:

@@ -42,7 +42,8 @@ class Row(Struct, frozen=True):
     @property
     def weight(self) -> int:
         changed = sum(changed for _, changed in self.pieces)
-        return weight(5 + changed + bool(self.note), *(text for text, _ in self.pieces))
+        text = "".join([text for text, _ in self.pieces])
+        return weight(5 + changed + bool(self.note), text)
 
 
 class FileView(Struct, frozen=True):
@@ -64,6 +65,7 @@ class FileView(Struct, frozen=True):
     length: int = 0
     kinds: tuple[Kind | None, Kind | None] = (None, None)
     """What binary content was and is."""
+    rows_weight: int = 0
 
     @property
     def path(self) -> str:
@@ -81,7 +83,7 @@ class FileView(Struct, frozen=True):
     @property
     def weight(self) -> int:
         heading = row_weight(HEADING, self.path) + row_weight(0, self.source or "")
-        return heading + sum(row.weight for row in self.rows)
+        return heading + self.rows_weight
 
     @property
     def why_later(self) -> str:
@@ -162,11 +164,11 @@ def view_change(
     if found.binary:
         kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
         return replace(view("binary"), kinds=kinds)
-    rows = tuple(_fitting(_rows(found, start), room))
+    rows, used = _fitting(_rows(found, start), room)
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
     body: Body = "rows"
     if whole and len(rows) < length:
-        body, rows = "later", ()
+        body, rows, used = "later", (), 0
     return FileView(
         change,
         action,
@@ -178,16 +180,20 @@ def view_change(
         found.removed,
         start=start,
         length=length,
+        rows_weight=used,
     )
 
 
-def _fitting(rows: Iterable[Row], room: int) -> Iterator[Row]:
-    """The first of them, and what fits beside it."""
-    for n, row in enumerate(rows):
-        room -= row.weight
-        if n and room < 0:
-            return
-        yield row
+def _fitting(rows: Iterable[Row], room: int) -> tuple[tuple[Row, ...], int]:
+    """The first of them, and what fits beside it; with what they weigh."""
+    kept, used = list[Row](), 0
+    for row in rows:
+        weighs = row.weight
+        if kept and used + weighs > room:
+            break
+        kept.append(row)
+        used += weighs
+    return tuple(kept), used
 
 
 def _size(state: FileState | None) -> int:

@@ -1,6 +1,7 @@
 """Taking things back: first the plan as a page, then the same plan carried out."""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast, get_args
@@ -43,6 +44,7 @@ from loom_audit.web.urls import fields as read_fields
 
 router = APIRouter()
 CLEAN_FILES = 20
+KEPT_PLANS = 3
 CHOICE = "choice:"
 WISH = "wish"
 """A field that holds others, as a query; those of the same name beside it count."""
@@ -78,6 +80,27 @@ class Wish(Struct, frozen=True):
         return (*few, *(((WISH, encoded(many)),) if many else ()))
 
 
+class LastPlans:
+    """The plans that were shown last: a large one takes seconds to make, and is looked at in parts.
+
+    One counts until something happens in its workspace.
+    """
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[tuple[str, str, int], Plan] = OrderedDict()
+
+    def get(self, workspace: AuditedWorkspace, wish: Wish) -> Plan | None:
+        return self._plans.get(self._key(workspace, wish))
+
+    def put(self, workspace: AuditedWorkspace, wish: Wish, plan: Plan) -> None:
+        self._plans[self._key(workspace, wish)] = plan
+        while len(self._plans) > KEPT_PLANS:
+            self._plans.popitem(last=False)
+
+    def _key(self, workspace: AuditedWorkspace, wish: Wish) -> tuple[str, str, int]:
+        return workspace.id, encoded(wish.fields), workspace.log.head()
+
+
 @router.get("/w/{workspace}/plan")
 def plan(
     request: Request, workspace: Workspace, query: Query, pages: Render, visitor: SignedIn
@@ -91,7 +114,14 @@ def plan(
     if was and wants_fragment(request):
         same = was == name_of(why_not_now(workspace, held=wish.hold))
         return Response(status_code=204) if same else Response(headers={"HX-Refresh": "true"})
-    return _show(request, workspace, pages, visitor, wish, make_plan(workspace, wish), query)
+    # its parts are of the plan that was shown; what is carried out is made again and compared
+    shown: LastPlans = request.app.state.plans
+    part = bool(first(query, "of") or first(query, "diff"))
+    plan = shown.get(workspace, wish) if part else None
+    if plan is None:
+        plan = make_plan(workspace, wish)
+        shown.put(workspace, wish, plan)
+    return _show(request, workspace, pages, visitor, wish, plan, query)
 
 
 @router.post("/w/{workspace}/look-again")
