@@ -182,7 +182,7 @@ def test_every_part_that_a_page_goes_on_with_is_bounded(
             seen.add(part)
             for headers in (HX, {}):
                 answer = asker.get(part, headers=headers)
-                assert answer.status_code == 200, (name, part, answer.text[:300])
+                assert answer.status_code in (200, 204), (name, part, answer.text[:300])
                 shape = Shape(answer.text)
                 found = (name, part[:200], shape.nodes, len(answer.content))
                 assert shape.nodes <= (NODES if headers else FIRST_NODES), found
