@@ -10,16 +10,19 @@ import random
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.tools.calls.gate import Decision
 from tests.web.web_pages import HOSTILE, STRANGE
 
 AGENTS = (
@@ -38,7 +41,8 @@ MODULES = 60
 class Done:
     """One call as its maker knows it: its number in the log, and what it did.
 
-    `named` are paths in its arguments.
+    `named` are paths in its arguments, `left` what was on disk at `paths` when it had ended, at the
+    time `at`, and `by` who let it run, where anybody was asked.
     """
 
     number: int
@@ -47,6 +51,24 @@ class Done:
     ok: bool
     paths: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    left: Mapping[str, bytes | None] = field(default_factory=dict)
+    at: datetime = datetime.min
+    by: str = ""
+
+
+class People:
+    """A gate at which people decide about some calls, each in turn; `last` is who was asked."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._turn = cycle(("person:ada", "person:grace <b>", "person:linus"))
+
+    async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
+        self.last = ""
+        if tool.name != "write_file" or "mod_0" not in args.path:
+            return Decision("allowed", "gate")
+        self.last = next(self._turn)
+        return Decision("allowed", self.last, "looked at it")
 
 
 @dataclass
@@ -56,6 +78,16 @@ class Busy:
     root: Path
     done: list[Done] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    first: dict[str, bytes] = field(default_factory=dict)
+    gate: People = field(default_factory=People)
+
+    def files_after(self, count: int) -> dict[str, bytes]:
+        """What was in the files after so many calls, but for what was changed from outside."""
+        found: dict[str, bytes | None] = {**self.first}
+        for one in self.done[:count]:
+            found.update(one.left)
+        ours = found.items() - {(path, found.get(path)) for path in self.outside}
+        return {path: content for path, content in ours if content is not None}
 
     @property
     def url(self) -> str:
@@ -77,6 +109,10 @@ def png(width: int, height: int, grey: int) -> bytes:
         + chunk(b"IDAT", zlib.compress(rows))
         + chunk(b"IEND", b"")
     )
+
+
+def contents(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
 
 
 def lay_out(root: Path) -> None:
@@ -146,17 +182,22 @@ HUGE: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
 
 async def _call(made: Busy, session: Session, call: tuple[str, Any, tuple[str, ...]]) -> None:
     tool, arguments, paths = call
+    made.gate.last = ""
     result = await session.call(tool, arguments)
     number = made.workspace.log.head()
     changed = paths if result.success else ()
     named = tuple(str(arguments[name]) for name in ("path", "from", "to") if name in arguments)
     for path in ("data.json", "table.csv", "logo.png", "copy.png", "broken.png"):
         named += (path,) * (path in arguments.get("command", ""))
-    made.done.append(Done(number, session.id, tool, result.success, changed, named))
+    left = {path: contents(made.root / path) for path in changed}
+    end = datetime.now(UTC)
+    done = Done(number, session.id, tool, result.success, changed, named, left, end, made.gate.last)
+    made.done.append(done)
 
 
 def _session(made: Busy, chance: random.Random, agent: str, first: int, count: int) -> None:
-    with made.workspace.session(agent, title=f"task {first}: " + "words " * 20) as session:
+    title = f"task {first}: " + "words " * 20
+    with made.workspace.session(agent, title=title, gate=made.gate) as session:
 
         async def run() -> None:
             extra = HUGE if first == 0 else ()
@@ -184,6 +225,11 @@ def make(folder: Path, calls: int, *, per_session: int = 250, seed: int = 1) -> 
             patch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
             store = stack.enter_context(open_store())
         made = Busy(store, store.attach(root), root)
+        made.first |= {
+            str(path.relative_to(root)): path.read_bytes()
+            for path in root.rglob("*")
+            if path.is_file()
+        }
         for n, first in enumerate(range(0, calls, per_session)):
             agent = AGENTS[n % len(AGENTS)]
             _session(made, chance, agent, first, min(per_session, calls - first))
