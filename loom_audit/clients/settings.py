@@ -35,6 +35,7 @@ class Place(Struct, frozen=True):
     `home` names the variable that moves the latter, and `folder` is it in the user's home.
     `program` is what is typed to start the client, `untold` what it does not tell, and `trust` what
     its user must do before it runs our hook. `is_own`: the project's file is never committed.
+    `title` is what it shows of our hook while it runs, which else is its command.
     """
 
     program: str
@@ -47,6 +48,7 @@ class Place(Struct, frozen=True):
     per_second: int = 1
     trust: str = ""
     is_own: bool = False
+    title: str = ""
 
 
 PLACES: Mapping[str, Place] = {
@@ -90,6 +92,7 @@ PLACES: Mapping[str, Place] = {
         "settings.json",
         _GEMINI,
         per_second=1000,
+        title="loom-audit",
     ),
 }
 """How long a hook may take is written in `per_second`ths of a second."""
@@ -154,6 +157,7 @@ def plugin(source: str, words: Sequence[str]) -> str:
 def _entry(place: Place, event: str, words: Sequence[str]) -> dict[str, Any]:
     timeout = SECONDS * place.per_second
     hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
+    hook |= {"name": place.title} if place.title else {}
     return ({"matcher": "*"} if "Tool" in event else {}) | {"hooks": [hook]}
 
 

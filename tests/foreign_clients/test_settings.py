@@ -105,3 +105,8 @@ def test_settings_that_cannot_be_understood_are_refused(text: str) -> None:
         connected("claude-code", text, WORDS)
     with pytest.raises(InvalidArguments):
         disconnected(text)
+
+
+def test_gemini_shows_our_name_and_no_path_of_ours_while_a_hook_runs() -> None:
+    for entries in json.loads(connected("gemini", "", WORDS))["hooks"].values():
+        assert [hook["name"] for entry in entries for hook in entry["hooks"]] == ["loom-audit"]

@@ -35,6 +35,8 @@ class RealClient(Protocol):
     """How often Esc is pressed to stop a call."""
     leaving: Sequence[bytes]
     """What is typed to leave it."""
+    told: bytes
+    """How the client itself shows on the screen that a hook of ours runs."""
 
     def id_of(self, call: Call) -> str: ...
     def hands(self, workspace: Path) -> Hands: ...
@@ -104,6 +106,7 @@ class ClaudeCode:
     settings: Sequence[str] = (".claude",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
+    told = b""
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -175,6 +178,7 @@ class Codex:
     settings: Sequence[str] = (".codex",)
     escapes = 1
     leaving: Sequence[bytes] = (b"\x03", b"\x03")
+    told = b""
 
     def id_of(self, call: Call) -> str:
         return call.id
@@ -264,6 +268,7 @@ class Gemini:
     settings: Sequence[str] = (".gemini",)
     escapes = 1
     leaving: Sequence[bytes] = (b"/quit", b"\r")
+    told = rb"Executing Hooks?: [^\r\n]*"
 
     def id_of(self, call: Call) -> str:
         return f"{call.tool}__{call.id}"
@@ -343,7 +348,8 @@ class Opencode:
     unsaid: Mapping[str, str] = {"background": "ok", "soon": "ok"}
     settings: Sequence[str] = (".opencode", "opencode.json")
     escapes = 2
-    leaving: Sequence[bytes] = (b"\x03", b"\x03")
+    leaving: Sequence[bytes] = (b"\x03",)
+    told = b""
 
     def id_of(self, call: Call) -> str:
         return call.id
