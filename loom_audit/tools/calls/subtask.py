@@ -1,7 +1,7 @@
 """Which tools a subtask needs: those it declares, else those its text speaks of."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import InvalidArguments, UnknownTool
@@ -10,16 +10,115 @@ from loom_audit.tools.calls.tool import Tool
 
 EFFECTS: tuple[Effect, ...] = ("read", "write", "execute", "network")
 
-_WORDS: Mapping[Effect, str] = {
-    "write": "add append apply change clean convert create delete document draft edit extend fix "
-    "format generate implement insert migrate modify move patch port refactor remove rename "
-    "replace rewrite save scaffold split translate update write",
-    "execute": "bash benchmark build ci command commit compile debug deploy execute format git "
-    "install lint measure package pip npm pytest push reproduce run script shell test tests "
-    "unittest verify",
-    "network": "api crawl docs documentation download fetch google http https internet latest "
-    "online research scrape search url web website www",
-}
+_WORK = frozenset(
+    [
+        "add",
+        "append",
+        "apply",
+        "bash",
+        "benchmark",
+        "build",
+        "bump",
+        "change",
+        "ci",
+        "clean",
+        "command",
+        "commit",
+        "compile",
+        "convert",
+        "correct",
+        "create",
+        "debug",
+        "delete",
+        "deploy",
+        "document",
+        "draft",
+        "edit",
+        "execute",
+        "extend",
+        "finish",
+        "fix",
+        "format",
+        "generate",
+        "git",
+        "implement",
+        "improve",
+        "insert",
+        "install",
+        "lint",
+        "make",
+        "measure",
+        "merge",
+        "migrate",
+        "modify",
+        "move",
+        "package",
+        "patch",
+        "pip",
+        "npm",
+        "port",
+        "publish",
+        "push",
+        "pytest",
+        "refactor",
+        "release",
+        "remove",
+        "rename",
+        "repair",
+        "replace",
+        "reproduce",
+        "rewrite",
+        "run",
+        "save",
+        "scaffold",
+        "script",
+        "set",
+        "shell",
+        "speed",
+        "split",
+        "test",
+        "translate",
+        "unittest",
+        "update",
+        "upgrade",
+        "use",
+        "verify",
+        "write",
+    ]
+)
+"""What is worked on is written and run: neither is taken from a text that has one of these."""
+_NETWORK = frozenset(
+    [
+        "api",
+        "crawl",
+        "docs",
+        "documentation",
+        "download",
+        "fetch",
+        "github",
+        "google",
+        "http",
+        "https",
+        "internet",
+        "latest",
+        "newest",
+        "online",
+        "publish",
+        "push",
+        "release",
+        "research",
+        "scrape",
+        "search",
+        "url",
+        "web",
+        "website",
+        "www",
+    ]
+)
+_LOOKING = frozenset(
+    ["browse", "download", "fetch", "find", "google", "look", "read", "research", "search"]
+)
+"""A text that begins so, speaks of the network and of no work, only looks something up."""
 
 
 def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
@@ -28,8 +127,9 @@ def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     A subtask is a text, or a mapping or object with any of `tools` (names), `needs` (effects)
     and texts under `title`, `name`, `description`, `instructions`, `goal` or `text`. Declared
     names are taken as they are, and declared needs with the tools that read; both together add
-    up. With neither, words of the text choose the effects; a text with none of them gets every
-    tool. UnknownTool for a name that is not registered, InvalidArguments for another need.
+    up. With neither, words of the text choose the effects; in doubt it gets every tool, and a
+    text that writes keeps what runs, tests and installs. UnknownTool for a name that is not
+    registered, InvalidArguments for another need.
     """
     names = _texts(subtask, "tools")
     needs = _texts(subtask, "needs")
@@ -53,9 +153,25 @@ def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
 
 
 def _effects_in(text: str) -> set[str]:
-    words = {*re.findall(r"[a-z]+", text.lower())}
-    found = {effect for effect, marks in _WORDS.items() if words & {*marks.split()}}
-    return {"read", *found} if found else {*EFFECTS}
+    words = re.findall(r"[a-z]+", text.lower())
+    stems = {stem for word in words for stem in _stems(word)}
+    network = {"network"} if stems & _NETWORK else set[str]()
+    if stems & _WORK:
+        return {"read", "write", "execute"} | network
+    if network and {*_stems(words[0])} & _LOOKING:
+        return {"read", "network"}
+    return {*EFFECTS}
+
+
+def _stems(word: str) -> Iterator[str]:
+    """The word, and what it may be a form of: `fixes` of `fix`, `writing` of `write`."""
+    yield word
+    for ending in ("s", "es", "d", "ed", "ing"):
+        if word.endswith(ending):
+            stem = word.removesuffix(ending)
+            yield from (stem, stem + "e")
+            if stem[-1:] == stem[-2:-1]:
+                yield stem[:-1]
 
 
 def _part(subtask: Any, name: str) -> Any:
