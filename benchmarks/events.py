@@ -13,6 +13,7 @@ from loom_audit.model.events import (
     ChangeIntended,
     Draft,
     FilesChanged,
+    SessionEnded,
     SessionStarted,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
@@ -56,6 +57,8 @@ def _calls(held: dict[str, FileState], states: list[FileState]) -> Iterator[Draf
     while True:
         session = f"session{n // 1000}"
         if n % 1000 == 0:
+            if n:
+                yield Draft(SessionEnded(), f"session{n // 1000 - 1}", "agent:benchmark")
             yield Draft(SessionStarted("benchmark"), session, "agent:benchmark")
         path = paths[n * 7919 % PATHS]
         before = held[path]

@@ -232,10 +232,10 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     with corrupt_on_mismatch():
         undone = reverts.reverted_by(connection, log)
         later = coverage.lowered(connection, log, [row[1] for row in rows if row[1] is not None])
+        paths = changes.first_paths(connection, log, [row[0] for row in rows if row[13]])
         calls = []
         for row in rows:
-            paths = changes.first_paths(connection, log, row[0]) if row[13] else ()
-            call = _to_call(row, paths, undone)
+            call = _to_call(row, paths.get(row[0], ()), undone)
             for found in later.get(row[1], ()):
                 lowered = call.coverage.lowered(*found.reasons, level=found.level)
                 call = replace(call, coverage=lowered)

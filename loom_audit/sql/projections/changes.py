@@ -158,11 +158,11 @@ _CHANGES = (
     "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
     "LEFT JOIN blob old ON old.number = f.old_blob LEFT JOIN blob new ON new.number = f.new_blob"
 )
-_FIRST_PATHS = prepare(
-    "SELECT p.path FROM change_set x "
+_FIRST_PATHS = (
+    "SELECT c.requested, (SELECT group_concat(hex(path)) FROM (SELECT p.path FROM change_set x "
     "JOIN file_change f ON f.log = x.log AND f.seq = x.seq JOIN path p ON p.number = f.path "
-    "WHERE x.log = :log AND x.requested = :requested "
-    "ORDER BY f.seq, f.n LIMIT :limit"
+    "WHERE x.log = c.log AND x.requested = c.requested ORDER BY f.seq, f.n LIMIT :limit)) "
+    "FROM call c WHERE c.log = :log AND c.requested IN ({calls})"
 )
 _ANY = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _TOUCHING = (
@@ -343,13 +343,22 @@ def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
     return text, {"here": here, "inside": here + b"/", "beyond": here + b"0"}
 
 
-def first_paths(connection: Connection, log: int, requested: int) -> tuple[str, ...]:
-    """The first paths a call changed, in the order in which they stand in the log."""
-    limit = 4 * LISTED_PATHS
-    rows = _FIRST_PATHS.rows(connection, log=log, requested=requested, limit=limit)
-    names = list(dict.fromkeys(row[0] for row in rows))[:LISTED_PATHS]
-    with corrupt_on_mismatch():
-        return tuple(name.decode("utf-8", "surrogateescape") for name in names)
+def first_paths(
+    connection: Connection, log: int, calls: Sequence[int]
+) -> dict[int, tuple[str, ...]]:
+    """The first paths that each of these calls changed, in the order in which they stand in the
+    log, by the calls' requests.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for some in chunks(calls):
+        listed, values = in_list("call", some)
+        query = prepare(_FIRST_PATHS.format(calls=listed))
+        for requested, names in query.rows(connection, log=log, limit=4 * LISTED_PATHS, **values):
+            with corrupt_on_mismatch():
+                distinct = list(dict.fromkeys(names.split(",") if names else ()))[:LISTED_PATHS]
+                raw = [bytes.fromhex(name) for name in distinct]
+            found[requested] = tuple(name.decode("utf-8", "surrogateescape") for name in raw)
+    return found
 
 
 def _to_changes(
