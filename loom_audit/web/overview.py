@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from loom_audit.api.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.heard import heard_clients
 from loom_audit.ports import CallFilter
@@ -45,6 +46,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         heard=sorted(heard_clients(workspace).items()),
         rows=last.rows[:LAST_CALLS],
         nested=last.nested,
+        decided=decisions(workspace, last.calls),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),
     )

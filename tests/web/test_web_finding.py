@@ -161,6 +161,7 @@ def test_who_approved_is_in_the_row(recorded: Recorded, client: TestClient, answ
     row = row[: row.index("</tr>")]
     assert f"{answer} by <bdi>person:ada &lt;b&gt;{answer}&lt;/b&gt;</bdi>" in row
     assert page.count("person:ada") == 1
+    assert f"{answer} by <bdi>person:ada" in client.get(f"{recorded.url}/").text
 
 
 async def _write(session: Any) -> None:
