@@ -49,10 +49,13 @@ def _has_git(folder: Path) -> bool:
     return (folder / ".git").exists()
 
 
-def find_transcripts(path: Path, environment: Mapping[str, str] = os.environ) -> Finding:
+def find_transcripts(
+    path: Path, environment: Mapping[str, str] = os.environ, *, since: float = 0.0
+) -> Finding:
     """The transcripts of this user whose recorded folder is the repository of a path, or in it.
 
-    Where it is in no repository, also those whose folder holds it.
+    Where it is in no repository, also those whose folder holds it. Only those written `since`, in
+    seconds of 1970.
     """
     root = repository_of(path)
     found: list[Found] = []
@@ -61,7 +64,10 @@ def find_transcripts(path: Path, environment: Mapping[str, str] = os.environ) ->
     for file in _candidates(environment):
         looked += 1
         try:
-            status, origin = file.stat(), origin_of(file)
+            status = file.stat()
+            if status.st_mtime < since:
+                continue
+            origin = origin_of(file)
         except (AuditError, OSError) as error:
             unread.append((str(file), str(error)))
             continue

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -109,20 +109,33 @@ def _answering(
         return
     from loom_audit.api.conversations import Container
     from loom_audit.api.hooked import SOCKET
+    from loom_audit.api.unheard import telling_unheard
     from loom_audit.daemon import HookServer
 
     path, output = Path(hooked.variables[SOCKET]), invocation.output
     container = Container(session.workspace.id, session.id)
     told: list[str] = []
+    said: list[str] = []
+    unheard = f"[loom-audit] no hook of {hooked.client} came: this run is one call"
+
+    def say() -> None:
+        if not said:
+            output.note(unheard)
+        said.append(unheard)
+
     with (
         invocation.store() as store,
         HookServer(store, path.parent, path.name, told.append, container) as server,
     ):
-        yield
+        # nothing is written where the client draws: there it is said at the end
+        drawn = os.isatty(1) or os.isatty(2)
+        root, heard = session.workspace.root, lambda: server.has_heard
+        with nullcontext() if drawn else telling_unheard(hooked.client, root, heard, say):
+            yield
     for text in told[:5]:
         output.note(f"[loom-audit] hooks: {text}")
     if not server.has_heard:
-        output.note(f"[loom-audit] no hook of {hooked.client} came: this run is one call")
+        say()
 
 
 def _say_what_was_looked_at(output: Output, session: "Session") -> None:

@@ -147,6 +147,28 @@ def test_a_run_without_a_hook_says_that_it_is_one_call(person: Shell, tmp_path: 
     assert on_record(person)["run"]["paths"] == ["x"]
 
 
+def test_a_client_that_works_without_its_hooks_is_named_while_it_works(
+    person: Shell, tmp_path: Path
+) -> None:
+    block = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "true"}}
+    record = {"type": "assistant", "sessionId": "s9", "cwd": str(person.workspace), "uuid": "u"}
+    line = json.dumps({**record, "message": {"role": "assistant", "content": [block]}})
+    transcript = tmp_path / ".claude" / "projects" / "p" / "s9.jsonl"
+    program = f"""
+import os, sys, time
+os.makedirs({str(transcript.parent)!r})
+with open({str(transcript)!r}, "w") as file:
+    file.write({line!r} + "\\n")
+time.sleep(2.5)
+print("and it ends", file=sys.stderr)
+"""
+    (tmp_path / "programs" / "claude").write_text(f"#!{sys.executable}\n{program}")
+    ran = person("run", "--", "claude", "-p", "do it")
+    note = "no hook of claude-code came: this run is one call"
+    assert ran.errors.count(note) == 1
+    assert ran.errors.index(note) < ran.errors.index("and it ends")
+
+
 def test_a_client_that_takes_no_hooks_for_one_run_says_how_it_does(person: Shell) -> None:
     ran = person("run", "--", "gemini")
     assert "`loom-audit connect gemini` gives one record per call" in ran.errors

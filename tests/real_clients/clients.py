@@ -36,7 +36,7 @@ class RealClient(Protocol):
     leaving: Sequence[bytes]
     """What is typed to leave it."""
     told: bytes
-    """How the client itself shows on the screen that a hook of ours runs."""
+    """What the client itself shows of each hook: that it runs, or that it is new here."""
 
     def id_of(self, call: Call) -> str: ...
     def hands(self, workspace: Path) -> Hands: ...
@@ -268,7 +268,7 @@ class Gemini:
     settings: Sequence[str] = (".gemini",)
     escapes = 1
     leaving: Sequence[bytes] = (b"/quit", b"\r")
-    told = rb"Executing Hooks?: [^\r\n]*"
+    told = rb"(?s)Executing Hooks?: [^\r\n]*|WARNING: The following project-level.*?remove them"
 
     def id_of(self, call: Call) -> str:
         return f"{call.tool}__{call.id}"
