@@ -268,7 +268,10 @@ class Gemini:
     settings: Sequence[str] = (".gemini",)
     escapes = 1
     leaving: Sequence[bytes] = (b"/quit", b"\r")
-    told = rb"(?s)Executing Hooks?: [^\r\n]*|WARNING: The following project-level.*?remove them"
+    told = (
+        rb"(?s)Executing Hooks?: [^\r\n]*|Expanding hook command: [^\r\n]*|"
+        rb"WARNING: The following project-level.*?remove them"
+    )
 
     def id_of(self, call: Call) -> str:
         return f"{call.tool}__{call.id}"
