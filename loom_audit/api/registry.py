@@ -76,6 +76,10 @@ class ToolRegistry:
                 f"{name!r:.100} is not a name for a tool",
                 hint="Use 1 to 64 letters, digits, underscores and hyphens.",
             )
+        if not isinstance(getattr(tool, "description", None), str):
+            raise InvalidArguments(
+                f"the tool {name} has no description", hint="Say in a sentence what it does."
+            )
         check_tool_name(name, tool.effect)
         if name in self._tools:
             raise Conflict(

@@ -32,7 +32,7 @@ from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.model.display import count_text
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
-from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision
+from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
@@ -218,7 +218,7 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
     """
     if type(gate) is AllowAll:
         return args, ""
-    asked = await _approval_reason(tool, args, ctx)
+    asked = await approval_reason(tool, args, ctx)
     try:
         answer = await gate.decide(tool, args, ctx, asked=asked)
     except AuditUnavailable:
@@ -247,14 +247,7 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
     if changed is None:
         return args, asked
     args = tool.parse(changed)
-    return args, await _approval_reason(tool, args, ctx)
-
-
-async def _approval_reason(tool: Tool, args: Any, ctx: ToolContext) -> str:
-    """Why the tool itself wants a person to be asked; empty when it does not."""
-    own = tool.requires_approval
-    wanted = own if isinstance(own, bool) else await in_thread(partial(own, args, ctx))
-    return wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
+    return args, await approval_reason(tool, args, ctx)
 
 
 async def _announce(tool: Tool, call: OpenCall | None) -> None:
@@ -310,7 +303,9 @@ def _run_coroutine(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
     raise TypeError("a tool of one thread awaited more than the steps of its context")
 
 
-def _outcome_of(tool: Tool, result: ToolResult) -> _Outcome:
+def _outcome_of(tool: Tool, result: ToolResult | dict[str, Any]) -> _Outcome:
+    if isinstance(result, dict):
+        result = ToolResult.of(result)
     if not isinstance(result, ToolResult):
         raise TypeError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if result.success:

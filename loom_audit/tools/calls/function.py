@@ -16,7 +16,7 @@ from loom_audit.tools.calls.isolated import MAX_VALUE, isolated_call, value_of
 from loom_audit.tools.calls.models import Arguments, parameters_of
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_own_thread
-from loom_audit.tools.calls.tool import Tool
+from loom_audit.tools.calls.tool import Approval, Tool
 from loom_audit.tools.calls.values import as_json
 
 
@@ -113,7 +113,7 @@ def tool(
     effect: Effect = ...,
     timeout_seconds: float = ...,
     needs_workspace: bool = ...,
-    requires_approval: bool | Callable[[Any, ToolContext], bool | str] = ...,
+    requires_approval: Approval = ...,
     isolate: bool = ...,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
@@ -127,7 +127,7 @@ def tool(
     effect: Effect = "read",
     timeout_seconds: float = 30,
     needs_workspace: bool = False,
-    requires_approval: bool | Callable[[Any, ToolContext], bool | str] = False,
+    requires_approval: Approval = False,
     isolate: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool: `@tool`, or `@tool(…)` to say more than its hints do.

@@ -1,6 +1,8 @@
 """The gate: says whether a call may run. `asking` holds the one that asks people."""
 
+import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
@@ -8,6 +10,7 @@ from msgspec import Struct
 from loom_audit.errors import AuditError
 from loom_audit.model.files import FileState
 from loom_audit.model.records import SessionHold
+from loom_audit.tools.calls.thread import in_thread
 
 if TYPE_CHECKING:
     from loom_audit.tools.calls.context import ToolContext
@@ -42,6 +45,31 @@ class ApprovalGate(Protocol):
         An exception counts as a denial. Arguments it puts in place are validated again.
         """
         ...
+
+
+async def approval_reason(tool: "Tool", args: Any, ctx: "ToolContext") -> str:
+    """Why the tool itself wants a person to be asked; empty when it does not."""
+    own = tool.requires_approval
+    wanted: object = own
+    if not isinstance(own, bool):
+        given = (args, ctx)[: _taken(own)]
+        wanted = await in_thread(partial(own, *given))
+        if inspect.isawaitable(wanted):
+            wanted = await wanted
+    return wanted if isinstance(wanted, str) else f"{tool.name} asks first" if wanted else ""
+
+
+def _taken(approval: Callable[..., Any]) -> int:
+    """How many of arguments and context it takes: one where it cannot take both."""
+    try:
+        signature = inspect.signature(approval)
+    except ValueError:
+        return 2
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return 1
+    return 2
 
 
 class AllowAll:

@@ -37,8 +37,9 @@ class ToolCall(Struct, frozen=True):
 def tool_calls_of(answer: Any) -> list[ToolCall]:
     """The calls in a model's answer, in its order; none when it has none.
 
-    The answer is a message, a list of calls, items or content blocks, or one of these; objects
-    of the vendors' packages are taken by their `model_dump`. A call that is malformed stays one,
+    The answer is a message, a whole response of chat completions (of which the first choice is
+    taken), a list of calls, items or content blocks, or one of these; objects of the vendors'
+    packages are taken by their `model_dump`. A call that is malformed stays one,
     which fails when it is made. InvalidArguments when the whole is not an answer.
     """
     plain = _to_plain(answer)
@@ -46,6 +47,10 @@ def tool_calls_of(answer: Any) -> list[ToolCall]:
         for key in ("tool_calls", "output", "content"):
             if isinstance(plain.get(key), list):
                 return tool_calls_of(plain[key])
+        if isinstance(choices := plain.get("choices"), list) and choices:
+            first = _to_plain(choices[0])
+            if isinstance(first, Mapping) and first.get("message") is not None:
+                return tool_calls_of(first["message"])
         if plain.get("role") is not None:
             return []
         plain = [plain] if plain.keys() & {"type", "function", "name"} else None

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.tools.calls.values import as_json, nearest_json
 
 MAX_OUTPUT = 10 * 1024
@@ -45,7 +45,8 @@ class ToolResult:
     """What a call gives back to the model and to the log.
 
     `output` is text of at most 10 KB: of a longer one head and tail are kept and the cut says
-    so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values.
+    so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values. An
+    `error` given as a text becomes EXECUTION_ERROR, and the output where there is none.
     """
 
     success: bool
@@ -56,6 +57,10 @@ class ToolResult:
     full_output: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
+        said = cast(object, self.error)
+        if isinstance(said, str):
+            object.__setattr__(self, "output", self.output or f"Error: {said}")
+            object.__setattr__(self, "error", ToolError(ExecutionFailed.code, said))
         short = cut(self.output, MAX_OUTPUT)
         if not self.full_output:
             object.__setattr__(self, "full_output", cut(self.output, MAX_KEPT))

@@ -1,9 +1,9 @@
 """What a tool is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Model: TypeAlias = "type[BaseModel] | type[Struct]"
 """What a tool takes or gives; pydantic is loaded where one is its."""
+
+Asked: TypeAlias = "bool | str | Awaitable[bool | str]"
+Approval: TypeAlias = "bool | Callable[[Any, ToolContext], Asked] | Callable[[Any], Asked]"
 
 Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
 
@@ -69,8 +72,10 @@ class Tool(ABC):
     """Something an agent can call. Subclasses set the class attributes and write `execute`.
 
     The input is a pydantic model in `input`, or a JSON Schema in `parameters`; `execute` gets
-    an instance of the model, or the plain dict. The `data` of a success must fit the model in
-    `output`, or the JSON Schema in `output_schema`. `effect` bounds what the context allows:
+    an instance of the model, or the plain dict, and gives a ToolResult or the dict that is its
+    data. Called with a plain dict where it has a model, it validates that first. The `data` of a
+    success must fit the model in `output`, or the JSON Schema in `output_schema`. `effect` bounds
+    what the context allows:
     `read` refuses writes, and commands need `execute`. `announced` puts the request on record
     before `execute` starts, for effects that do not go through the context; a tool of effect
     `network` is always announced. `confinement` says whether the commands it runs are confined,
@@ -88,9 +93,9 @@ class Tool(ABC):
     needs_workspace: bool = True
     announced: bool = False
     confinement: Confinement = "off"
-    requires_approval: "bool | Callable[[Any, ToolContext], bool | str]" = False
-    """Whether somebody should be asked first: a bool, or a method of the arguments and the
-    context that may give the reason. Sync; runs in a worker thread."""
+    requires_approval: "Approval" = False
+    """Whether somebody should be asked first: a bool, or a method of the arguments, or of these
+    and the context, that may give the reason. Runs in a worker thread; a coroutine is awaited."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -100,6 +105,8 @@ class Tool(ABC):
         made = cls.__dict__.get("output")
         if isinstance(made, type) and "output_schema" not in cls.__dict__:
             cls.output_schema = _Schema(made, "serialization")  # type: ignore[assignment]
+        if (execute := cls.__dict__.get("execute")) is not None:
+            cls.execute = _of_plain_too(execute)  # type: ignore[method-assign]
 
     @abstractmethod
     async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
@@ -205,6 +212,18 @@ class Tool(ABC):
             "openWorldHint": self.effect in ("network", "execute"),
         }
         return body
+
+
+def _of_plain_too(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """An `execute` of a model that takes a plain dict too."""
+
+    @wraps(execute)
+    async def executing(self: Tool, args: Any, ctx: "ToolContext") -> Any:
+        if self.input is not None and isinstance(args, dict):
+            args = self.parse(args)
+        return await execute(self, args, ctx)
+
+    return executing
 
 
 def _fit(model: "Model", value: Any) -> tuple[Any, list[str]]:

@@ -70,7 +70,7 @@ EVERYDAY = [
     "Run the tests and tell me what fails",
     "Install black and format the code",
     "Debug why the server stops after an hour",
-    "Reproduce the crash of issue 41",
+    "Reproduce the crash that was reported",
     "Set up continuous integration",
     "Create a script that cleans the cache",
     "Translate the messages into German",
