@@ -120,6 +120,16 @@ def test_a_whole_session_is_on_record_call_by_call(
     assert (root / "a.txt").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("end", ["Stop", "SessionEnd"])
+def test_a_head_is_kept_when_the_agent_stops_and_when_its_session_ends(
+    claude: HookedClaude, workspace: AuditedWorkspace, end: str
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "true")
+    claude.hook(end)  # some clients never tell the end of a session
+    assert workspace.verify().unanchored == 0
+
+
 def test_a_failed_edit_that_no_hook_tells_is_settled_before_the_next_call(
     claude: HookedClaude, workspace: AuditedWorkspace, root: Path
 ) -> None:
