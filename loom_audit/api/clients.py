@@ -124,12 +124,19 @@ class Hooks:
             self._store.adapters.keep_head(ingest.attachment.log.tree_head())
 
     def settle(self) -> None:
-        """Put on record what transcripts tell by now of the sessions that were heard lately."""
+        """Put on record what transcripts tell by now of the sessions that were heard lately.
+
+        One that is heard no more ends with the process of its client.
+        """
         for key, conversation in list(self._conversations.items()):
             lately = monotonic() - conversation.heard < QUIET
             if lately or conversation.is_busy:
                 with self._lock(conversation.parent or key[1]):
                     conversation.settle()
+            elif conversation.has_gone:
+                with self._lock(conversation.parent or key[1]):
+                    conversation.end()
+                    self._end(conversation)
 
     @property
     def is_idle(self) -> bool:

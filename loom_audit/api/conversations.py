@@ -22,6 +22,7 @@ from loom_audit.clients.reports import (
     MessageTold,
     PromptTold,
     Report,
+    SessionOver,
     SessionTold,
     TurnEnded,
 )
@@ -96,6 +97,7 @@ class Conversation:
         self._reader = client.transcript()
         self._file: TranscriptFile | None = None
         self._path = ""
+        self._leased: Lease | None = None
         self._in_vain = 0
         self._due: float | None = None
         self._stopped = False
@@ -133,7 +135,7 @@ class Conversation:
 
     def _start(self, ingest: Ingest) -> None:
         attachment = ingest.attachment
-        lease = self._lease(attachment.processes.lease)
+        lease = self._leased = self._lease(attachment.processes.lease)
         ingest.start(
             SessionStarted(
                 self.client.name,
@@ -183,6 +185,18 @@ class Conversation:
             self.read()  # how a call ended may stand there already
             self._stopped = stopped
             self._due = monotonic() + OUTCOME_WAIT
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether the process of the client has ended; some never tell that a session ends."""
+        if self._leased is None or self._home is None:
+            return False
+        return self._home.attachment.processes.is_alive(self._leased) is False
+
+    def end(self) -> None:
+        """Put on record that the session is over, though nobody tells."""
+        self._read_to_the_end()
+        self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
 
     def cancel(self, hook: Hook) -> None:
         """Put on record that the call of a hook that was ended meanwhile does not run."""

@@ -1,6 +1,9 @@
 """What clients' hooks and transcripts tell, and what is then on record."""
 
+import os
+import signal
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -128,6 +131,34 @@ def test_a_head_is_kept_when_the_agent_stops_and_when_its_session_ends(
     claude.bash("c1", "true")
     claude.hook(end)  # some clients never tell the end of a session
     assert workspace.verify().unanchored == 0
+
+
+def test_a_session_whose_client_has_ended_without_a_word_ends(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = "import subprocess; h = subprocess.Popen(['sleep', '1000']); print(h.pid); h.wait()"
+    command = [sys.executable, "-uc", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        hook = int(client.stdout.readline())
+        claude = HookedClaude(
+            lambda data: hooks.answer("claude-code", data, hook=hook), root, tmp_path / "s1.jsonl"
+        )
+        claude.hook("SessionStart", source="startup")
+        claude.bash("c1", "true")
+        hooks.settle()
+        assert workspace.timeline.session("s1").ended is None
+        client.kill()
+        os.kill(hook, signal.SIGKILL)
+    monkeypatch.setattr("loom_audit.api.clients.QUIET", 0.0)
+    hooks.settle()
+    session = workspace.timeline.session("s1")
+    assert (session.status, workspace.verify().unanchored) == ("completed", 0)
+    assert hooks.is_idle
 
 
 def test_a_failed_edit_that_no_hook_tells_is_settled_before_the_next_call(
