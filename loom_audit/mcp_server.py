@@ -21,6 +21,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from loom_audit import __version__
+from loom_audit.api.clients import session_of_client
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace, Session
 from loom_audit.api.holding import settle
 from loom_audit.errors import AuditError, InvalidArguments, NotFound
@@ -36,6 +37,10 @@ PAGE = 100
 MAX_DIFF_FILES = 200
 _NOT_FOUND = -32002
 """The protocol's code for a resource that is not there."""
+
+_CALL_IDS = ("callId", "claudecode/toolUseId")
+_SESSION_IDS = ("threadId", "sessionId")
+"""What Codex and Claude Code tell beside a request: their own ids of the call and the session."""
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 
@@ -110,18 +115,20 @@ class McpServer:
             return await self._take_back(_agent(context), params.name, params.arguments or {})
         _asked.set(context)
         try:
-            session = await in_thread(partial(self._begun, _agent(context)))
+            session = await in_thread(partial(self._begun, context))
         except AuditError as error:
             return _answer(ToolResult.failure(error))
         result = await session.call(params.name, params.arguments or {}, call_id=_call_id(context))
         return _answer(result)
 
-    def _begun(self, agent: str) -> Session:
-        """The session, which begins with the first call."""
+    def _begun(self, context: Context) -> Session:
+        """The session, which begins with the first call, within the one that hooks tell of."""
         with self._lock:
             if self._session is None:
                 gate = self._workspace.default_gate(ask=_ask_client)
-                session = self._workspace.session(agent, gate=gate)
+                told = [(context.meta or {}).get(name) for name in _SESSION_IDS]
+                parent = session_of_client(self._workspace, told)
+                session = self._workspace.session(_agent(context), gate=gate, parent=parent)
                 self._session = self._held.enter_context(session)
             return self._session
 
@@ -321,9 +328,12 @@ def _agent(context: Context) -> str:
 
 
 def _call_id(context: Context) -> str | None:
-    """The client's own id of the call, where it tells one beside the request (Codex does)."""
-    found = (context.meta or {}).get("callId")
-    return found if isinstance(found, str) and 0 < len(found) <= 200 else None
+    """The client's own id of the call, where it tells one beside the request."""
+    for name in _CALL_IDS:
+        found = (context.meta or {}).get(name)
+        if isinstance(found, str) and 0 < len(found) <= 200:
+            return found
+    return None
 
 
 async def _ask_client(request: ApprovalRequest) -> bool | None:

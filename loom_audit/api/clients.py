@@ -293,6 +293,25 @@ def settle(workspace: AuditedWorkspace) -> Sequence[str]:
     return left
 
 
+def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> str | None:
+    """The open session whose hooks are of the client that started this process.
+
+    By the ids that the client told of it, else by the client's process; not that of a subagent.
+    """
+    attachment = workspace.attachment
+    leases = {
+        one.id: lease
+        for one in attachment.projections.open_sessions()
+        if (lease := attachment.lease(one.id)) is not None and lease.pid is not None
+    }
+    for id in told:
+        if isinstance(id, str) and id in leases:
+            return id
+    client, _ = attachment.processes.asker(os.getpid())
+    mine = [id for id, lease in leases.items() if lease.pid == client]
+    return next((id for id in mine if not attachment.standing(id).parent), None)
+
+
 def _innermost(roots: Mapping[str, str], path: str) -> str | None:
     """The id of the workspace whose root is nearest above a path."""
     while path not in roots:

@@ -70,8 +70,11 @@ class Session:
         *,
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
+        parent: str | None = None,
     ) -> None:
-        record = SessionRecord(workspace.adapters, workspace.attachment, agent, actor, title)
+        record = SessionRecord(
+            workspace.adapters, workspace.attachment, agent, actor, title, parent=parent
+        )
         self.id = record.writer.session
         self.agent = agent
         self.title = title

@@ -36,9 +36,11 @@ class SessionRecord:
         title: str = "",
         *,
         id: str = "",
+        parent: str | None = None,
     ) -> None:
         self.agent = agent
         self.title = title
+        self._parent = parent
         self.writer = Writer(attachment, session=id or new_id(), actor=actor)
         self._adapters = adapters
         self._attachment = attachment
@@ -58,7 +60,10 @@ class SessionRecord:
             self.writer = replace(self.writer, scratch=scratch)
             self._rule_files.look()
             rules = self._rule_files.rules
-            self.writer.record(SessionStarted(self.agent, self.title, version=VERSION, rules=rules))
+            started = SessionStarted(
+                self.agent, self.title, self._parent, version=VERSION, rules=rules
+            )
+            self.writer.record(started)
         except BaseException:
             self._closing.close()
             raise

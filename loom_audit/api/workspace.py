@@ -116,8 +116,9 @@ class AuditedWorkspace:
         gate: "ApprovalGate | None" = None,
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
+        parent: str | None = None,
     ) -> "Session":
-        """A session of this agent, to be used as a context manager.
+        """A session of this agent, to be used as a context manager; within the session `parent`.
 
         Without a gate that of `approvals.toml` stands before its calls, if there is that file.
         Shell commands and code run in `cwd`, a directory of the workspace, unless they name
@@ -137,6 +138,7 @@ class AuditedWorkspace:
             chosen,
             cwd=cwd,
             environment=environment,
+            parent=parent,
         )
 
     def start_foreign_session(

@@ -26,7 +26,9 @@ from loom_audit.errors import Conflict, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
+from loom_audit.history.hold import deny_if_held
 from loom_audit.history.left_running import HooksBeside
+from loom_audit.history.served_calls import ServedCalls, is_served
 from loom_audit.history.told_calls import begun_of, differs, joined, merged, safe_id
 from loom_audit.history.told_texts import ToldTexts
 from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
@@ -77,6 +79,7 @@ class Ingest:
         self._beyond: set[str] = set()
         self.hooks = HooksBeside(attachment)
         self._unnamed = UnnamedCalls(attachment, session)
+        self._served = ServedCalls(attachment, session)
         self._texts = ToldTexts()
 
     # --- the session ----------------------------------------------------------------------
@@ -119,11 +122,8 @@ class Ingest:
     @property
     def open_calls(self) -> Sequence[Call]:
         """The calls of the session that have not ended, oldest first."""
-        return [
-            call
-            for call in self.attachment.projections.open_calls()
-            if call.session == self.session
-        ]
+        calls = self.attachment.projections.open_calls()
+        return [call for call in calls if call.session == self.session]
 
     # --- what is told ---------------------------------------------------------------------
 
@@ -206,11 +206,14 @@ class Ingest:
         for ended_id, ended in list(self._parts.items()):
             if ended.status is not None:
                 self._finish(ended_id, ended)
+        writer = replace(self.writer, occurred_at=report.at)
+        if is_served(report.tool):
+            deny_if_held(writer, self._request(safe_id(report.call_id) or new_id_made(), report))
+            return
         call_id = safe_id(report.call_id) or self._unnamed.add(report.tool, report.arguments)
         if self._find(call_id) is not None:
             return
         request = self._request(call_id, report)
-        writer = replace(self.writer, occurred_at=report.at)
         foreign.begin(writer, request, look=True, watched=True)
         self._requests[call_id] = request
 
@@ -227,6 +230,8 @@ class Ingest:
         )
 
     def _end(self, report: CallEnded, *, heard: bool) -> None:
+        if heard and self._served.has(begun_of(report), heard=True):
+            return
         call_id = self._id_of(report, heard=heard)
         if call_id != safe_id(report.call_id):
             self._asked.pop(safe_id(report.call_id), None)
@@ -297,6 +302,8 @@ class Ingest:
         foreign.end(writer, call.call_id, status, record, look=False)
 
     def _add_unhooked(self, began: CallBegan, ended: CallEnded | None) -> None:
+        if self._served.has(began, heard=False):
+            return
         at = began.at or (ended.at if ended else None)
         session = self.attachment.projections.session(self.session)
         if at is not None and (session.started_at - at).total_seconds() > _EARLIER:

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,76 @@ def test_taking_back_is_a_tool_where_it_is_allowed(audited: Shell) -> None:
     assert not (audited.workspace / "m.txt").exists()
 
 
+@contextmanager
+def hooked(shell: Shell, transcript: Path) -> Iterator[HookedClaude]:
+    """A client with hooks that is this process, which starts servers too."""
+    with (
+        subprocess.Popen(["sleep", "1000"]) as hook,
+        open_store(f"sqlite:///{shell.database}") as store,
+        closing(Hooks(store)) as hooks,
+    ):
+        yield HookedClaude(
+            lambda data: hooks.answer("claude-code", data, hook=hook.pid),
+            shell.workspace,
+            transcript,
+        )
+        hook.kill()
+
+
+@pytest.mark.parametrize("id_is_told", [True, False])
+def test_a_call_seen_by_hooks_and_by_the_server_is_one_within_the_clients_session(
+    audited: Shell, tmp_path: Path, id_is_told: bool
+) -> None:
+    tool, arguments = "mcp__loom-audit__write_file", {"path": "m.txt", "content": "1"}
+
+    async def serve(claude: HookedClaude) -> None:
+        async with client(audited) as asked:
+            for id in ("t1", "t2"):
+                claude.asks(id, tool, arguments)
+                assert claude.before(id, tool, arguments) == b""
+                meta: Any = {"claudecode/toolUseId": id} if id_is_told else None
+                made = await asked.call_tool("write_file", arguments, meta=meta)
+                assert not made.is_error
+                claude.after(id, tool, arguments, {"content": []})
+                claude.told(id, {}, "done")
+
+    with hooked(audited, tmp_path / "s1.jsonl") as claude:
+        claude.hook("SessionStart", source="startup")
+        anyio.run(serve, claude)
+        claude.asks("t3", tool, arguments)
+        claude.told("t3", {}, "the server is gone", error=True)
+        claude.hook("SessionEnd", reason="exit")
+    calls = audited.records("log", "--oldest-first")
+    assert [(call["tool"], call["status"]) for call in calls] == [
+        ("write_file", "ok"), ("write_file", "ok"), (tool, "error"),
+    ]  # fmt: skip
+    if id_is_told:
+        assert [call["call_id"] for call in calls] == ["t1", "t2", "t3"]
+    audited("rollback", "session:s1", "--yes")
+    assert not (audited.workspace / "m.txt").exists()
+
+
+def test_a_held_session_is_denied_also_what_goes_to_the_server(
+    audited: Shell, tmp_path: Path
+) -> None:
+    tool, arguments = "mcp__loom-audit__write_file", {"path": "m.txt", "content": "1"}
+
+    async def serve(claude: HookedClaude) -> None:
+        async with client(audited) as asked:
+            assert not (await asked.call_tool("read_file", {"path": "a.txt"})).is_error
+            audited("hold", "s1")
+            assert b"deny" in claude.before("t1", tool, arguments)
+            assert (await asked.call_tool("write_file", arguments)).is_error
+
+    with hooked(audited, tmp_path / "s1.jsonl") as claude:
+        claude.hook("SessionStart", source="startup")
+        anyio.run(serve, claude)
+    assert [call["status"] for call in audited.records("log", "--oldest-first")] == [
+        "ok", "denied", "denied",
+    ]  # fmt: skip
+    assert not (audited.workspace / "m.txt").exists()
+
+
 def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
     audited: Shell, tmp_path: Path
 ) -> None:
@@ -130,23 +200,13 @@ def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
             done = await asked.call_tool("undo", {})
             assert not done.is_error, done
 
-    with (
-        subprocess.Popen(["sleep", "1000"]) as hook,
-        open_store(f"sqlite:///{audited.database}") as store,
-        closing(Hooks(store)) as hooks,
-    ):
-        claude = HookedClaude(
-            lambda data: hooks.answer("claude-code", data, hook=hook.pid),
-            audited.workspace,
-            tmp_path / "s1.jsonl",
-        )
+    with hooked(audited, tmp_path / "s1.jsonl") as claude:
         claude.hook("SessionStart", source="startup")
         claude.asks("c1", "Bash", {"command": "sleep 9"})
         claude.before("c1", "Bash", {"command": "sleep 9"})
         (audited.workspace / "made").touch()
         claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
         anyio.run(work)
-        hook.kill()
     assert audited.tree() == before and "cancelled" in audited("log").text
 
 
