@@ -51,10 +51,10 @@ class HooksBeside:
         running = hooks_left(self._attachment)
         if running and not at_once and monotonic() < self._until:
             return False
+        self._until = None  # where the look fails the next call's finds it
         if running is not None:
             with exclusive(self._attachment):
                 record_drift(self._attachment)
-        self._until = None
         return True
 
 
