@@ -25,12 +25,10 @@ from loom_audit.sql.statements import prepare
 
 TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)
-
 LISTED_PATHS = 20
 READ_CHANGES = 1000
 FEW = 2_000
 """Up to so many, what touched a path is looked up by it; past that the newest are near at hand."""
-
 
 # the call of this id in the event's session, requested before the event
 _CHANGE_SET = prepare(
@@ -48,17 +46,16 @@ _FILE_CHANGE = prepare(
     f"{numbers.BLOB.format('old_blob')}, :new_mode, :new_size, {numbers.BLOB.format('new_blob')})"
 )
 _MEANT = (
-    "SELECT :log, requested, :seq "
-    "FROM call WHERE log = :log AND call_id = :call_id AND requested < :seq ORDER BY "
+    "SELECT :log, requested, :seq FROM call "
+    "WHERE log = :log AND call_id = :call_id AND requested < :seq ORDER BY "
     f"CASE WHEN session IS NOT DISTINCT FROM {sessions.NUMBER} THEN 0 ELSE 1 END, "
     "requested DESC LIMIT 1"
 )
 """The call that an id means in an event: of its session, or else the newest before it."""
 
 _NAMED = (
-    "SELECT :log, requested, :seq "
-    "FROM call WHERE log = :log AND requested = :cause AND requested < :seq "
-    "AND requested IS DISTINCT FROM "
+    "SELECT :log, requested, :seq FROM call WHERE log = :log AND requested = :cause "
+    "AND requested < :seq AND requested IS DISTINCT FROM "
     "(SELECT requested FROM change_set WHERE log = :log AND seq = :seq)"
 )
 """The call of a request that is named in an event, unless it is the event's own."""
@@ -346,17 +343,15 @@ def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
 def first_paths(
     connection: Connection, log: int, calls: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
-    """The first paths that each of these calls changed, in the order in which they stand in the
-    log, by the calls' requests.
-    """
+    """The first paths that each of these calls changed, in the log's order, by their requests."""
     found: dict[int, tuple[str, ...]] = {}
     for some in chunks(calls):
         listed, values = in_list("call", some)
-        query = prepare(_FIRST_PATHS.format(calls=listed))
-        for requested, names in query.rows(connection, log=log, limit=4 * LISTED_PATHS, **values):
+        query, limit = prepare(_FIRST_PATHS.format(calls=listed)), 4 * LISTED_PATHS
+        for requested, names in query.rows(connection, log=log, limit=limit, **values):
             with corrupt_on_mismatch():
-                distinct = list(dict.fromkeys(names.split(",") if names else ()))[:LISTED_PATHS]
-                raw = [bytes.fromhex(name) for name in distinct]
+                distinct = dict.fromkeys(names.split(",") if names else ())
+                raw = [bytes.fromhex(name) for name in list(distinct)[:LISTED_PATHS]]
             found[requested] = tuple(name.decode("utf-8", "surrogateescape") for name in raw)
     return found
 
@@ -382,7 +377,7 @@ def _causes(listed: Sequence[int | str], own: int | None, meant: Sequence[int]) 
     if all(isinstance(cause, int) for cause in listed):
         return tuple(cast(Sequence[int], listed))
     known = (*meant,) if own is None else (own, *meant)
-    return (*known, *(0 for _ in range(len(listed) - len(known))))
+    return known + (0,) * (len(listed) - len(known))
 
 
 def _to_change(row: Row, meant: Mapping[int, Sequence[int]]) -> RecordedChange:
