@@ -1,10 +1,12 @@
 """The calls that wait for an answer, and answering them from whatever process."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.config import APPROVALS
 from loom_audit.errors import ApprovalDenied, InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.history.approvals import Answer, ApprovalRequest
@@ -20,11 +22,17 @@ __all__ = [
     "check_arguments",
     "decisions",
     "find",
+    "has_rules",
     "is_waiting",
     "outcome",
     "pending",
     "read_arguments",
 ]
+
+
+def has_rules(workspace: AuditedWorkspace) -> bool:
+    """Whether there is a file of rules, valid or not; without one nothing is asked."""
+    return os.path.lexists(workspace.adapters.settings.configuration / APPROVALS)
 
 
 def pending(workspace: AuditedWorkspace) -> Sequence[ApprovalRequest]:

@@ -23,7 +23,7 @@ from loom_audit.api.launcher import CLIENT, hooks_folder
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
-from loom_audit.config import Settings
+from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.disk.inotify import most_watches
 from loom_audit.errors import AuditError
 from loom_audit.history.room import MIN_FREE_BYTES
@@ -58,6 +58,7 @@ def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check
     yield _sqlite()
     yield from _sandboxes()
     yield from _folders(settings)
+    yield _approvals(settings)
     yield _room(settings)
     file = settings.file
     if hint := lost_store_hint(settings):
@@ -134,6 +135,18 @@ def _private(name: str, path: Path, wanted: int) -> Check:
     if not os.access(path, os.R_OK | os.W_OK):
         return Check(name, "problem", f"{label}: not writable", f"chmod {wanted:o} '{path}'")
     return Check(name, "ok", label)
+
+
+def _approvals(settings: Settings) -> Check:
+    """Whether anybody is asked before a call."""
+    try:
+        policy = read_approvals(settings)
+    except AuditError as error:
+        return Check("approvals", "problem", error.message, error.hint)
+    if policy is None:
+        text = f"nothing is asked: there is no {settings.configuration / APPROVALS}"
+        return Check("approvals", "warning", text, "`loom-audit approvals init` writes rules.")
+    return Check("approvals", "ok", f"asked by {count_text(len(policy.rules), 'rule')}")
 
 
 def _room(settings: Settings) -> Check:

@@ -16,6 +16,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("run", "Record", "Run a command and record what it changed."),
     ("connect", "Record", "Record every call of a client, through its own hooks."),
     ("call", "Record", "Call one bundled tool and print its result."),
+    ("tools", "Record", "List the tools, or show one whole."),
     ("import", "Record", "Put transcripts of other programs on record, in logs of their own."),
     ("scope", "Record", "Show what is recorded, or accept .loomignore."),
     ("approvals", "Approve", "List the calls that wait for an answer."),

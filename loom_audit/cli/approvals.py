@@ -1,5 +1,6 @@
 """`loom-audit approvals`: the calls that wait for an answer, and recommended rules."""
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared import exits
@@ -14,40 +15,6 @@ from loom_audit.errors import Conflict, InvalidArguments
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest
-
-RECOMMENDED = """\
-# Which calls are allowed, asked about or denied. The first rule that matches decides; where
-# none does, the tool does: overwriting, deleting, installing and pushing are asked about.
-# See docs/approvals.md. A file with an error lets nothing start.
-
-timeout = 600  # seconds for an answer; without one by then the call is denied
-
-[[rule]]
-path = ".env*"  # gitignore syntax, over the workspace paths a call names or would change
-effect = "write"
-action = "deny"
-reason = "holds secrets"
-
-[[rule]]
-command = "sudo *"  # to deny or to ask, one command of a line is enough
-action = "deny"
-reason = "runs as another user, who is not held to the workspace"
-
-[[rule]]
-command = "git push *"
-action = "ask"
-reason = "publishes"
-
-[[rule]]
-command = "rm *"
-action = "ask"
-reason = "deletes"
-
-[[rule]]
-command = "git status *"  # to allow, every command of a line must match, and nothing may expand
-action = "allow"
-reason = "only looks"
-"""
 
 
 @command(
@@ -66,7 +33,8 @@ def approvals(
     """List the calls that wait for an answer.
 
     `show CALL` prints one with what it would change. `init` writes recommended rules to
-    approvals.toml in the configuration folder, which makes them hold from the next session on.
+    approvals.toml in the configuration folder, which makes them hold from the next session on,
+    and hosts that web_fetch need not ask about to tools.toml where there is none.
     """
     output = invocation.output
     if action == "init" and not name:
@@ -115,16 +83,15 @@ def _show(output: Output, request: "ApprovalRequest") -> None:
 
 def _write_rules(invocation: Invocation) -> None:
     output = invocation.output
+    from loom_audit.api.recommended import write_recommended
     from loom_audit.config import APPROVALS
 
     file = invocation.settings.configuration / APPROVALS
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with file.open("x", encoding="utf-8") as made:
-            made.write(RECOMMENDED)
-    except FileExistsError:
-        raise Conflict(f"{file} is there already", hint="Edit it.") from None
+    if os.path.lexists(file):
+        raise Conflict(f"{file} is there already", hint="Edit it.")
+    written = write_recommended(invocation.settings)
     if output.json:
-        output.record({"file": str(file)})
-    else:
-        output.line((f"{file} is written", "green"), "; it holds from the next session on")
+        output.record({"file": str(file), "written": [*map(str, written)]})
+        return
+    for one in written:
+        output.line((f"{one} is written", "green"), "; it holds from the next session on")

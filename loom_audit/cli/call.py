@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import termios
 from typing import TYPE_CHECKING, Annotated
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from loom_audit.tools.calls.gate import Decision
     from loom_audit.tools.calls.result import ToolResult
 
+_PAIR = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
 
 @command(
     examples=(
+        "loom-audit call write_file path=a.txt content=hello",
         """loom-audit call write_file '{"path": "a.txt", "content": "hello"}'""",
         'echo \'{"command": "ls"}\' | loom-audit call shell_execute -',
     ),
@@ -38,23 +42,21 @@ def call(
     invocation: Invocation,
     tool: Annotated[str, argument("TOOL")],
     arguments: Annotated[
-        str, argument("JSON|-", help="The arguments, or - for standard input.")
-    ] = "{}",
+        list[str] | None,
+        argument("NAME=VALUE|JSON|-", help="The arguments, or - for JSON on standard input."),
+    ] = None,
     agent: AgentOption = COMMAND_LINE,
 ) -> int:
     """Call one bundled tool and print its result.
 
-    Arguments that are not JSON are refused by the tool, and on record as the text they are.
+    `loom-audit tools TOOL` lists its arguments. A NAME=VALUE is read as what the tool takes there:
+    a text as it stands, anything else as JSON; of a list, each as one of its items. Arguments
+    that are not JSON are refused by the tool, and on record as the text they are.
     """
     import asyncio
 
     output = invocation.output
-    if arguments == "-":
-        arguments = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        values = arguments  # which the tool refuses, and says where
+    values = _read(tool, arguments or [])
     with invocation.workspace() as workspace:
         gate = workspace.default_gate(ask=prompt(output, workspace.actor))
         with workspace.session(agent, actor=actor_of(agent, workspace.actor), gate=gate) as session:
@@ -66,6 +68,30 @@ def call(
     if result.success:
         return exits.OK
     return exits.FAILED if result.error is None else exits.exit_code(result.error.code)
+
+
+def _read(tool: str, given: list[str]) -> object:
+    """The arguments as they were typed. InvalidArguments for JSON among NAME=VALUE."""
+    pairs = [_PAIR.fullmatch(word) for word in given]
+    found = [(pair[1], pair[2]) for pair in pairs if pair is not None]
+    if found and len(found) == len(given):
+        from loom_audit.api.registry import builtin_registry
+        from loom_audit.cli.shared.typed_values import typed_values
+
+        known = builtin_registry().get(tool)
+        return typed_values(found, known.parameters if known else {})
+    if len(given) > 1:
+        raise InvalidArguments(
+            "several arguments must all be NAME=VALUE",
+            hint="Write `path=a.txt content=hello`, or one text of JSON in quotes.",
+        )
+    text = given[0] if given else "{}"
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "backslashreplace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # which the tool refuses, and says where
 
 
 def _print_result(invocation: Invocation, result: "ToolResult") -> None:

@@ -9,6 +9,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import count_text, size_text
 
 
@@ -29,13 +30,23 @@ def init(
             metavar="FILE", help="Rules in gitignore syntax, by default the folder's .loomignore."
         ),
     ] = None,
+    approvals: Annotated[
+        str | None,
+        option(metavar="recommended", help="Write recommended rules for what is asked about."),
+    ] = None,
 ) -> None:
     """Put a folder under audit.
 
     Records what is in it now; doing it again changes nothing, but for another --max-file-bytes,
-    which holds from then on. An interrupted first recording goes on where it stopped.
+    which holds from then on. An interrupted first recording goes on where it stopped. Rules for
+    approvals hold for every workspace of this person; those that are there stay as they are.
     """
     output = invocation.output
+    if approvals not in (None, "recommended"):
+        raise InvalidArguments(
+            f"there are no rules named {approvals}", hint="There are: --approvals recommended."
+        )
+    from loom_audit.api.recommended import write_recommended
     from loom_audit.api.store import check_root
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
@@ -46,6 +57,7 @@ def init(
             workspace = store.attach(
                 folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes
             )
+        written = write_recommended(invocation.settings) if approvals else []
         head = workspace.log.head()
         tree = workspace.timeline.tree()
         files = sum(1 for state in tree.values() if state.blob is not None)
@@ -59,10 +71,15 @@ def init(
                     "head": head,
                     "files": files,
                     "size": size,
+                    "written": [*map(str, written)],
                 }
             )
             return
         output.line((f"{workspace.root} is under audit", "green"))
         held = f"{count_text(files, 'file')}, {size_text(size)}"
         output.line(f"{held}; workspace {workspace.id}, log at {head}")
+        for file in written:
+            output.line(f"{file} is written; it holds from the next session on")
+        if approvals and not written:
+            output.note("approvals.toml and tools.toml are there already and stay as they are")
         output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")

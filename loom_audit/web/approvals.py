@@ -11,6 +11,7 @@ from loom_audit.api.approvals import (
     answer,
     check_arguments,
     find,
+    has_rules,
     outcome,
     pending,
     read_arguments,
@@ -45,6 +46,7 @@ def waiting(request: Request, workspace: Workspace, pages: Render) -> Response:
     values: dict[str, Any] = {"listed": listed(workspace)}
     if wants_fragment(request):
         return pages.fragment(request, "approvals.html", "waiting", **values)
+    values["asking"] = has_rules(workspace)
     return pages.page(request, "approvals.html", **values, section="approvals")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from loom_audit.cli.approvals import RECOMMENDED
 from loom_audit.tools.approvals.policy import read_policy
+from loom_audit.tools.calls.settings import tool_settings
 from tests.cli.hostile import CORPUS
 from tests.cli.shells import Shell, at_terminal
 from tests.forked import Forked
@@ -263,12 +263,30 @@ def test_rules_that_deny_are_followed_by_call_and_a_bad_file_stops_it(audited: S
 def test_init_writes_rules_that_are_valid_and_never_over_a_person_s(audited: Shell) -> None:
     audited("approvals", "init")
     file = audited.home / "config" / "approvals.toml"
-    assert file.read_text() == RECOMMENDED
-    assert len(read_policy(tomllib.loads(RECOMMENDED)).rules) >= 4
+    policy = read_policy(tomllib.loads(file.read_text()))
+    asked = [rule.tool for rule in policy.rules if rule.action == "ask"]
+    assert len(policy.rules) >= 4 and "delete_file" in asked
+    settings = tool_settings(tomllib.loads((file.parent / "tools.toml").read_text()))
+    assert settings.allowed_hosts
     file.write_text("# mine\n")
     audited("approvals", "init", code=5)
     assert file.read_text() == "# mine\n"
     audited("call", "read_file", '{"path": "a.txt"}')
+
+
+def test_init_of_a_workspace_writes_recommended_rules_once(shell: Shell) -> None:
+    shell("init", "--approvals", "strict", code=2)
+    assert not shell.database.exists()
+    [first] = shell.records("init", "--approvals", "recommended")
+    folder = shell.home / "config"
+    assert first["written"] == [str(folder / "approvals.toml"), str(folder / "tools.toml")]
+    assert shell.records("init", "--approvals", "recommended")[0]["written"] == []
+    file = shell.workspace / "a.txt"
+    file.write_text("a")
+    waiting = Waiting(shell, "delete_file", path="a.txt")
+    assert "rule 2 (delete_file): deletes" in shell("approvals").text
+    shell("deny", waiting.number)
+    assert not waiting.result()["success"] and file.exists()
 
 
 def test_numbers_that_are_no_json_are_refused(asking: Shell) -> None:

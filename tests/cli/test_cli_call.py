@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.api.registry import builtin_registry
 from loom_audit.sandbox.scratch import scratch_folder
+from loom_audit.tools.calls.tool import Dialect
 from tests.cli.processes import SECONDS, calling, scratches
 from tests.cli.shells import Shell
 
@@ -26,6 +28,45 @@ def test_call_reads_its_arguments_from_standard_input(audited: Shell) -> None:
     audited("call", "write_file", "-", stdin=arguments)
     assert (audited.workspace / "in.txt").read_text() == "x" * 10
     assert "JSON" in audited("call", "write_file", "{nope", code=2).errors
+
+
+def test_arguments_are_typed_as_the_tool_takes_them(audited: Shell) -> None:
+    audited("call", "write_file", "path=in.txt", "content=a=b\n[1]\n")
+    assert (audited.workspace / "in.txt").read_text() == "a=b\n[1]\n"
+    shown = audited("call", "read_file", "path=in.txt", "line_range=2", "line_range=2")
+    assert "[1]" in shown.text and "a=b" not in shown.text
+    audited("call", "read_file", "path=in.txt", "line_range=[1,1]", "max_bytes=1000")
+    audited("call", "delete_file", "path=.", "recursive=maybe", code=2)
+    numbers = [str(call["seq"]) for call in reversed(audited.records("log"))]
+    asked = [audited.records("show", number)[0]["arguments"] for number in numbers]
+    assert asked[1:] == [
+        {"path": "in.txt", "line_range": [2, 2]},
+        {"path": "in.txt", "line_range": [1, 1], "max_bytes": 1000},
+        {"path": ".", "recursive": "maybe"},
+    ]
+
+
+def test_arguments_that_are_neither_pairs_nor_one_text_are_refused_before_anything(
+    audited: Shell,
+) -> None:
+    refused = audited("call", "write_file", "path=a.txt", "{}", code=2)
+    assert "must all be NAME=VALUE" in refused.errors
+    assert audited.records("log") == []
+
+
+def test_the_tools_are_listed_and_one_is_shown_with_its_arguments(audited: Shell) -> None:
+    listed = audited("tools").text
+    assert "read_file          read " in listed and "git_push           network " in listed
+    shown = audited("tools", "bash").text
+    assert "effect execute" in shown and "number, ≥ 1, ≤ 300" in shown
+    assert "there is no tool nope" in audited("tools", "nope", code=4).errors
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
+def test_the_tools_are_given_as_each_dialect_wants_them(audited: Shell, dialect: Dialect) -> None:
+    registry = builtin_registry()
+    assert audited.records("tools", "--schema", dialect) == registry.all_schemas(dialect)
+    audited("tools", "--schema", "other", code=2)
 
 
 def test_a_run_of_a_named_agent_is_that_agents(audited: Shell) -> None:

@@ -40,6 +40,20 @@ def test_doctor_finds_nothing_wrong_with_a_fresh_store(audited: Shell) -> None:
     } <= names
 
 
+def test_doctor_says_when_nothing_is_asked_and_when_the_rules_are_not_valid(audited: Shell) -> None:
+    def found() -> tuple[str, str]:
+        [check] = [
+            one for one in audited.records("doctor", code=None) if one["name"] == "approvals"
+        ]
+        return check["verdict"], check["text"]
+
+    assert found()[0] == "warning" and found()[1].startswith("nothing is asked: there is no ")
+    audited("approvals", "init")
+    assert found() == ("ok", "asked by 6 rules")
+    (audited.home / "config/approvals.toml").write_text("[[rule]]\n")
+    assert found()[0] == "problem"
+
+
 def test_doctor_sees_a_store_that_others_can_read(audited: Shell) -> None:
     with mode(audited.database, 0o644):
         assert "store" in problems(audited)

@@ -20,6 +20,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
 from loom_audit.api.face import person
+from loom_audit.api.recommended import write_recommended
 from loom_audit.errors import InvalidArguments
 from loom_audit.history import approvals
 from loom_audit.model.events import CallDecided
@@ -89,6 +90,15 @@ def waiting_for(
         yield waiting
     finally:
         waiting.end()
+
+
+def test_where_there_are_no_rules_the_page_says_that_nothing_is_asked(
+    recorded: Recorded, client: TestClient
+) -> None:
+    told = "Nothing is asked: there is no"
+    assert told in client.get(f"{recorded.url}/approvals").text
+    write_recommended(recorded.workspace.adapters.settings)
+    assert told not in client.get(f"{recorded.url}/approvals").text
 
 
 def test_what_waits_is_listed_and_counted_on_every_page(

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.tool import Tool
 
@@ -35,39 +37,63 @@ def reference() -> str:
 
 def section(tool: Tool) -> str:
     """What there is to know about a tool: what it is, its arguments, the fields of its result."""
-    parts = [f"## `{tool.name}`", tool.description, _facts(tool)]
-    arguments = [_argument(name, given, tool) for name, given in _properties(tool.parameters)]
-    if arguments:
+    facts = (f"{name} `{fact}`" if name else fact for name, fact in facts_of(tool))
+    parts = [f"## `{tool.name}`", tool.description, " · ".join(facts)]
+    if rows := [_argument_row(one) for one in arguments_of(tool)]:
         head = "| argument | type | default | limits | |\n|---|---|---|---|---|"
-        parts.append("\n".join([head, *arguments]))
-    if tool.output_schema is not None:
-        fields = [
-            f"| `{path}` | {kind} |"
-            for path, kind in _fields(tool.output_schema, tool.output_schema)
-        ]
+        parts.append("\n".join([head, *rows]))
+    if fields := [f"| `{path}` | {kind} |" for path, kind in fields_of(tool)]:
         parts.append("\n".join(["| result | type |\n|---|---|", *fields]))
     return "\n\n".join(parts)
 
 
-def _facts(tool: Tool) -> str:
+class Argument(Struct, frozen=True):
+    """One argument of a tool: its type in words, its default in JSON, and its limits."""
+
+    name: str
+    kind: str
+    needed: bool
+    default: str
+    limits: tuple[str, ...]
+    description: str
+
+
+def arguments_of(tool: Tool) -> list[Argument]:
+    """The arguments of a tool, in its order."""
+    return [_argument(name, given, tool) for name, given in _properties(tool.parameters)]
+
+
+def fields_of(tool: Tool) -> list[tuple[str, str]]:
+    """The fields of a tool's result by path (`entries[].name`), each with its type in words."""
+    schema = tool.output_schema
+    return [] if schema is None else [*_fields(schema, schema)]
+
+
+def facts_of(tool: Tool) -> list[tuple[str, str]]:
+    """Its effect, time limit, when it asks, how it is confined: the name of each and the fact."""
     limit = f"{tool.timeout_seconds:g} s"
     if "timeout" in tool.parameters.get("properties", {}):
         limit += " or `timeout`"
-    facts = [f"effect `{tool.effect}`", limit, _asks(tool)]
+    facts = [("effect", tool.effect), ("", limit), ("", asks(tool))]
     if tool.effect == "execute":
-        facts.append(f"confinement `{tool.confinement}`")
+        facts.append(("confinement", tool.confinement))
     if not tool.needs_workspace:
-        facts.append("needs no workspace")
-    return " · ".join(facts)
+        facts.append(("", "needs no workspace"))
+    return facts
 
 
-def _asks(tool: Tool) -> str:
+def asks(tool: Tool) -> str:
     """When the tool asks first, by the reasons it gives."""
     own = tool.requires_approval
     if isinstance(own, bool):
         return "asks always" if own else "does not ask"
-    reasons = _reasons(ast.parse(textwrap.dedent(inspect.getsource(own))))
-    return "asks when it " + " or ".join(f"*{reason}*" for reason in reasons)
+    try:
+        source = textwrap.dedent(inspect.getsource(own))
+        reasons = [*_reasons(ast.parse(source))]
+    except (OSError, TypeError, SyntaxError):
+        reasons = []  # of another package, which need not have its source here
+    named = " or ".join(f"*{reason}*" for reason in reasons)
+    return f"asks when it {named}" if named else "may ask"
 
 
 def _reasons(tree: ast.AST) -> Iterator[str]:
@@ -95,19 +121,21 @@ def _properties(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
     return [*schema.get("properties", {}).items()]
 
 
-def _argument(name: str, given: Mapping[str, Any], tool: Tool) -> str:
-    if name in tool.parameters.get("required", ()):
-        default = "needed"
-    else:
-        value = given.get("default")
-        default = "" if value is None else f"`{json.dumps(value)}`"
-    cells = [
-        f"`{name}`",
+def _argument(name: str, given: Mapping[str, Any], tool: Tool) -> Argument:
+    value = given.get("default")
+    return Argument(
+        name,
         _kind(given, tool.parameters),
-        default,
-        ", ".join(_limits(given)),
-        str(given.get("description", "")),
-    ]
+        needed=name in tool.parameters.get("required", ()),
+        default="" if value is None else json.dumps(value),
+        limits=tuple(_limits(given)),
+        description=str(given.get("description", "")),
+    )
+
+
+def _argument_row(one: Argument) -> str:
+    default = "needed" if one.needed else f"`{one.default}`" if one.default else ""
+    cells = [f"`{one.name}`", one.kind, default, ", ".join(one.limits), one.description]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -94,7 +94,7 @@ class RunCode(Tool):
             "truncated": done.truncated,
             "sandbox": done.sandbox,
         }
-        return process_result("code", done, seconds, data)
+        return process_result("code", done, seconds, data, ctx)
 
 
 def _argv(args: CodeInput) -> list[str]:

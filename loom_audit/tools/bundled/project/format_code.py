@@ -10,7 +10,12 @@ from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, Not
 from loom_audit.model.display import count_text
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
+from loom_audit.tools.bundled.shell.shell_execute import (
+    SCAN_SECONDS,
+    changes_text,
+    files_changed,
+    output_text,
+)
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
@@ -84,7 +89,7 @@ class FormatCode(Tool):
             done += await _run(name, program, chosen, args.check, ctx)
         fine = (0, 1) if args.check else (0,)  # 1: a check found something to format
         failed = [one for one in done if one.exit_code not in fine]
-        changed = sorted(ctx.call.files_changed) if ctx.call is not None else []
+        changed = files_changed(ctx)
         data: dict[str, Any] = {
             "formatters": [name for name, _, _ in plan],
             "files": sum(len(chosen) for _, _, chosen in plan),
@@ -93,7 +98,7 @@ class FormatCode(Tool):
             "stdout": "".join(decode(one.stdout) for one in done)[:MAX_STREAM],
             "stderr": "".join(decode(one.stderr) for one in done)[:MAX_STREAM],
         }
-        said = "\n".join(output_text(one) for one in done)
+        said = "\n".join([*map(output_text, done), *changes_text(changed)])
         error: AuditError | None = None
         if any(one.timed_out for one in done):
             error = ToolTimeout(f"The formatter was killed after {count_text(SECONDS, 'second')}")

@@ -45,11 +45,17 @@ _NODE = re.compile(
 )
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar|tgz|tbz|txz|tar\.\w+)$", re.IGNORECASE)
 
-PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "no-index", "find-links", "proxy")
+PIP_SETTINGS = (
+    "index-url", "extra-index-url", "trusted-host", "no-index", "find-links", "proxy", "cert",
+)  # fmt: skip
 """Where packages come from: what is taken of the person's own configuration of pip."""
 
 NPM_SETTINGS = ("registry", "proxy", "https_proxy", "noproxy", "strict_ssl", "cafile")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+CERTIFICATES = (
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+)  # fmt: skip
+"""Who is trusted, where a company's proxy signs what it passes on: files or folders."""
 
 
 class InstallInput(Arguments):
@@ -190,7 +196,7 @@ async def _make_environment(ctx: ToolContext, root: str) -> CommandResult | None
 async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
     settings = await ctx.in_thread(_pip_settings)
     variables = {f"PIP_{n.upper().replace('-', '_')}": v for n, v in settings.items()}
-    variables |= _proxies() | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    variables |= _route() | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
     return await ctx.run(
         *_env_without("PIP_", "PYTHON"),
         *(f"{name}={value}" for name, value in variables.items()),
@@ -198,18 +204,20 @@ async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
         "--disable-pip-version-check", "--require-virtualenv", "--no-color",
         "--progress-bar=off", "--", *args.packages,
         timeout=SECONDS, limit=MAX_STREAM, network=True, final=True,
+        readable=_certificates(variables, "PIP_CERT"),
     )  # fmt: skip
 
 
 async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
     settings = await ctx.in_thread(_npm_settings)
-    variables = {f"npm_config_{name}": value for name, value in settings.items()} | _proxies()
+    variables = {f"npm_config_{name}": value for name, value in settings.items()} | _route()
     return await ctx.run(
         *_env_without("npm_", "NPM_"),
         *(f"{name}={value}" for name, value in variables.items()),
         "npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global",
         f"--prefix={root}", "--save-dev" if args.dev else "--save-prod", "--", *args.packages,
         timeout=SECONDS, limit=MAX_STREAM, network=True, final=True,
+        readable=_certificates(variables, "npm_config_cafile"),
     )  # fmt: skip
 
 
@@ -219,9 +227,16 @@ def _env_without(*prefixes: str) -> list[str]:
     return ["env", *(word for name in names for word in ("-u", name))]
 
 
-def _proxies() -> dict[str, str]:
-    names = [name for upper in PROXIES for name in (upper, upper.lower())]
+def _route() -> dict[str, str]:
+    """The person's proxies, and the certificates that their connections are checked by."""
+    names = [*CERTIFICATES, *(name for upper in PROXIES for name in (upper, upper.lower()))]
     return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _certificates(variables: Mapping[str, str], own: str) -> tuple[str, ...]:
+    """What the variables name that a confined command must be able to read."""
+    named = [variables[name] for name in (*CERTIFICATES, own) if name in variables]
+    return tuple(path for path in named if os.path.isabs(path))
 
 
 def _pip_settings() -> dict[str, str]:

@@ -1,11 +1,12 @@
 """Shell commands in the workspace, with every file they change on record."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
-from loom_audit.model.display import count_text
+from loom_audit.model.display import count_text, first_few, visible_path
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -17,6 +18,8 @@ from loom_audit.tools.guard.rules import check_command
 MAX_STREAM = 256 * 1024
 MAX_SECONDS = 300
 MAX_COMMAND = 120 * 1024
+MOST_NAMED = 20
+"""Changed files that a model is told by name."""
 SCAN_SECONDS = 600.0
 """Seconds allowed for looking at a large workspace before and after the command."""
 
@@ -97,7 +100,7 @@ class ShellExecute(Tool):
             "survivors": [*done.survivors],
             "sandbox": done.sandbox,
         }
-        return process_result("command", done, seconds, data)
+        return process_result("command", done, seconds, data, ctx)
 
 
 class Bash(ShellExecute):
@@ -111,9 +114,14 @@ def _working_directory(args: ShellInput, ctx: ToolContext) -> str:
 
 
 def process_result(
-    what: str, done: CommandResult, seconds: float, data: dict[str, Any]
+    what: str,
+    done: CommandResult,
+    seconds: float,
+    data: dict[str, Any],
+    ctx: ToolContext,
 ) -> ToolResult:
     """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
+    text = "\n".join([output_text(done), *changes_text(files_changed(ctx))])
     error: AuditError | None = None
     if done.timed_out:
         error = ToolTimeout(f"The {what} was killed after {count_text(seconds, 'second')}")
@@ -123,8 +131,18 @@ def process_result(
             details={"exit_code": done.exit_code},
         )
     if error is not None:
-        return ToolResult.failure(error, output=output_text(done), data=data)
-    return ToolResult(True, output_text(done), data)
+        return ToolResult.failure(error, output=text, data=data)
+    return ToolResult(True, text, data)
+
+
+def files_changed(ctx: ToolContext) -> list[str]:
+    """What the call has changed so far, sorted."""
+    return sorted(ctx.call.files_changed) if ctx.call is not None else []
+
+
+def changes_text(paths: Sequence[str]) -> list[str]:
+    """The line that tells a model which files a command changed; none when it changed none."""
+    return [f"[changed: {first_few(paths, MOST_NAMED, visible_path)}]"] if paths else []
 
 
 def output_text(done: CommandResult) -> str:

@@ -54,6 +54,7 @@ def test_python_files_are_formatted_and_the_changed_ones_recorded(bench: Bench, 
     assert "a.py" in checked.data["stdout"]
     result = bench.call("format_code", {"paths": ["a.py", "src/b.py"]})
     assert result.success and result.files_changed == ["a.py"] == result.data["changed"]
+    assert result.output.endswith("\n[changed: a.py]")
     assert (bench.root / "a.py").read_text() == GOOD
     assert (bench.root / "node_modules/c.py").read_text() == BAD
     bench.call("format_code", {})
@@ -68,7 +69,7 @@ def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(
     (bench.root / "b.py").write_text("def (:\n")
     result = bench.call("format_code", {"paths": ["a.py", "b.py"]})
     assert result.error.code == "EXECUTION_ERROR" and "b.py" in result.output
-    assert result.files_changed == ["a.py"]
+    assert result.files_changed == ["a.py"] and "[changed: a.py]" in result.output
 
 
 def test_each_type_goes_to_its_own_formatter_the_workspace_s_first(

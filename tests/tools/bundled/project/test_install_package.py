@@ -203,6 +203,43 @@ def test_where_packages_come_from_is_taken_of_the_person_s_configuration(
     assert _pip_settings() == {"index-url": "http://c.invalid/"}
 
 
+def test_a_company_s_certificate_is_passed_on_and_can_be_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the installers are given, told by programs in their place."""
+    certificate = tmp_path / "company.pem"
+    certificate.write_text("of the company\n")
+    both = (
+        "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+    )  # fmt: skip
+    for name in (*both, "PIP_CERT", "npm_config_cafile"):
+        monkeypatch.setenv(name, str(certificate))
+    program = "#!/bin/sh\nenv | grep -e CERT -e CA_BUNDLE -e cafile | sort; cat $SSL_CERT_FILE\n"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for place in (bench.root / ".venv/bin/python", programs / "npm"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(program)
+        place.chmod(0o755)
+    (bench.root / ".venv/pyvenv.cfg").write_text("")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    for manager, own in (("pip", "PIP_CERT"), ("npm", "npm_config_cafile")):
+        said = bench.call("install_package", {"manager": manager, "packages": ["tiny"]})
+        printed = said.data["stdout"].splitlines()
+        assert sorted(printed[:-1]) == sorted(f"{name}={certificate}" for name in (*both, own))
+        assert printed[-1] == "of the company"
+
+
+def test_pip_s_own_setting_of_a_certificate_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\ncert = /company.pem\n")
+    monkeypatch.delenv("PIP_CERT", raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    assert _pip_settings()["cert"] == "/company.pem"
+
+
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     """A registry of npm that knows one package."""

@@ -14,7 +14,8 @@ def test_both_streams_and_the_changed_files_are_given(bench: Bench) -> None:
     result = bench.call(
         "shell_execute", {"command": "echo out; echo err >&2; echo 1 > new; rm notes.txt"}
     )
-    assert result.success and result.output == "out\n[stderr]\nerr"
+    assert result.success
+    assert result.output == "out\n[stderr]\nerr\n[changed: new, notes.txt]"
     assert result.data == {
         "exit_code": 0, "stdout": "out\n", "stderr": "err\n", "timed_out": False,
         "truncated": False, "survivors": [], "sandbox": bench.last().sandbox,
@@ -29,6 +30,14 @@ def test_a_failing_command_is_no_success_and_keeps_its_output(bench: Bench) -> N
     assert result.data["exit_code"] == 3 and result.data["stdout"] == "partly\n"
     assert result.output == "Error: The command failed with exit code 3\npartly"
     assert bench.last().status == "error"
+
+
+def test_a_model_is_told_the_first_of_many_changed_files_also_by_a_command_that_failed(
+    bench: Bench,
+) -> None:
+    result = bench.call("bash", {"command": "for n in $(seq 100 199); do : > $n; done; exit 3"})
+    named = ", ".join(map(str, range(100, 120)))
+    assert result.output.splitlines()[1:] == ["[no output]", f"[changed: {named} and 80 more]"]
 
 
 def test_a_command_that_says_nothing(bench: Bench) -> None:

@@ -1,0 +1,93 @@
+"""`loom-audit tools`: the tools there are, with their arguments and limits."""
+
+from typing import TYPE_CHECKING, Annotated, get_args
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.records import plain
+from loom_audit.errors import InvalidArguments, UnknownTool
+from loom_audit.model.display import one_line
+
+if TYPE_CHECKING:
+    from loom_audit.tools.calls.tool import Tool
+
+
+@command(
+    examples=("loom-audit tools", "loom-audit tools read_file", "loom-audit tools --schema openai"),
+    codes={exits.UNREADABLE: "no tool of that name"},
+)
+def tools(
+    invocation: Invocation,
+    name: Annotated[str, argument("NAME", help="The one to show whole.")] = "",
+    schema: Annotated[
+        str | None,
+        option(metavar="DIALECT", help="As openai, openai-flat, anthropic or mcp wants it, JSON."),
+    ] = None,
+) -> None:
+    """List the tools, or show one whole.
+
+    With its arguments, what it does to the workspace, when it asks, and its limits. Those that
+    other packages offer are listed too. `loom-audit call` calls one.
+    """
+    from loom_audit.api.registry import builtin_registry
+    from loom_audit.tools.calls.tool import Dialect
+
+    output = invocation.output
+    registry = builtin_registry()
+    listed = [*registry.list()]
+    if name:
+        if (found := registry.get(name)) is None:
+            raise UnknownTool(f"there is no tool {name}", hint="`loom-audit tools` lists them.")
+        listed = [found]
+    if schema is not None:
+        dialect = next((one for one in get_args(Dialect) if one == schema), None)
+        if dialect is None:
+            raise InvalidArguments(
+                f"no dialect {schema}", hint=f"There are: {', '.join(get_args(Dialect))}."
+            )
+        for tool in listed:
+            output.record(tool.schema(dialect))
+    elif output.json:
+        for tool in listed:
+            output.record(_record(tool))
+    elif name:
+        _show(output, listed[0])
+    else:
+        for tool in listed:
+            said = tool.description.partition(". ")[0].rstrip(".")
+            room = max((output.width or 1_000) - 28, 20)
+            output.line((f"{tool.name:<18} ", "bold"), f"{tool.effect:<8} {one_line(said, room)}")
+
+
+def _record(tool: "Tool") -> dict[str, object]:
+    from loom_audit.tools.bundled.reference import arguments_of, asks
+
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "effect": tool.effect,
+        "seconds": tool.timeout_seconds,
+        "asks": asks(tool),
+        "confinement": tool.confinement,
+        "needs_workspace": tool.needs_workspace,
+        "arguments": [plain(one) for one in arguments_of(tool)],
+    }
+
+
+def _show(output: Output, tool: "Tool") -> None:
+    from loom_audit.tools.bundled.reference import arguments_of, facts_of, fields_of
+
+    output.line((tool.name, "bold"))
+    output.line(tool.description)
+    output.line(" · ".join(f"{name} {fact}".lstrip() for name, fact in facts_of(tool)))
+    for one in arguments_of(tool):
+        said = [one.kind, "needed" if one.needed else "", *one.limits]
+        said += [f"default {one.default}"] if one.default else []
+        output.line((f"  {one.name:<16} ", "cyan"), ", ".join(filter(None, said)))
+        if one.description:
+            output.line("                   ", (one.description, "dim"))
+    for path, kind in fields_of(tool):
+        output.line(("  -> ", "green"), f"{path}: {kind}")
