@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -360,24 +360,15 @@ class AuditedWorkspace:
     ) -> "UndoResult":
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
-        An undo and a redo go on record in the session whose call they take back; a revert and
-        a rollback in a session of the actor's own, several of a `visit` in the one of that id; what
-        is refused begins none. `label` is a name beside the actor's, which goes into the call's
-        arguments. With `held` calls of held sessions may be open, and stay
-        so. `report` is told how far a plan of many changes is.
+        In the session that `session_for` says. `label` is a name beside the actor's, which goes
+        into the call's arguments. With `held` calls of held sessions may be open, and stay so.
+        `report` is told how far a plan of many changes is.
         """
-        from loom_audit.api.session_record import SessionRecord
+        from loom_audit.api.session_record import session_for
         from loom_audit.history.recovery import recover
 
-        by = actor or self.actor
         recover(self.attachment)
-        session: AbstractContextManager[Writer]
-        if plan.verb in ("undo", "redo") and plan.calls:
-            whose = self.timeline.call(plan.calls[0]).call.session
-            session = nullcontext(Writer(self.attachment, session=whose, actor=by))
-        else:
-            title = "dashboard" if visit else f"{plan.verb} {plan.target}"
-            session = SessionRecord(self.adapters, self.attachment, by, by, title, id=visit)
+        session = session_for(plan, self, actor or self.actor, visit)
         result = self._undo.carry_out(
             plan, session, call_id=new_id(), label=label, held=held, report=report
         )

@@ -20,9 +20,8 @@ BYTES = LargeBinary()
 
 _CLUSTERED = {"sqlite_with_rowid": False}
 
-
 _GIVEN = text("id <> x''")
-_SCOPE = "kind IN ('scope.accepted', 'workspace.attached')"
+_SCOPE = text("kind IN ('scope.accepted', 'workspace.attached')")
 """The events that say where a workspace is and what is recorded of it."""
 
 
@@ -44,9 +43,7 @@ class EventRow(SQLModel, table=True):
     __tablename__ = "event"
     __table_args__ = (
         Index("event_id", "log", "id", unique=True, sqlite_where=_GIVEN, postgresql_where=_GIVEN),
-        Index(
-            "event_scope", "log", "seq", sqlite_where=text(_SCOPE), postgresql_where=text(_SCOPE)
-        ),
+        Index("event_scope", "log", "seq", sqlite_where=_SCOPE, postgresql_where=_SCOPE),
         _CLUSTERED,
     )
     log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")
