@@ -14,18 +14,19 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter
 
 CALLS = 5_000
-MOST = {"timeline": 8.0, "call": 6.0, "overview": 8.0}
+MOST = {"timeline": 8.0, "call": 6.0, "old call": 6.0, "overview": 8.0}
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     """At 5,000 calls, each of which is four events, and at a million events."""
     for length in (4 * CALLS, *((1_000_000,) if sizes.huge else ())):
         store, workspace = new_log(folder / str(length), length)
-        store.close()
-        yield from compare(store.url, workspace, f"{length:,} events", 10 if sizes.quick else 40)
+        with store:
+            yield from compare(store.url, workspace, f"{length:,} events", sizes)
 
 
-def compare(store: str, workspace: AuditedWorkspace, of: str, rounds: int) -> Iterator[Figure]:
+def compare(store: str, workspace: AuditedWorkspace, of: str, sizes: Sizes) -> Iterator[Figure]:
+    rounds = 10 if sizes.quick else 40
     with serving(store) as (url, cookie):
         browser = Browser(url, cookie)
         paths = {"hello": "/healthz", **_paths(workspace)}
@@ -33,10 +34,10 @@ def compare(store: str, workspace: AuditedWorkspace, of: str, rounds: int) -> It
             name: partial(browser.get, path) for name, path in paths.items()
         }
         times = interleaved(rounds, works, warm=5)
-        sizes = {name: len(browser.get(path)) for name, path in paths.items()}
+        sent = {name: len(browser.get(path)) for name, path in paths.items()}
         browser.close()
     for name, most in MOST.items():
-        note = f"{sizes[name]:,} bytes sent"
+        note = f"{sent[name]:,} bytes sent"
         yield Figure(
             "pages", f"{name}, {of}", times[name], "ms", "hello", times["hello"], most, note
         )
@@ -44,6 +45,14 @@ def compare(store: str, workspace: AuditedWorkspace, of: str, rounds: int) -> It
 
 def _paths(workspace: AuditedWorkspace) -> dict[str, str]:
     home = f"/w/{workspace.id}"
-    found = workspace.timeline.calls(CallFilter(limit=200))
-    call = next(one for one in found if one.seq and one.changed)
-    return {"timeline": f"{home}/calls", "call": f"{home}/c/{call.seq}", "overview": f"{home}/"}
+    middle = workspace.log.head() // 2
+    newest, old = (
+        next(one for one in workspace.timeline.calls(wanted) if one.seq and one.changed)
+        for wanted in (CallFilter(limit=200), CallFilter(limit=200, before=middle))
+    )
+    return {
+        "timeline": f"{home}/calls",
+        "call": f"{home}/c/{newest.seq}",
+        "old call": f"{home}/c/{old.seq}",
+        "overview": f"{home}/",
+    }

@@ -5,6 +5,7 @@ made of events, each checked; where a table says something else, it is Corrupt a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -156,6 +157,11 @@ class VerifiedProjections:
 
     def record_at(self, seq: int) -> CallRecord:
         """As `call_at`, with all that belongs to it."""
+        with suppress(NotFound):
+            listed = self._suggested.call_at(seq)
+            found = self.call_record(listed.session, listed.call_id)
+            if any(event.seq == seq for event in found.events):
+                return found
         head = self._proven.log.head()
         event = self._proven.event(seq) if 0 < seq <= head else None
         call_id = getattr(event.fact, "call_id", None) if event else None
@@ -242,14 +248,14 @@ class VerifiedProjections:
         self, near: int, start: int, call: Call | None, fold: CallFold
     ) -> Sequence[int]:
         """The events after `near` that may say something of the call requested at `start`."""
-        kinds = CallReported.kind, CoverageLowered.kind
-        seqs = {event.seq for event in self._proven.log.read(EventFilter(near, kinds=kinds))}
-        seqs |= {one.seq for one in self._suggested.changes(after=near, calls=(start,))}
-        number = call.seq if call else None
-        if number is not None:
+        seqs = {one.seq for one in self._suggested.changes(after=near, calls=(start,))}
+        if call is not None and call.seq is not None:
+            told = EventFilter(near, None, (CallReported.kind,), call.session, call.call_id)
+            seqs |= {event.seq for event in self._proven.log.read(told)}
             listed = self._suggested.reverted()
-            takers = {listed.get(number), listed.get(fold.reverted().get(number, 0))}
-            seqs |= {seq for seq in takers if seq is not None and seq > near}
+            takers = listed.get(call.seq), listed.get(fold.reverted().get(call.seq, 0))
+            later = (*self._suggested.lowered(call.seq), *takers)
+            seqs |= {seq for seq in later if seq is not None and seq > near}
         return sorted(seqs)
 
     def check_calls(self, after: int) -> None:
@@ -365,6 +371,9 @@ class VerifiedProjections:
 
     def reverted(self) -> Mapping[int, int]:
         return self._suggested.reverted()
+
+    def lowered(self, number: int) -> Sequence[int]:
+        return self._suggested.lowered(number)
 
     def keyframes(self, at: int) -> Sequence[int]:
         return self._suggested.keyframes(at)

@@ -233,3 +233,7 @@ class Projections(Protocol):
     def reverted(self) -> Mapping[int, int]:
         """Call number → number of the call that took it back, for those still taken back."""
         ...
+
+    def lowered(self, number: int) -> Sequence[int]:
+        """The events that lowered the coverage of the call of this number, in order."""
+        ...

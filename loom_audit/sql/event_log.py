@@ -35,7 +35,7 @@ from loom_audit.sql.projections import calls
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.projections.rows import followed
 from loom_audit.sql.statements import prepare
-from loom_audit.sql.stretches import prove_stretch, read_stretch
+from loom_audit.sql.stretches import CheckedLeaves, prove_stretch, read_stretch
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 # the last condition word for word, or the index is not used
@@ -82,6 +82,7 @@ class SqlEventLog:
         self._ballast = ballast
         self._salts = salts
         self._reader = EventReader(id, number, blobs)
+        self._leaves = CheckedLeaves(id)
         self._last: _LogEnd | None = None
 
     @property
@@ -247,8 +248,8 @@ class SqlEventLog:
 
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events of a stretch of which every leaf is checked."""
-        place = self._id, self._number
-        return read_stretch(self._connections, self._reader, place, (after, until), wanted)
+        reader, leaves, span = self._reader, self._leaves, (after, until)
+        return read_stretch(self._connections, reader, leaves, self._number, span, wanted)
 
     def prove(self, after: int, until: int, head: TreeHead) -> None:
         """Corrupt unless these events are among those of the head."""

@@ -8,7 +8,7 @@ from loom_audit.model.codec import PREV_DIGITS, read_envelope
 from loom_audit.model.events import Event, TreeHead
 from loom_audit.model.merkle import node_hash, root_at
 from loom_audit.ports import Wanted
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.event_reader import EventReader
 from loom_audit.sql.event_rows import damage_error, read_leaf
@@ -16,41 +16,69 @@ from loom_audit.sql.merkle_tree import TILE, stored_nodes
 from loom_audit.sql.statements import prepare
 
 _AT_ONCE = 1000
+_KEPT = 4 * _AT_ONCE
+"""So many checked leaves are kept, of stretches up to half as long: some 2 KB each."""
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq >= :first AND seq <= :last "
     "ORDER BY seq"
 )
 
 
+class CheckedLeaves:
+    """Reads the leaves of one log; a row that is the same to the byte is not decoded again."""
+
+    def __init__(self, log_id: str) -> None:
+        self._log_id = log_id
+        self._kept: dict[int, tuple[Row, bytes, Mapping[str, Any]]] = {}
+
+    def read(self, row: Row, *, keep: bool) -> tuple[bytes, Mapping[str, Any]]:
+        """The leaf and its envelope. Corrupt unless it is what was hashed, in its place."""
+        seq, packed, hashed = row
+        known = self._kept.get(seq)
+        if known is not None and known[0] == row:
+            return known[1:]
+        leaf = read_leaf(seq, packed, hashed)
+        envelope = read_envelope(leaf)
+        place = envelope.get("log"), envelope.get("seq")
+        if place != (self._log_id, seq):
+            raise damage_error(seq, f"its leaf says event {place[1]} of log {place[0]}")
+        if keep:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[seq] = row, leaf, envelope
+        return leaf, envelope
+
+
 def read_stretch(
     connections: Connections,
     reader: EventReader,
-    place: tuple[str, int],
+    leaves: CheckedLeaves,
+    number: int,
     span: tuple[int, int],
     wanted: Wanted,
 ) -> Iterator[Event]:
     """The wanted events after the first seq of the span up to the second, as `ports.log` says.
 
-    `place` is the log's id and its number.
+    `number` is the log's.
     """
     after, until = span
     # with the event before and the one behind, so that both ends are linked too
     last, before = until + 1, None if after < 1 else after
     prev: bytes | None = None
     start = after + 1 if before is None else before
+    keep = last - start <= _KEPT // 2
     while start <= last:
         end = min(start + _AT_ONCE - 1, last)
         with connections.reading() as connection:
-            rows = _LEAVES.rows(connection, log=place[1], first=start, last=end)
+            rows = _LEAVES.rows(connection, log=number, first=start, last=end)
             _check_gapless(rows, start, min(end, until))
             chosen: list[tuple[int, bytes]] = []
-            for seq, packed, hashed in rows:
-                leaf = read_leaf(seq, packed, hashed)
-                envelope = read_envelope(leaf)
-                _check_place(place[0], seq, envelope)
+            for row in rows:
+                leaf, envelope = leaves.read(row, keep=keep)
+                seq = row[0]
                 if prev is not None:
                     _check_link(seq, envelope, prev)
-                prev = hashed
+                prev = row[2]
                 if after < seq <= until and wanted(envelope):
                     chosen.append((seq, leaf))
             events = reader.decode(connection, chosen)
@@ -65,12 +93,6 @@ def _check_gapless(rows: Sequence[Any], start: int, end: int) -> None:
             raise damage_error(expected, "it is missing from the log")
     if len(rows) < end + 1 - start:
         raise damage_error(start + len(rows), "it is missing from the log")
-
-
-def _check_place(log: str, seq: int, envelope: Mapping[str, Any]) -> None:
-    if (envelope.get("log"), envelope.get("seq")) != (log, seq):
-        said = f"event {envelope.get('seq')} of log {envelope.get('log')}"
-        raise damage_error(seq, f"its leaf says {said}")
 
 
 def _check_link(seq: int, envelope: Mapping[str, Any], prev: bytes) -> None:

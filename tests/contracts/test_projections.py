@@ -378,20 +378,23 @@ def test_what_is_found_later_lowers_the_coverage_of_calls(opened: Opened) -> Non
     finish = CallFinished("c", "t", "execute", "ok", {}, Coverage("none", ("no hook",)))
     [finished] = opened.log.append([draft(finish)])
 
-    def lower(*numbers: int, level: Any = "partial", reasons: tuple[str, ...] = ("late",)) -> None:
-        opened.log.append([draft(CoverageLowered(numbers, Coverage(level, reasons)))])
+    def lower(*numbers: int, level: Any = "partial", reasons: tuple[str, ...] = ("late",)) -> int:
+        fact = CoverageLowered(numbers, Coverage(level, reasons))
+        return opened.log.append([draft(fact)])[0].seq
 
     def coverage(number: int) -> Coverage:
         return opened.projections.call_at(number).coverage
 
-    lower(full, finished.seq)
+    first = lower(full, finished.seq)
     assert coverage(full) == Coverage("partial", ("late",))
     assert coverage(finished.seq) == Coverage("none", ("no hook", "late"))
     assert coverage(other) == Coverage()
-    lower(full, full, 999, level="none", reasons=("late", "later"))
+    second = lower(full, full, 999, level="none", reasons=("late", "later"))
     assert coverage(full) == Coverage("none", ("late", "later"))
     lower(other, reasons=())
     assert coverage(other) == Coverage()
+    told = [[*opened.projections.lowered(one)] for one in (full, finished.seq, other)]
+    assert told == [[first, second], [first], []]
     found = opened.projections.calls(CallFilter(partial_only=True))
     assert [call.seq for call in found] == [finished.seq, full]
     if isinstance(opened.projections, SqlProjections):

@@ -25,7 +25,7 @@ from loom_audit.model.naming import Typed, choose_reading, read_typed
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.model.summaries import plain_text
-from loom_audit.ports import CallFilter, EventLog
+from loom_audit.ports import CallFilter, EventFilter, EventLog
 
 _LISTED = 20
 
@@ -145,6 +145,13 @@ class MemoryProjections:
             if isinstance(fact, CallFinished) and fact.status == "ok" and event.seq not in found:
                 for target in fact.reverts:
                     found.setdefault(target, event.seq)
+        return found
+
+    def lowered(self, number: int) -> Sequence[int]:
+        found = []
+        for event in self._log.read(EventFilter(after=number)):
+            if isinstance(event.fact, CoverageLowered) and event.fact.coverage.reasons:
+                found += [event.seq] * (number in event.fact.calls)
         return found
 
     # --- the fold -------------------------------------------------------------------------
@@ -340,14 +347,8 @@ def _failure(fact: CallFinished) -> str:
 def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Session:
     fact = event.fact
     if isinstance(fact, SessionStarted):
-        return replace(
-            session,
-            agent=fact.agent,
-            title=fact.title,
-            ended=None,
-            ended_at=None,
-            status="open",
-        )
+        again = replace(session, ended=None, ended_at=None, status="open")
+        return replace(again, agent=fact.agent, title=fact.title)
     if isinstance(fact, SessionEnded):
         return replace(session, ended=event.seq, ended_at=event.at, status=fact.status)
     if isinstance(fact, CallRequested):

@@ -353,6 +353,42 @@ def test_a_call_is_the_same_however_far_behind_it_is_looked(workspace: AuditedWo
             assert seen.call_record(call.session, call.call_id) == whole
 
 
+def test_what_lowered_a_call_far_behind_is_found_whatever_kind_its_row_says(
+    workspace: AuditedWorkspace,
+) -> None:
+    call = workspace.timeline.calls()[-1]
+    assert call.seq is not None
+    lowered = Coverage("partial", ("found later",))
+    workspace.log.append([Draft(CoverageLowered((call.seq,), lowered), "", "outside")])
+    forge(workspace, "UPDATE event SET kind = 'x' WHERE kind = 'coverage.lowered'")
+
+    def far() -> Coverage:
+        timeline = again(workspace).timeline
+        contents = KeptContents(timeline.log, timeline.blobs)
+        seen = VerifiedProjections(timeline.proven, timeline.projections, contents, near=0)
+        return seen.call_record(call.session, call.call_id).call.coverage
+
+    assert far() == lowered
+    forge(workspace, "UPDATE event SET leaf_hash = zeroblob(32) WHERE kind = 'x'")
+    with pytest.raises(Corrupt):
+        far()
+
+
+@pytest.mark.parametrize("column", ["leaf", "leaf_hash"])
+def test_what_is_changed_in_a_log_after_it_was_read_is_not_taken_for_what_was_read(
+    workspace: AuditedWorkspace, column: str
+) -> None:
+    """The process that read it goes on, as a dashboard does."""
+    call = workspace.timeline.calls()[-1]
+    assert call.seq is not None
+    shown = workspace.timeline.call(call.seq)
+    assert workspace.timeline.call(call.seq) == shown
+    other = f"(SELECT {column} FROM event WHERE seq = {call.seq - 1})"
+    forge(workspace, f"UPDATE event SET {column} = {other} WHERE seq = {call.seq}")
+    with pytest.raises(Corrupt):
+        workspace.timeline.call(call.seq)
+
+
 SCOPES = {
     "what is left out": "UPDATE workspace SET ignore = '*.txt'",
     "the limit of a file": "UPDATE workspace SET max_file_bytes = 1",

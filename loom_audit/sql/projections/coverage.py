@@ -20,6 +20,7 @@ _LOWERED = prepare(
     "VALUES (:log, :number, :seq, :level, :reasons)"
 )
 STATEMENTS = (_LOWERED,)
+_LOWERED_AT = prepare("SELECT seq FROM lowered WHERE log = :log AND number = :number ORDER BY seq")
 
 PARTIAL = (
     "(c.coverage IS NOT NULL OR EXISTS "
@@ -54,3 +55,8 @@ def lowered(
             one = Coverage(cast(Level, level), tuple(json.loads(reasons)))
             found.setdefault(number, []).append(one)
     return found
+
+
+def lowered_at(connection: Connection, log: int, number: int) -> Sequence[int]:
+    """The events that lowered the coverage of a call, by its number, in order."""
+    return [row[0] for row in _LOWERED_AT.rows(connection, log=log, number=number)]

@@ -15,6 +15,7 @@ from loom_audit.sql.projections import (
     calls,
     changes,
     checkpoints,
+    coverage,
     keyframes,
     named,
     reverts,
@@ -94,6 +95,11 @@ class SqlProjections:
         """Call number → number of the call that took it back, for those still taken back."""
         with self._connections.reading() as connection:
             return reverts.reverted_by(connection, self._number)
+
+    def lowered(self, number: int) -> Sequence[int]:
+        """The events that lowered the coverage of the call of this number, in order."""
+        with self._connections.reading() as connection:
+            return coverage.lowered_at(connection, self._number, number)
 
     # --- changes and trees ----------------------------------------------------------------
 
