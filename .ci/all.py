@@ -1,9 +1,11 @@
 """Runs every test but the deep ones: `make test`.
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
-print comes last. Fails if either part fails.
+print comes last. Many others wait for a time limit or a process: there is one worker more than
+processors. Fails if either part fails.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ BROWSER = (*PYTEST, "tests/web", "-m", "browser and not deep")
 OTHERS = (
     *PYTEST,
     "-n",
-    "auto",
+    str(len(os.sched_getaffinity(0)) + 1),
     "--dist",
     "loadfile",
     "-m",

@@ -4,6 +4,7 @@ import os
 import random
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -37,6 +38,18 @@ settings.register_profile(
 )
 settings.register_profile("drawn", settings.get_profile("fixed"), derandomize=False)
 settings.load_profile("fixed")
+
+
+def some(cases: Sequence[Any], most: int) -> list[Any]:
+    """The cases of a test, of which `make test` runs so many and `make test-deep` the others."""
+    step = len(cases) / most
+    first = {int(n * step) for n in range(most)}
+    return [
+        one
+        if n in first
+        else pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.deep)
+        for n, one in enumerate(cases)
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -212,6 +212,7 @@ def test_what_draws_is_marked(pytester: pytest.Pytester) -> None:
     run(pytester, "-m", "drawn").assert_outcomes(passed=4, deselected=2)
 
 
+@pytest.mark.deep
 def test_no_test_begins_when_the_time_is_up(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_one(): pass")
     late = run(pytester, "-n", "2", "--until", str(time.time()))

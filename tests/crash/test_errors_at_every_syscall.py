@@ -105,10 +105,10 @@ def test_an_error_at_a_sampled_system_call_loses_nothing(arena: Arena, seed: str
     run: Counter[str] = Counter()
     for scenario, stages in STAGES.items():
         found = [point for stage in stages for point in points(arena, scenario, stage)]
-        for point in chosen.sample([p for p in found if p.syscall in FAILING], 2):
+        for point in chosen.sample([p for p in found if p.syscall in FAILING], 1):
             fault, for_ever = chosen.choice(FAULTS), chosen.random() < 0.5
             run[fault] += attempt(arena, replace(point, fault=fault, for_ever=for_ever))
-    assert run.total() >= 6, run
+    assert run.total() >= 3, run
 
 
 @pytest.mark.deep

@@ -149,9 +149,9 @@ def test_a_kill_at_a_sampled_system_call_loses_nothing(arena: Arena, seed: str) 
     run: Counter[str] = Counter()
     for scenario, stages in STAGES.items():
         found = [point for stage in stages for point in points(arena, scenario, stage)]
-        for point in chosen.sample(found, 2):
+        for point in chosen.sample(found, 1):
             run[scenario] += attempt(arena, point)
-    assert run.total() >= 6, run
+    assert run.total() >= 3, run
 
 
 def test_a_store_whose_making_was_killed_before_its_journal_was_gone_is_opened(

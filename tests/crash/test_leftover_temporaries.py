@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.examples import some
 from tests.trees import differences, names_together, tree_of
 
 FILES = 200
@@ -98,8 +100,10 @@ def found(workspace: AuditedWorkspace) -> list[ContentFound]:
     return [fact for fact in facts if isinstance(fact, ContentFound)]
 
 
-@pytest.mark.parametrize("nth", [1, pytest.param(FILES // 2, marks=pytest.mark.deep), FILES - 3])
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize(
+    ("where", "nth"),
+    some([(where, nth) for where in PLACES for nth in (1, FILES // 2, FILES - 3)], 3),
+)
 def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
     root: Path, where: str, nth: int
 ) -> None:
@@ -163,8 +167,10 @@ def append_when(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.setattr(steps, "look_for_results", write_then)
 
 
-@pytest.mark.parametrize("work", [write, roll_back])
-@pytest.mark.parametrize("name", ["discard_unchanged", "_record", "discard"])
+@pytest.mark.parametrize(
+    ("work", "name"),
+    some([*product((write, roll_back), ("discard_unchanged", "_record", "discard"))], 2),
+)
 def test_what_a_late_writer_left_is_on_record_once_after_a_kill(
     root: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], object], name: str
 ) -> None:
@@ -263,8 +269,18 @@ def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", ["_reserve", "_stage_link", "take_path", "discard_unchanged"])
-@pytest.mark.parametrize("decision", ["continue", "abandon"])
+@pytest.mark.parametrize(
+    ("name", "decision"),
+    some(
+        [
+            *product(
+                ("_reserve", "_stage_link", "take_path", "discard_unchanged"),
+                ("continue", "abandon"),
+            )
+        ],
+        2,
+    ),
+)
 def test_hard_links_are_whole_again_after_a_kill_in_their_rollback(
     linked: Path, name: str, decision: Literal["continue", "abandon"]
 ) -> None:

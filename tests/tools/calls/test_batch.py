@@ -304,7 +304,8 @@ def test_a_models_answer_goes_all_the_way_to_the_hook(bench: Bench) -> None:
     outcome = anyio.run(batch.run)
     assert batch.status == {"call_1": "done", "call_2": "done"}
     assert outcome.mutated and ran == [[["made"], []]]
-    assert [message["content"] for message in outcome.messages()] == ["[no output]", "x\n"]
+    told = [message["content"] for message in outcome.messages()]
+    assert told == ["[no output]\n[changed: made]", "x\n"]
     reading = bench.session.batch(
         [{"id": "call_3", "name": "read_file", "arguments": {"path": "made"}}], hooks=[Hook()]
     )
