@@ -25,7 +25,7 @@ def mcp(
     """
     import asyncio
 
-    from loom_audit.mcp_server import McpServer
+    from loom_audit.mcp_server.server import McpServer
 
     with invocation.workspace() as workspace:
         asyncio.run(McpServer(workspace, back=undo).serve())

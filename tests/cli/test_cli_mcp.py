@@ -225,9 +225,10 @@ def test_a_call_that_is_cancelled_is_on_record_as_that(audited: Shell) -> None:
     assert [call["status"] for call in calls] == ["cancelled", "ok"]
 
 
+@pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize(("action", "status"), [("accept", "ok"), ("decline", "denied")])
 def test_the_clients_user_is_asked_where_a_rule_asks(
-    audited: Shell, action: Any, status: str
+    audited: Shell, action: Any, status: str, mode: str
 ) -> None:
     audited("approvals", "init")
     asked_for: list[str] = []
@@ -239,7 +240,7 @@ def test_the_clients_user_is_asked_where_a_rule_asks(
         return types.ElicitResult(action=action)
 
     async def work() -> None:
-        async with client(audited, mode="legacy", elicitation_callback=answer) as asked:
+        async with client(audited, mode=mode, elicitation_callback=answer) as asked:
             (audited.workspace / "gone.txt").write_text("x")
             result = await asked.call_tool("delete_file", {"path": "gone.txt"})
             assert result.is_error == (action == "decline"), result
@@ -247,6 +248,53 @@ def test_the_clients_user_is_asked_where_a_rule_asks(
     anyio.run(work)
     assert len(asked_for) == 1 and "delete_file" in asked_for[0] and "gone.txt" in asked_for[0]
     assert [call["status"] for call in audited.records("log")] == [status]
+
+
+def test_an_answer_from_elsewhere_ends_what_the_clients_user_was_asked(audited: Shell) -> None:
+    """Since 2026-07-28 the client shows the question on its own, and comes back with an answer."""
+    audited("approvals", "init")
+
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        [waiting] = audited.records("approvals")
+        audited("approve", str(waiting["requested"]))
+        return types.ElicitResult(action="decline")
+
+    async def work() -> None:
+        async with client(audited, elicitation_callback=answer) as asked:
+            (audited.workspace / "gone.txt").write_text("x")
+            result = await asked.call_tool("delete_file", {"path": "gone.txt"})
+            assert not result.is_error, result
+
+    anyio.run(work)
+    assert [call["status"] for call in audited.records("log")] == ["ok"]
+
+
+def test_an_answer_to_no_question_is_refused_and_nothing_is_done(audited: Shell) -> None:
+    async def work() -> None:
+        async with client(audited) as asked:
+            arguments = {"path": "a.txt"}
+            told = await asked.call_tool("delete_file", arguments, request_state="made up")
+            assert told.structured_content["error"]["code"] == "CONFLICT"
+
+    anyio.run(work)
+    assert audited.records("log") == [] and (audited.workspace / "a.txt").exists()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_that_wants_to_know_is_told_that_a_call_goes_on(audited: Shell, mode: str) -> None:
+    told: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+
+    async def work() -> None:
+        async with client(audited, mode=mode) as asked:
+            arguments = {"command": "sleep 1.5"}
+            done = await asked.call_tool("shell_execute", arguments, progress_callback=note)
+            assert not done.is_error
+
+    anyio.run(work)
+    assert told == [1.0]
 
 
 def test_a_server_that_is_killed_leaves_one_finish_for_its_call(audited: Shell) -> None:

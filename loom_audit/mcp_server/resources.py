@@ -1,0 +1,116 @@
+"""What is on record as resources: timeline, one call, a difference, a file at a point."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import mcp_types as types
+
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.model.display import one_line
+from loom_audit.model.textdiff import unified
+from loom_audit.tools.calls.values import nearest_json
+
+SCHEME = "loom-audit:///"
+PAGE = 100
+MAX_DIFF_FILES = 200
+TIMELINE = types.Resource(
+    uri=f"{SCHEME}timeline",
+    name="timeline",
+    description="The newest calls on record, newest first",
+    mime_type="application/json",
+)
+TEMPLATES = (
+    ("event/{seq}", "One call whole, by the number of any of its events", "application/json"),
+    ("diff/{from}/{to}", "What differs between two points, as a unified diff", "text/plain"),
+    ("file/{point}/{+path}", "A file as it was at a point", "application/octet-stream"),
+)
+
+
+def read_resource(
+    workspace: AuditedWorkspace, uri: str
+) -> types.TextResourceContents | types.BlobResourceContents:
+    """What a URI of ours names. NotFound, InvalidArguments, Corrupt."""
+    if not uri.startswith(SCHEME):
+        raise InvalidArguments(f"not a resource of this server: {one_line(uri, 100)}")
+    kind, *rest = uri.removeprefix(SCHEME).split("/")
+    names = [unquote_to_bytes(one).decode("utf-8", "surrogateescape") for one in rest]
+    timeline = workspace.timeline
+    match kind, names:
+        case "timeline", []:
+            calls = [_shown(call) for call in timeline.calls()[:PAGE]]
+            return _text(uri, json.dumps(calls), "application/json")
+        case "event", [seq] if seq.isascii() and seq.isdigit() and len(seq) < 19:
+            detail = timeline.call(int(seq))
+            told = _shown(detail.call) | {"arguments": detail.arguments, "result": detail.result}
+            return _text(uri, json.dumps(nearest_json(told)), "application/json")
+        case "diff", [old, new]:
+            return _text(uri, _difference(workspace, old, new), "text/plain")
+        case "file", [point, *path] if path:
+            return _file(workspace, uri, point, "/".join(path))
+    raise InvalidArguments(
+        f"not a resource of this server: {one_line(uri, 100)}",
+        hint="There are: timeline, " + ", ".join(form for form, _, _ in TEMPLATES) + ".",
+    )
+
+
+def _file(
+    workspace: AuditedWorkspace, uri: str, point: str, path: str
+) -> types.TextResourceContents | types.BlobResourceContents:
+    timeline = workspace.timeline
+    state = timeline.state(path, timeline.point(point))
+    if state is None or state.kind == "directory":
+        raise NotFound(f"{path} was not a file at {point}")
+    content = timeline.content(state)
+    try:
+        return _text(uri, content.decode(), "text/plain")
+    except UnicodeDecodeError:
+        encoded = base64.b64encode(content).decode("ascii")
+        return types.BlobResourceContents(
+            uri=uri, blob=encoded, mime_type="application/octet-stream"
+        )
+
+
+def _difference(workspace: AuditedWorkspace, old: str, new: str) -> str:
+    timeline = workspace.timeline
+    changes = timeline.diff(timeline.point(old), timeline.point(new))
+    parts = []
+    for change in changes[:MAX_DIFF_FILES]:
+        before, after = (
+            timeline.content(state) if state is not None and state.blob else None
+            for state in (change.before, change.after)
+        )
+        told = unified(
+            change.path,
+            change.path,
+            before,
+            after,
+            state_old=change.before,
+            state_new=change.after,
+        )
+        parts.append(told.decode("utf-8", "replace"))
+    if len(changes) > MAX_DIFF_FILES:
+        parts.append(f"and {len(changes) - MAX_DIFF_FILES} more files\n")
+    return "".join(parts)
+
+
+def _shown(call: Any) -> dict[str, Any]:
+    return {
+        "number": call.seq or call.requested,
+        "at": call.at.isoformat(),
+        "session": call.session,
+        "actor": call.actor,
+        "tool": call.tool,
+        "status": call.status,
+        "summary": call.summary,
+        "changed": call.changed,
+        "paths": list(call.paths),
+        "undone_by": call.undone_by,
+    }
+
+
+def _text(uri: str, text: str, kind: str) -> types.TextResourceContents:
+    harmless = text.encode("utf-8", "backslashreplace").decode()
+    return types.TextResourceContents(uri=uri, text=harmless, mime_type=kind)

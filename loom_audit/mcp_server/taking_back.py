@@ -1,0 +1,62 @@
+"""Undo, rollback and the history of a path, as tools."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import mcp_types as types
+
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.holding import settle
+from loom_audit.model.display import count_text
+from loom_audit.tools.calls.result import ToolResult
+
+BACK: Sequence[tuple[str, str, dict[str, Any]]] = (
+    ("undo", "Take back the newest call that has not been taken back", {}),
+    ("rollback", "Bring the whole workspace back to a point", {"point": {"type": "string"}}),
+    ("history", "List every change of one path, newest first", {"path": {"type": "string"}}),
+)
+
+
+def took_back(
+    workspace: AuditedWorkspace, actor: str, name: str, arguments: dict[str, Any]
+) -> ToolResult:
+    """What an undo, a rollback or a look at a path's history gave."""
+    if name == "history":
+        path = str(arguments.get("path", "")).strip("/")
+        rows = workspace.timeline.history(path)
+        lines = [f"#{row.seq} {row.at.isoformat()} {row.actor} {row.change.path}" for row in rows]
+        return ToolResult(True, "\n".join(lines) or f"{path} was never changed")
+    settle(workspace)
+    if name == "undo":
+        plan = workspace.plan_undo()
+    else:
+        plan = workspace.plan_rollback(str(arguments.get("point", "")))
+    if plan.blocked:
+        reasons = "; ".join(f"{note.path}: {note.reason}" for note in plan.blocked[:20])
+        return ToolResult(False, f"Nothing was changed, this needs a person's choice: {reasons}")
+    done = workspace.carry_out(plan, actor=actor)
+    paths = [change.path for change in plan.changes]
+    number = done.call.seq or done.call.requested
+    changed = count_text(len(paths), "path")
+    return ToolResult(True, f"Call {number} changed {changed}", files_changed=paths)
+
+
+def back_tools() -> list[types.Tool]:
+    return [
+        types.Tool(
+            name=name,
+            description=what,
+            input_schema={
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                "additionalProperties": False,
+            },
+            annotations=types.ToolAnnotations(
+                read_only_hint=name == "history",
+                destructive_hint=name != "history",
+                open_world_hint=False,
+            ),
+        )
+        for name, what, properties in BACK
+    ]
