@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +19,9 @@ def head_line(head: TreeHead) -> str:
     return f"{PREFIX} {head.log} {head.size} {head.root.hex()}"
 
 
+@lru_cache(maxsize=4)
 def parse_heads(text: str) -> Sequence[TreeHead]:
-    """The heads in a text; other lines are ignored."""
+    """The heads in a text; other lines are ignored. A dashboard asks for the same at every page."""
     heads = []
     for line in text.splitlines():
         words = line.strip().removeprefix(PREFIX).split()
@@ -31,7 +33,7 @@ def parse_heads(text: str) -> Sequence[TreeHead]:
             # A line that a full disk or a power cut left behind is not a head that differs.
             if len(root) == 32:
                 heads.append(TreeHead(words[0], size, root))
-    return heads
+    return tuple(heads)
 
 
 class DiskHeads:

@@ -6,7 +6,7 @@ marks unseen). Page and fragment are one template: a fragment is one of its bloc
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -84,6 +84,7 @@ class Pages:
             mode=mode,
             plain=plain,
             path=visible_path,
+            path_lines=path_lines,
             one_line=one_line,
         )
 
@@ -210,6 +211,11 @@ def last_heard(workspace: AuditedWorkspace, call: Call) -> datetime | None:
 def plain(text: str) -> bool:
     """Whether a text goes through a form field and comes back the same."""
     return visible_path(text) == text
+
+
+def path_lines(paths: Iterable[str]) -> str:
+    """Paths for a title, each on a line of its own."""
+    return "\n".join(map(visible_path, paths))
 
 
 def when(at: datetime) -> str:

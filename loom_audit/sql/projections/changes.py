@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any, cast
 
 from loom_audit.model.coverage import Origin
@@ -25,7 +26,7 @@ from loom_audit.sql.statements import prepare
 
 TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)
-LISTED_PATHS = 20
+LISTED_PATHS, LOOKED_AT = 20, 80
 READ_CHANGES = 1000
 FEW = 2_000
 """Up to so many, what touched a path is looked up by it; past that the newest are near at hand."""
@@ -156,10 +157,9 @@ _CHANGES = (
     "LEFT JOIN blob old ON old.number = f.old_blob LEFT JOIN blob new ON new.number = f.new_blob"
 )
 _FIRST_PATHS = (
-    "SELECT c.requested, (SELECT group_concat(hex(path)) FROM (SELECT p.path FROM change_set x "
-    "JOIN file_change f ON f.log = x.log AND f.seq = x.seq JOIN path p ON p.number = f.path "
-    "WHERE x.log = c.log AND x.requested = c.requested ORDER BY f.seq, f.n LIMIT :limit)) "
-    "FROM call c WHERE c.log = :log AND c.requested IN ({calls})"
+    "SELECT x.requested, p.path FROM change_set x JOIN file_change f ON f.log = x.log "
+    "AND f.seq = x.seq AND f.n < :limit JOIN path p ON p.number = f.path "
+    "WHERE x.log = :log AND x.requested IN ({calls}) ORDER BY x.requested, f.seq, f.n"
 )
 _ANY = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _TOUCHING = (
@@ -347,12 +347,12 @@ def first_paths(
     found: dict[int, tuple[str, ...]] = {}
     for some in chunks(calls):
         listed, values = in_list("call", some)
-        query, limit = prepare(_FIRST_PATHS.format(calls=listed)), 4 * LISTED_PATHS
-        for requested, names in query.rows(connection, log=log, limit=limit, **values):
-            with corrupt_on_mismatch():
-                distinct = dict.fromkeys(names.split(",") if names else ())
-                raw = [bytes.fromhex(name) for name in list(distinct)[:LISTED_PATHS]]
-            found[requested] = tuple(name.decode("utf-8", "surrogateescape") for name in raw)
+        query = prepare(_FIRST_PATHS.format(calls=listed))
+        rows = query.rows(connection, log=log, limit=LOOKED_AT, **values)
+        with corrupt_on_mismatch():
+            for requested, own in groupby(rows, lambda row: row[0]):
+                raws = [*dict.fromkeys(raw for _, raw in islice(own, LOOKED_AT))][:LISTED_PATHS]
+                found[requested] = tuple(raw.decode("utf-8", "surrogateescape") for raw in raws)
     return found
 
 
