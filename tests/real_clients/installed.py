@@ -24,7 +24,7 @@ NPM: Mapping[str, str] = {
 }
 PYPI: Mapping[str, str] = {
     "mcp": "2.3.0",
-    "pydantic-ai-slim[mcp]": "2.68.0",
+    "pydantic-ai-slim[openai,mcp]": "2.68.0",
     "openai-agents": "0.24.0",
 }
 LATEST = os.environ.get("LATEST") == "1"
@@ -57,7 +57,7 @@ def from_npm(package: str) -> Path:
 
 
 def from_pypi(package: str) -> Path:
-    """A Python that has a package, and ours as this checkout has it."""
+    """A Python that has a package, and not ours."""
     wanted = package if LATEST else f"{package}=={PYPI[package]}"
     with _installed("pypi", wanted) as place:
         if place is not None:
@@ -66,15 +66,24 @@ def from_pypi(package: str) -> Path:
     return _place("pypi", wanted) / "bin" / "python"
 
 
+def with_ours(python: Path) -> Path:
+    """The same Python with this checkout, and of what it needs what is not there already."""
+    packages = next((python.parents[1] / "lib").glob("python*/site-packages"))
+    (packages / "checkout.pth").write_text("".join(f"{path}\n" for path in _ours()))
+    return python
+
+
+def _ours() -> list[str]:
+    return [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+
+
 def our_python() -> Path:
     """A Python with this checkout and what it needs, at a stable path."""
     wanted = f"{sys.version}\n{sys.prefix}\n{ROOT}"
     with _installed("ours", wanted) as place:
         if place is not None:
             _run(sys.executable, "-m", "venv", "--without-pip", str(place))
-            found = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-            packages = next((place / "lib").glob("python*/site-packages"))
-            (packages / "checkout.pth").write_text("".join(f"{path}\n" for path in found))
+            with_ours(place / "bin" / "python")
             command = place / "bin" / "loom-audit"
             command.write_text(
                 f"#!{place}/bin/python\nimport sys\nfrom loom_audit.cli import main\n"
