@@ -65,6 +65,7 @@ class HookServer:
         self._build = build_id()
         self._checked = time.monotonic()
         self._socket: socket.socket | None = None
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._threads: set[threading.Thread] = set()
         self._outside: set[str] = set()
 
@@ -72,8 +73,8 @@ class HookServer:
 
     def __enter__(self) -> "HookServer":
         self._socket = _listening(self.path)
-        for work in (self._accept, self._settle):
-            threading.Thread(target=work, daemon=True, name=work.__name__).start()
+        self._accepting.start()
+        threading.Thread(target=self._settle, daemon=True, name="_settle").start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,6 +84,7 @@ class HookServer:
         """Take no more hooks, answer those that are here, and put on record what is known."""
         self._make_way()
         until = time.monotonic() + _DRAIN_SECONDS
+        self._accepting.join(_DRAIN_SECONDS)  # which may be about to answer one more
         for thread in list(self._threads):
             thread.join(max(0.0, until - time.monotonic()))
         self._hooks.close()

@@ -352,6 +352,30 @@ def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_replaced(
         assert not (folder / SOCKET).exists()
 
 
+def test_a_hook_that_came_as_it_ended_is_answered(
+    store: AuditStore, home: Path, root: Path, errors: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, accepted = threading.Thread.start, threading.Event()
+
+    def late(thread: threading.Thread) -> None:
+        if threading.current_thread().name.endswith("(_accept)"):
+            accepted.set()
+            time.sleep(0.2)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
+    with HookServer(store, home / FOLDER, SOCKET, errors.append) as server:
+        hook = subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=root)
+        assert hook.stdin is not None
+        hook.stdin.write(pre_tool_use(root))
+        hook.stdin.close()
+        assert accepted.wait(20)
+        server.drain()
+    assert hook.wait(20) == 0 and errors == []
+    assert call_of(store, root, "c1").seq is None
+
+
 def test_it_ends_when_nobody_asks(
     store: AuditStore, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
