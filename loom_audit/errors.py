@@ -2,6 +2,9 @@
 
 AuditError
 ├── InvalidPath        INVALID_PATH        the path leaves the workspace or is malformed
+│   ├── IsADirectory   IS_A_DIRECTORY      a directory where a file is wanted
+│   ├── NotADirectory  NOT_A_DIRECTORY     something else where a directory is wanted
+│   └── NotEmpty       NOT_EMPTY           a directory that holds something
 ├── FileNotFound       FILE_NOT_FOUND      no such file
 ├── PermissionDenied   PERMISSION_DENIED   the system refused
 ├── ToolTimeout        TIMEOUT             the time limit was reached
@@ -54,6 +57,18 @@ class AuditError(Exception):
 
 class InvalidPath(AuditError):
     code = "INVALID_PATH"
+
+
+class IsADirectory(InvalidPath):
+    code = "IS_A_DIRECTORY"
+
+
+class NotADirectory(InvalidPath):
+    code = "NOT_A_DIRECTORY"
+
+
+class NotEmpty(InvalidPath):
+    code = "NOT_EMPTY"
 
 
 class FileNotFound(AuditError):

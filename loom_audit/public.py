@@ -18,6 +18,9 @@ from loom_audit.errors import ExecutionFailed as ExecutionFailed
 from loom_audit.errors import FileNotFound as FileNotFound
 from loom_audit.errors import InvalidArguments as InvalidArguments
 from loom_audit.errors import InvalidPath as InvalidPath
+from loom_audit.errors import IsADirectory as IsADirectory
+from loom_audit.errors import NotADirectory as NotADirectory
+from loom_audit.errors import NotEmpty as NotEmpty
 from loom_audit.errors import NotFound as NotFound
 from loom_audit.errors import NotSerializable as NotSerializable
 from loom_audit.errors import NoWorkspace as NoWorkspace

@@ -8,6 +8,8 @@ from loom_audit.errors import (
     Conflict,
     FileNotFound,
     InvalidPath,
+    IsADirectory,
+    NotADirectory,
     PermissionDenied,
     StorageFailed,
 )
@@ -99,7 +101,8 @@ def outside_error(path: str) -> InvalidPath:
 
 def not_a_file_error(path: str, mode: int) -> InvalidPath:
     kind = kind_of(mode)
-    return InvalidPath(
+    error = IsADirectory if kind == "directory" else InvalidPath
+    return error(
         f"not a file but a {kind}: {printable(path)}",
         hint="List it instead." if kind == "directory" else "Only files can be read and written.",
         details={"path": printable(path), "kind": kind},
@@ -125,7 +128,7 @@ def to_audit_error(error: OSError, path: str) -> AuditError:
             details=details,
         )
     if number == errno.ENOTDIR:
-        return InvalidPath(
+        return NotADirectory(
             f"a folder of the path is not a directory: {where}",
             hint="Choose another path.",
             details=details,

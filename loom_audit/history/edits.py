@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from hashlib import sha256
 
-from loom_audit.errors import Conflict, FileNotFound, InvalidPath
+from loom_audit.errors import (
+    Conflict,
+    FileNotFound,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+    NotEmpty,
+)
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.steps import Preconditions
@@ -26,7 +33,7 @@ def plan_edit(
     target = attachment.workspace.resolve(attachment.workspace.relative(path))
     before = preconditions.look(target)
     if not target or (before and before.kind == "directory"):
-        raise InvalidPath(f"{path or '.'} is a directory", hint="Name a file in it.")
+        raise IsADirectory(f"{path or '.'} is a directory", hint="Name a file in it.")
     if not isinstance(new, bytes):
         new = new(attachment.workspace.read(target) if before else None)
     if before is None:
@@ -54,7 +61,7 @@ def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> 
     if state.kind == "directory":
         inside = descendants(preconditions, target)
         if inside and not recursive:
-            raise InvalidPath(
+            raise NotEmpty(
                 f"{path} is a directory that is not empty",
                 hint="Pass recursive=true to delete it with all it holds.",
             )
@@ -143,7 +150,7 @@ def missing_parents(preconditions: Preconditions, path: str, *, create: bool) ->
             folder = FileState("directory", None, has.mode, 0, acl=has.acl)
             missing.append(FileChange(above, None, folder))
         elif state.kind not in ("directory", "opaque"):
-            raise InvalidPath(
+            raise NotADirectory(
                 f"{above} is not a directory", hint="Choose another path, or move that away."
             )
     return missing

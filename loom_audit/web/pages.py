@@ -35,6 +35,9 @@ from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {
     "INVALID_PATH": 400,
+    "IS_A_DIRECTORY": 400,
+    "NOT_A_DIRECTORY": 400,
+    "NOT_EMPTY": 409,
     "INVALID_ARGUMENTS": 400,
     "FILE_NOT_FOUND": 404,
     "NOT_FOUND": 404,

@@ -41,10 +41,13 @@ def test_every_error_has_an_exit_code_with_a_meaning() -> None:
         (errors.ApprovalDenied, 1),
         (errors.InvalidArguments, 2),
         (errors.InvalidPath, 2),
+        (errors.IsADirectory, 2),
+        (errors.NotADirectory, 2),
         (errors.AuditUnavailable, 3),
         (errors.NotFound, 4),
         (errors.NoWorkspace, 4),
         (errors.Conflict, 5),
+        (errors.NotEmpty, 5),
         (errors.Corrupt, 6),
     ],
 )

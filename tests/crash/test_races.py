@@ -229,5 +229,13 @@ def test_a_link_swapped_in_during_a_call_leads_nowhere(
         assert "secret\n" not in result.output
         assert "secret\n" not in json.dumps(result.data)
     codes = {result.error.code for _, result in results if result.error}
-    assert codes <= {"CONFLICT", "INVALID_PATH", "FILE_NOT_FOUND", "EXECUTION_ERROR"}, codes
+    assert codes <= {
+        "CONFLICT",
+        "INVALID_PATH",
+        "IS_A_DIRECTORY",
+        "NOT_A_DIRECTORY",
+        "NOT_EMPTY",
+        "FILE_NOT_FOUND",
+        "EXECUTION_ERROR",
+    }, codes
     assert any(result.success for (tool, _), result in results if tool[0] == "write_file") or codes

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
+from loom_audit.errors import (
+    AuditError,
+    Conflict,
+    Corrupt,
+    FileNotFound,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+)
 from loom_audit.model.events import Temporary
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
@@ -145,7 +153,7 @@ class MemoryWorkspace:
                 continue
             node = self._nodes.get("/".join([*trail, part]))
             if node is not None and node.kind == "file" and todo:
-                raise InvalidPath(f"a folder of the path is not a directory: {path}")
+                raise NotADirectory(f"a folder of the path is not a directory: {path}")
             if node is None or node.kind != "symlink":
                 trail.append(part)
                 continue
@@ -188,7 +196,7 @@ class MemoryWorkspace:
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         if not self.resolve(path) or self._found(path).kind != "file":
-            raise InvalidPath(f"not a file but a directory: {path}", details={"kind": "directory"})
+            raise IsADirectory(f"not a file but a directory: {path}", details={"kind": "directory"})
         return self._found(path).content[:limit]
 
     def identity(self, path: str) -> str:
@@ -229,7 +237,7 @@ class MemoryWorkspace:
     def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
         folder = self.resolve(path)
         if folder and self._found(folder).kind != "directory":
-            raise InvalidPath(f"not a directory: {path}")
+            raise NotADirectory(f"not a directory: {path}")
         return sorted((p.rpartition("/")[2], self._nodes[p].stamp) for p in self._children(folder))
 
     def _children(self, folder: str) -> Iterable[str]:
@@ -307,7 +315,7 @@ class MemoryWorkspace:
                 self.resolve(above)
                 raise FileNotFound(f"file not found: {above}")
             if parent.kind != "directory":
-                raise InvalidPath(f"a folder of the path is not a directory: {change.path}")
+                raise NotADirectory(f"a folder of the path is not a directory: {change.path}")
         found, before, after = self._nodes.get(change.path), change.before, change.after
         if found and after and found.kind == after.kind:
             same = before is not None and before.kind == "file" and before.blob == after.blob

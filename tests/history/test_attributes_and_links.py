@@ -68,7 +68,7 @@ class Player:
 
     def tool(self, tool: str, **arguments: object) -> bool:
         result = anyio.run(self.session.call, tool, arguments)
-        codes = ("CONFLICT", "FILE_NOT_FOUND", "INVALID_PATH")
+        codes = ("CONFLICT", "FILE_NOT_FOUND", "INVALID_PATH", "IS_A_DIRECTORY", "NOT_A_DIRECTORY")
         assert result.error is None or result.error.code in codes, result.error
         return result.success
 

@@ -15,7 +15,16 @@ from loom_audit import AuditedWorkspace, ForeignSession, Session, ToolResult
 from tests.tapes.person import LEFT_OUT
 from tests.trees import Entry, tree_of
 
-REFUSED = {"CONFLICT", "FILE_NOT_FOUND", "INVALID_PATH", "INVALID_ARGUMENTS", "EXECUTION_ERROR"}
+REFUSED = {
+    "CONFLICT",
+    "FILE_NOT_FOUND",
+    "INVALID_PATH",
+    "IS_A_DIRECTORY",
+    "NOT_A_DIRECTORY",
+    "NOT_EMPTY",
+    "INVALID_ARGUMENTS",
+    "EXECUTION_ERROR",
+}
 
 
 class Agents:

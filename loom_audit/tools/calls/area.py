@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from loom_audit.errors import FileNotFound, InvalidPath, PermissionDenied
+from loom_audit.errors import FileNotFound, InvalidPath, NotADirectory, PermissionDenied
 from loom_audit.model.display import moment
 from loom_audit.ports import Stamp, Workspace
 
@@ -85,7 +85,7 @@ class Area(Struct, frozen=True):
             if stamp is None:
                 raise FileNotFound(f"File not found: {self.prefix}{text}")
             if not stat.S_ISDIR(stamp.mode):
-                raise InvalidPath(
+                raise NotADirectory(
                     f"{self.prefix}{text} is not a directory",
                     hint="Name the directory that holds it.",
                 )

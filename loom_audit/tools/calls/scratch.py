@@ -5,7 +5,14 @@ from hashlib import sha256
 from io import BytesIO
 from stat import S_IMODE, S_ISDIR, S_ISLNK
 
-from loom_audit.errors import Conflict, FileNotFound, InvalidPath
+from loom_audit.errors import (
+    Conflict,
+    FileNotFound,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+    NotEmpty,
+)
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Stamp, Workspace
 from loom_audit.tools.calls.area import SCRATCH, scratch_relative
@@ -25,7 +32,7 @@ def write(
     target = scratch.resolve(scratch_relative(scratch, path))
     stamp = scratch.stamp(target) if target else None
     if not target or (stamp and S_ISDIR(stamp.mode)):
-        raise InvalidPath(f"{SCRATCH}{path} is a directory", hint="Name a file in it.")
+        raise IsADirectory(f"{SCRATCH}{path} is a directory", hint="Name a file in it.")
     old = scratch.read(target) if stamp else None
     content = new if isinstance(new, bytes) else new(old)
     _make_parents(scratch, target, create=create)
@@ -44,7 +51,7 @@ def delete(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]
     if S_ISDIR(stamp.mode):
         inside = _list_below(scratch, target)
         if inside and not recursive:
-            raise InvalidPath(
+            raise NotEmpty(
                 f"{SCRATCH}{path} is a directory that is not empty",
                 hint="Pass recursive=true to delete it with all it holds.",
             )
@@ -109,7 +116,7 @@ def _make_parents(scratch: Workspace, path: str, *, create: bool) -> None:
                 )
             scratch.replace(FileChange(above, None, FOLDER), None).discard()
         elif not S_ISDIR(stamp.mode):
-            raise InvalidPath(f"{SCRATCH}{above} is not a directory", hint="Name another path.")
+            raise NotADirectory(f"{SCRATCH}{above} is not a directory", hint="Name another path.")
 
 
 def _file_state(content: bytes, mode: int) -> FileState:

@@ -48,10 +48,13 @@ BAD = {
         "read_file", {"path": "notes.txt", "encoding": "latin-1"}, "INVALID_ARGUMENTS"
     ),
     "no such file": ("read_file", {"path": "missing.txt"}, "FILE_NOT_FOUND"),
-    "below a file": ("read_file", {"path": "notes.txt/x"}, "*"),
-    "a directory where a file is expected": ("read_file", {"path": "src"}, "INVALID_PATH"),
+    "below a file": ("read_file", {"path": "notes.txt/x"}, "NOT_A_DIRECTORY"),
+    "writing below a file": (
+        "write_file", {"path": "notes.txt/x", "content": ""}, "NOT_A_DIRECTORY"
+    ),
+    "a directory where a file is expected": ("read_file", {"path": "src"}, "IS_A_DIRECTORY"),
     "a file where a directory is expected": (
-        "list_directory", {"path": "notes.txt"}, "INVALID_PATH"
+        "list_directory", {"path": "notes.txt"}, "NOT_A_DIRECTORY"
     ),
     "listing what is not there": ("list_directory", {"path": "nowhere"}, "FILE_NOT_FOUND"),
     "empty path": ("read_file", {"path": ""}, "INVALID_ARGUMENTS"),
@@ -69,7 +72,7 @@ BAD = {
     "list outside": ("list_directory", {"path": ".."}, "INVALID_PATH"),
     "search outside": ("search_files", {"pattern": "x", "path": ".."}, "INVALID_PATH"),
     "run outside": ("shell_execute", {"command": "true", "cwd": ".."}, "INVALID_PATH"),
-    "run in a file": ("shell_execute", {"command": "true", "cwd": "notes.txt"}, "INVALID_PATH"),
+    "run in a file": ("shell_execute", {"command": "true", "cwd": "notes.txt"}, "NOT_A_DIRECTORY"),
     "run nowhere": ("shell_execute", {"command": "true", "cwd": "no"}, "FILE_NOT_FOUND"),
     "own process": ("read_file", {"path": "/proc/self/environ"}, "INVALID_PATH"),
     "through a link out": ("read_file", {"path": "out/hostname"}, "INVALID_PATH"),
@@ -98,7 +101,7 @@ BAD = {
         "edit_file", {"path": "no", "old_str": "a", "new_str": ""}, "FILE_NOT_FOUND"
     ),
     "edit of a directory": (
-        "edit_file", {"path": "src", "old_str": "", "new_str": "x"}, "INVALID_PATH"
+        "edit_file", {"path": "src", "old_str": "", "new_str": "x"}, "IS_A_DIRECTORY"
     ),
     "edit in both forms": (
         "edit_file",
@@ -114,10 +117,10 @@ BAD = {
     "no base64": (
         "write_file", {"path": "x", "content": "é", "encoding": "base64"}, "INVALID_ARGUMENTS"
     ),
-    "write on a directory": ("write_file", {"path": "src", "content": ""}, "INVALID_PATH"),
-    "write on the workspace": ("write_file", {"path": ".", "content": ""}, "INVALID_PATH"),
+    "write on a directory": ("write_file", {"path": "src", "content": ""}, "IS_A_DIRECTORY"),
+    "write on the workspace": ("write_file", {"path": ".", "content": ""}, "IS_A_DIRECTORY"),
     "delete what is not there": ("delete_file", {"path": "no"}, "FILE_NOT_FOUND"),
-    "delete a full directory": ("delete_file", {"path": "src"}, "INVALID_PATH"),
+    "delete a full directory": ("delete_file", {"path": "src"}, "NOT_EMPTY"),
     "delete the workspace": ("delete_file", {"path": ".", "recursive": True}, "INVALID_PATH"),
     "move what is not there": ("move_file", {"from": "no", "to": "x"}, "FILE_NOT_FOUND"),
     "move onto a file": ("move_file", {"from": "notes.txt", "to": "src/main.py"}, "CONFLICT"),

@@ -575,6 +575,9 @@ def test_calls_are_logged_for_debugging(bench: Bench, caplog: pytest.LogCaptureF
     [
         (errors.FileNotFound, "FILE_NOT_FOUND"),
         (errors.InvalidPath, "INVALID_PATH"),
+        (errors.IsADirectory, "IS_A_DIRECTORY"),
+        (errors.NotADirectory, "NOT_A_DIRECTORY"),
+        (errors.NotEmpty, "NOT_EMPTY"),
         (errors.PermissionDenied, "PERMISSION_DENIED"),
         (errors.ToolTimeout, "TIMEOUT"),
         (errors.ExecutionFailed, "EXECUTION_ERROR"),

@@ -95,7 +95,7 @@ def test_a_session_s_directory_is_for_commands_and_its_environment_too(
 
 @pytest.mark.parametrize(
     ("cwd", "code"),
-    [("../", "INVALID_PATH"), ("no", "FILE_NOT_FOUND"), ("notes.txt", "INVALID_PATH")],
+    [("../", "INVALID_PATH"), ("no", "FILE_NOT_FOUND"), ("notes.txt", "NOT_A_DIRECTORY")],
 )
 def test_a_directory_that_is_none_of_the_workspace_runs_nothing(
     bench: Bench, cwd: str, code: str

@@ -15,7 +15,16 @@ from loom_audit.tools.calls.result import ToolResult
 from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
 from tests.tools.conftest import Bench
 
-CLEAR = {"INVALID_PATH", "FILE_NOT_FOUND", "INVALID_ARGUMENTS", "CONFLICT", "PERMISSION_DENIED"}
+CLEAR = {
+    "INVALID_PATH",
+    "IS_A_DIRECTORY",
+    "NOT_A_DIRECTORY",
+    "NOT_EMPTY",
+    "FILE_NOT_FOUND",
+    "INVALID_ARGUMENTS",
+    "CONFLICT",
+    "PERMISSION_DENIED",
+}
 NEVER = [
     "/tmp/loom-hostile-new", "/dev/shm/loom-hostile-new", "/loom-hostile-new",
     "/etc/loom-hostile-new",

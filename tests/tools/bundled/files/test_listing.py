@@ -94,7 +94,7 @@ def test_many_entries_are_cut_and_said_so(empty: Bench, monkeypatch: pytest.Monk
 
 def test_a_file_and_a_missing_directory_are_errors(empty: Bench) -> None:
     (empty.root / "f").touch()
-    assert empty.call("list_files", {"path": "f"}).error.code == "INVALID_PATH"
+    assert empty.call("list_files", {"path": "f"}).error.code == "NOT_A_DIRECTORY"
     assert empty.call("list_files", {"path": "no"}).error.code == "FILE_NOT_FOUND"
 
 

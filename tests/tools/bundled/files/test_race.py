@@ -19,7 +19,16 @@ from tests.tools.bundled.files import racing
 SOMEBODY = 61234
 ROOT = racing.HERE.parents[4]
 TOOLS = {tool for tool, _ in [*racing.SHORT, *racing.LONG]}
-CLEAR = {"ok", "unconfined", "INVALID_PATH", "FILE_NOT_FOUND", "CONFLICT", "INVALID_ARGUMENTS"}
+CLEAR = {
+    "ok",
+    "unconfined",
+    "INVALID_PATH",
+    "IS_A_DIRECTORY",
+    "NOT_A_DIRECTORY",
+    "FILE_NOT_FOUND",
+    "CONFLICT",
+    "INVALID_ARGUMENTS",
+}
 
 
 def raced(folder: Path, uid: int, seconds: float) -> dict[str, Any]:
