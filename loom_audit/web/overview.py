@@ -46,6 +46,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         heard=sorted(heard_clients(workspace).items()),
         rows=last.rows[:LAST_CALLS],
         nested=last.nested,
+        counted=last.counted,
         decided=decisions(workspace, last.calls),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),

@@ -25,7 +25,7 @@ OUT_OF_SIGHT = """() => {
     if (document.documentElement.scrollWidth > innerWidth) out.push('wider than the window')
     const logo = document.querySelector('.brand svg').getBoundingClientRect()
     if (logo.top < 2 || logo.left < 2 || logo.width < 18) out.push('the logo is clipped')
-    for (const e of document.querySelectorAll('.calls .f'))
+    for (const e of document.querySelectorAll('.calls :is(.f, .t, thead th, .by)'))
         if (e.scrollWidth > e.clientWidth) out.push(e.textContent + ' is cut')
     for (const row of document.querySelectorAll('.calls tbody tr[id]')) {
         for (const e of row.querySelectorAll('.s > .badge, .act button, .act a, .n a'))
@@ -33,6 +33,9 @@ OUT_OF_SIGHT = """() => {
         const what = row.querySelector('.what a').getBoundingClientRect()
         const cell = row.querySelector('.what').getBoundingClientRect()
         if (cell.width < 180 || what.left > cell.right - 40) out.push(row.id + ': no room for what')
+        const error = row.querySelector('.err')?.getBoundingClientRect()
+        if (error && Math.min(error.right, cell.right) - error.left < 150)
+            out.push(row.id + ': no room for what went wrong')
     }
     for (const row of document.querySelectorAll('.list tbody tr')) {
         for (const e of row.querySelectorAll('.act a, .badge, td.r'))
