@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.textdiff import diff_lines, hunks_text
+from loom_audit.tools.bundled.files.nearest import nearest
 
 _CHUNK = 64 * 1024
 _CONTEXT = 3
@@ -128,11 +129,10 @@ def _count(content: bytes, old: bytes) -> int:
 
 
 def _mismatch_hint(content: bytes, old: bytes) -> str:
-    if b"\r\n" in content and b"\r\n" not in old and b"\n" in old:
-        return "The file's lines end with CRLF, and those of old_str with LF."
-    if old.strip() and old.strip() in content:
-        return "It is there with other white space around it."
-    return "Read the file again: old_str must be exactly what stands there."
+    found = nearest(content, old)
+    if found is None:
+        return "Read the file again: old_str must be exactly what stands there."
+    return f"old_str must be exactly what stands there. {found.text()}"
 
 
 def _excerpt(raw: bytes) -> str:

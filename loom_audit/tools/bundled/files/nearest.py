@@ -1,0 +1,137 @@
+"""What stands in a file nearest to a text that is not in it, and in what the two differ."""
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
+
+from msgspec import Struct
+
+from loom_audit.model.display import count_text
+
+MAX_BYTES = 1024 * 1024
+"""Of a file, that are looked at."""
+MAX_COMPARED = 5_000
+"""Lines that are compared one by one where no way of writing leads to the text."""
+MAX_LINES, MAX_WIDTH = 12, 200
+"""Lines and characters of each that are shown."""
+
+_LEAST_ALIKE = 0.6
+_QUOTES = str.maketrans({**dict.fromkeys("'“”„‟‘’‚‛`´«»", '"'), "–": "-", "—": "-", "…": "."})
+_WAYS: Mapping[str, Callable[[str], str]] = {
+    "line ends": lambda line: line.rstrip("\r"),
+    "indentation": str.lstrip,
+    "white space": lambda line: line[: len(line) - len(line.lstrip())] + "".join(line.split()),
+    "quotes or dashes": lambda line: line.translate(_QUOTES),
+    "upper and lower case": str.casefold,
+}
+"""In what two writings of a line may differ, and what a line is without that."""
+
+
+class Nearest(Struct, frozen=True):
+    """Where it stands (from 1), the lines there, and in what they differ; () in the words."""
+
+    line: int
+    lines: Sequence[str]
+    differs: tuple[str, ...]
+
+    def text(self) -> str:
+        """For a model: what to look at, with the numbers of the lines."""
+        last = self.line + len(self.lines) - 1
+        where = f"line {self.line}" if last == self.line else f"lines {self.line} to {last}"
+        differs = " and ".join(self.differs) or "what it says"
+        shown = [
+            f"{n:>6} | {_shown(line)}" for n, line in enumerate(self.lines[:MAX_LINES], self.line)
+        ]
+        if len(self.lines) > MAX_LINES:
+            shown.append(f"       | [{len(self.lines) - MAX_LINES} more]")
+        return "\n".join([f"Nearest is {where}, which differs in {differs}:", *shown])
+
+
+def nearest(content: bytes, wanted: bytes) -> Nearest | None:
+    """The lines nearest to what was looked for; None where nothing is like it, or it is binary."""
+    if b"\0" in content[:8192]:
+        return None
+    lines = content[:MAX_BYTES].decode("utf-8", "replace").split("\n")
+    text = wanted.decode("utf-8", "replace")
+    if not text.strip():
+        return None
+    within = text.strip("\r\n").split("\n")
+    return (
+        _written_otherwise(lines, text.split("\n"))
+        or _written_otherwise(lines, within)
+        or _most_alike(lines, within)
+    )
+
+
+def _written_otherwise(lines: Sequence[str], asked: Sequence[str]) -> Nearest | None:
+    ways = [*_WAYS]
+    for count in range(len(ways) + 1):
+        used = ways[:count]
+        at = _find(lines, asked, used)
+        if at is None:
+            continue
+        found = lines[at : at + len(asked) - (not asked[-1])]
+        rest = lines[at : at + len(asked) + 1]
+        needed = [
+            f"{way}{_detail(way, found, asked)}"
+            for way in used
+            if _find(rest, asked, [one for one in used if one != way]) is None
+        ]
+        return Nearest(at + 1, found, tuple(needed) or ("the white space around it",))
+    return None
+
+
+def _detail(way: str, found: Sequence[str], asked: Sequence[str]) -> str:
+    """How each side begins, or ends, where a model cannot see it."""
+    if way == "line ends":
+        return " (the file: CRLF, old_str: LF)"
+    if way != "indentation":
+        return ""
+    pairs = [*zip(map(_indentation, found), map(_indentation, asked), strict=False)]
+    pairs = [*pairs[1:], *pairs[:1]]  # the first may begin within a line
+    return next((f" (the file: {a}, old_str: {b})" for a, b in pairs if a != b), "")
+
+
+def _indentation(line: str) -> str:
+    begin = line[: len(line) - len(line.lstrip())]
+    counted = [
+        count_text(begin.count(mark), name)
+        for mark, name in (("\t", "tab"), (" ", "space"))
+        if mark in begin
+    ]
+    return " and ".join(counted) or "none"
+
+
+def _find(lines: Sequence[str], asked: Sequence[str], ways: Sequence[str]) -> int | None:
+    """The line where the text begins, both written without what these ways say."""
+    whole, part = (_without(side, ways) for side in (lines, asked))
+    at = whole.find(part)
+    return None if at < 0 else whole.count("\n", 0, at)
+
+
+def _without(lines: Sequence[str], ways: Sequence[str]) -> str:
+    for way in ways:
+        lines = [*map(_WAYS[way], lines)]
+    return "\n".join(lines)
+
+
+def _most_alike(lines: Sequence[str], asked: Sequence[str]) -> Nearest | None:
+    """Around the line most like the longest one of what was looked for."""
+    place, longest = max(enumerate(asked), key=lambda one: len(one[1].strip()))
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(longest.strip()[:MAX_WIDTH])
+    best, at = _LEAST_ALIKE, None
+    for number, line in enumerate(lines[:MAX_COMPARED]):
+        matcher.set_seq1(line.strip()[:MAX_WIDTH])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, at = ratio, number
+    if at is None:
+        return None
+    first = max(0, at - place)
+    return Nearest(first + 1, lines[first : first + len(asked)], ())
+
+
+def _shown(line: str) -> str:
+    line = line.rstrip("\r")
+    return line[:MAX_WIDTH] + "…" if len(line) > MAX_WIDTH else line
