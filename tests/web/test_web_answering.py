@@ -25,10 +25,13 @@ def test_a_call_that_was_denied_has_ended_on_the_page_that_follows(
         assert "s-open" not in text and "0 µs" not in text
 
 
-def test_a_call_that_is_open_took_no_time_yet(recorded: Recorded, client: TestClient) -> None:
+def test_a_call_that_is_open_took_no_time_yet_and_captured_nothing(
+    recorded: Recorded, client: TestClient
+) -> None:
     with waiting_for(recorded) as waiting:
         text = client.get(f"{recorded.url}/c/{waiting.request.requested}").text
         assert "s-open" in text and "UTC, took" not in text
+        assert "known when it has ended" in text and "all it changed" not in text
 
 
 def test_a_call_that_was_denied_and_whose_process_is_slow_is_said_to_be_denied(

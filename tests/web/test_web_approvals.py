@@ -109,6 +109,7 @@ def test_what_waits_is_listed_and_counted_on_every_page(
     with waiting_for(recorded) as waiting:
         text = client.get(f"{recorded.url}/approvals").text
         assert "overwrites notes.txt" in text and waiting.url in text
+        assert "Nothing is asked" not in text
         assert re.search(r'class="count">1<', client.get(f"{recorded.url}/status").text)
 
 
@@ -288,6 +289,12 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
     with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
         page.goto(f"{live.address}{recorded.url}/")
         page.get_by_role("link", name=re.compile("Approvals.*1 waiting")).click()
+        for width in (1440, 768, 718):
+            page.set_viewport_size({"width": width, "height": 700})
+            cell, button = page.locator("td.act").bounding_box(), page.locator("td.act a")
+            assert cell["x"] + cell["width"] <= width
+            assert button.bounding_box()["x"] + button.bounding_box()["width"] <= width - 20
+            assert page.locator("td.what").bounding_box()["width"] > 200
         page.set_viewport_size({"width": 375, "height": 700})
         assert page.locator("td.tool").bounding_box()["height"] < 30, "it fits on one line"
         page.get_by_role("link", name="Answer").click()
