@@ -74,7 +74,7 @@ class HookServer:
     def __enter__(self) -> "HookServer":
         self._socket = _listening(self.path)
         self._accepting.start()
-        threading.Thread(target=self._settle, daemon=True, name="_settle").start()
+        threading.Thread(target=self._settle_often, daemon=True, name="_settle_often").start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,6 +87,7 @@ class HookServer:
         self._accepting.join(_DRAIN_SECONDS)  # which may be about to answer one more
         for thread in list(self._threads):
             thread.join(max(0.0, until - time.monotonic()))
+        self._settle(last=True)
         self._hooks.close()
 
     @property
@@ -177,12 +178,13 @@ class HookServer:
         except OSError:
             return True
 
-    def _settle(self) -> None:
+    def _settle_often(self) -> None:
         while not self.ended.wait(TICK):
-            try:
-                self._hooks.settle()
-            except Exception as error:  # noqa: BLE001 - the next look is made all the same
-                self._report(f"{type(error).__name__}: {error}")
+            self._settle()
+
+    def _settle(self, *, last: bool = False) -> None:
+        for error in self._hooks.settle(last=last):
+            self._report(f"{type(error).__name__}: {error}")
 
 
 @contextmanager

@@ -123,20 +123,26 @@ class Hooks:
         for ingest in conversation.ingests.values():
             self._store.adapters.keep_head(ingest.attachment.log.tree_head())
 
-    def settle(self) -> None:
+    def settle(self, *, last: bool = False) -> Sequence[Exception]:
         """Put on record what transcripts tell by now of the sessions that were heard lately.
 
-        One that is heard no more ends with the process of its client.
+        At the `last` time of all. One that is heard no more ends with the process of its client.
+        What went wrong with some; the others are settled all the same.
         """
+        failed = []
         for key, conversation in list(self._conversations.items()):
-            lately = monotonic() - conversation.heard < QUIET
-            if lately or conversation.is_busy:
-                with self._lock(conversation.parent or key[1]):
-                    conversation.settle()
-            elif conversation.has_gone:
-                with self._lock(conversation.parent or key[1]):
-                    conversation.end()
-                    self._end(conversation)
+            lately = not last and monotonic() - conversation.heard < QUIET
+            try:
+                if not lately and conversation.has_gone:
+                    with self._lock(conversation.parent or key[1]):
+                        conversation.end()
+                        self._end(conversation)
+                elif last or lately or conversation.is_busy:
+                    with self._lock(conversation.parent or key[1]):
+                        conversation.settle()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is of this one
+                failed.append(error)
+        return failed
 
     @property
     def is_idle(self) -> bool:

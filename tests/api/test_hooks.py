@@ -15,6 +15,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.clients import Hooks, settle
+from loom_audit.api.conversations import Conversation
+from loom_audit.errors import StorageFailed
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
@@ -133,12 +135,14 @@ def test_a_head_is_kept_when_the_agent_stops_and_when_its_session_ends(
     assert workspace.verify().unanchored == 0
 
 
+@pytest.mark.parametrize("open_call", [False, True], ids=["between calls", "in a call"])
 def test_a_session_whose_client_has_ended_without_a_word_ends(
     hooks: Hooks,
     workspace: AuditedWorkspace,
     root: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    open_call: bool,
 ) -> None:
     code = "import subprocess; h = subprocess.Popen(['sleep', '1000']); print(h.pid); h.wait()"
     command = [sys.executable, "-uc", code]
@@ -152,6 +156,8 @@ def test_a_session_whose_client_has_ended_without_a_word_ends(
         claude.bash("c1", "true")
         hooks.settle()
         assert workspace.timeline.session("s1").ended is None
+        if open_call:
+            claude.before("c2", "Bash", {"command": "sleep 1000"})
         client.kill()
         os.kill(hook, signal.SIGKILL)
     monkeypatch.setattr("loom_audit.api.clients.QUIET", 0.0)
@@ -159,6 +165,37 @@ def test_a_session_whose_client_has_ended_without_a_word_ends(
     session = workspace.timeline.session("s1")
     assert (session.status, workspace.verify().unanchored) == ("completed", 0)
     assert hooks.is_idle
+    if open_call:
+        assert call_of(workspace, "c2").status == "unknown"
+
+
+def test_a_session_that_cannot_be_settled_keeps_no_other_from_it(
+    hooks: Hooks,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = client_of(hooks, root, tmp_path, session="s2")
+    for one in (claude, other):
+        one.hook("SessionStart", source="startup")
+        one.asks("c1", "Bash", {"command": "false"})
+        one.before("c1", "Bash", {"command": "false"})
+        one.told("c1", None, "it failed", error=True)
+    settle_well = Conversation.settle
+
+    def settle_or_fail(self: Conversation) -> None:
+        if self.session == "s1":
+            raise StorageFailed("its transcript cannot be read")
+        settle_well(self)
+
+    monkeypatch.setattr(Conversation, "settle", settle_or_fail)
+    (failed,) = hooks.settle()
+    assert isinstance(failed, StorageFailed)
+    assert call_of(workspace, "c1", "s2").status == "error"
+    monkeypatch.undo()
+    assert hooks.settle() == []
 
 
 def test_a_failed_edit_that_no_hook_tells_is_settled_before_the_next_call(

@@ -169,6 +169,46 @@ print("and it ends", file=sys.stderr)
     assert ran.errors.index(note) < ran.errors.index("and it ends")
 
 
+SILENCED = """
+hooks = {name: one[0]["hooks"][0]["command"] for name, one in told["hooks"].items()}
+transcript = os.path.join(os.environ["HOME"], "s1.jsonl")
+
+def says(id, tool, given):
+    block = {"type": "tool_use", "id": id, "name": tool, "input": given}
+    about = {"type": "assistant", "sessionId": "s1", "cwd": os.getcwd(), "uuid": id}
+    line = json.dumps({**about, "message": {"role": "assistant", "content": [block]}})
+    with open(transcript, "a") as file:
+        file.write(line + "\\n")
+
+says("call_1", "Write", WRITE)
+call = {"tool_name": "Write", "tool_use_id": "call_1", "tool_input": WRITE,
+        "transcript_path": transcript}
+hook(hooks["PreToolUse"], "PreToolUse", **call)
+with open("told.txt", "w") as file:
+    file.write("told\\n")
+hook(hooks["PostToolUse"], "PostToolUse", **call, tool_response=CREATED)
+says("call_2", "Bash", {"command": "touch untold.txt"})
+open("untold.txt", "w").close()
+"""
+
+
+def test_a_call_without_a_hook_is_on_record_when_the_run_ends(
+    person: Shell, tmp_path: Path
+) -> None:
+    """As when the agent writes a project file that switches all hooks off."""
+    begun, _, _ = CLAUDE.partition("session({name")
+    program = f"#!{sys.executable}\n{begun}{SILENCED}"
+    (tmp_path / "programs" / "claude").write_text(program)
+    person("run", "--", "claude", "do it")
+    calls = on_record(person)
+    assert calls.keys() == {"run", "Write", "Bash"}
+    assert calls["Bash"]["call_id"] == "call_2"
+    assert (calls["Bash"]["coverage"], calls["Bash"]["coverage_reasons"]) == ("none", ["no hook"])
+    sessions = {str(one["id"]): one for one in person.records("session")}
+    assert sessions["s1"]["status"] == "completed"
+    person("verify")
+
+
 def test_a_client_that_takes_no_hooks_for_one_run_says_how_it_does(person: Shell) -> None:
     ran = person("run", "--", "gemini")
     assert "`loom-audit connect gemini` gives one record per call" in ran.errors
