@@ -369,5 +369,6 @@ def _time(text: str) -> datetime:
     except (ValueError, OverflowError):
         raise InvalidArguments(
             f"{text[:100]!r} is not a point",
-            hint="A point is 42, head, head~3, an RFC 3339 time, @checkpoint or session:ID.",
+            hint="A point is 42, head, head~3, @checkpoint, session:ID, or a time: 10:32, "
+            "yesterday 17:00, 10 minutes ago, RFC 3339.",
         ) from None

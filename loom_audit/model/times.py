@@ -8,7 +8,7 @@ from loom_audit.model.display import one_line
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UNIT = "s|seconds?|secs?|m|minutes?|mins?|h|hours?|d|days?|w|weeks?"
-_AGE = re.compile(rf"(\d{{1,9}})\s*({_UNIT})(\s+ago)?", re.ASCII)
+_AGE = re.compile(rf"(\d{{1,9}}|an?(?=\s))\s*({_UNIT})(\s+ago)?", re.ASCII)
 _CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _OF_DAY = re.compile(_CLOCK, re.ASCII)
 _DAY = re.compile(rf"(today|yesterday)(\s+(at\s+)?(?P<clock>{_CLOCK}))?", re.ASCII)
@@ -49,7 +49,8 @@ def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
 def _read(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
     """The moment, in the zone where it has none; None for what is not of our own forms."""
     if age := _AGE.fullmatch(text):
-        return now - timedelta(**{_UNITS[age[2][0]]: int(age[1])})
+        count = 1 if age[1].startswith("a") else int(age[1])
+        return now - timedelta(**{_UNITS[age[2][0]]: count})
     today = now.astimezone(zone).date()
     if _OF_DAY.fullmatch(text):
         at = _on(today, text)

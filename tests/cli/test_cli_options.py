@@ -69,6 +69,7 @@ def test_an_error_ends_with_its_exit_code(kind: type[AuditError], code: int) -> 
         "Yesterday",
         "yesterday 17:00",
         "10 minutes ago",
+        "a minute ago",
         "2h ago",
     ],
 )
@@ -92,6 +93,8 @@ def test_paths_are_told_from_points(text: str) -> None:
         ("30m", NOW - timedelta(minutes=30)),
         ("1w", NOW - timedelta(weeks=1)),
         ("10 minutes ago", NOW - timedelta(minutes=10)),
+        ("an hour ago", NOW - timedelta(hours=1)),
+        ("a day ago", NOW - timedelta(days=1)),
         ("1 hour ago", NOW - timedelta(hours=1)),
         ("2h ago", NOW - timedelta(hours=2)),
         ("today", datetime(2026, 1, 2, tzinfo=UTC)),
