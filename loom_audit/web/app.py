@@ -41,7 +41,7 @@ from loom_audit.web.pages import STATUS, Pages, assets
 PORT = 8642
 SMALL = 1_000
 """Bytes that are sent as they are."""
-COMPRESSION = 4
+COMPRESSION = 3
 """Of 9 levels; what the higher ones save is less than what they take."""
 
 

@@ -1,6 +1,7 @@
 """A real store with a recorded session full of hostile content, and the dashboard over it."""
 
 import asyncio
+import shutil
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -143,11 +144,28 @@ def asking(store: AuditStore, label: str = "", *, raises: bool = True) -> Iterat
         yield client
 
 
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Recorded]:
+    """A recording, where it was made, and a copy of that folder: commands take time."""
+    folder, kept = tmp_path_factory.mktemp("recorded"), tmp_path_factory.mktemp("kept") / "copy"
+    with recording(folder) as made:
+        pass
+    shutil.copytree(folder, kept, symlinks=True)
+    return folder, kept, made
+
+
 @pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Recorded]:
-    """A recording of one's own, to change."""
-    with recording(tmp_path) as made:
-        yield made
+def recorded(_made: tuple[Path, Path, Recorded]) -> Iterator[Recorded]:
+    """A recording to change; the next test has it as it was."""
+    folder, kept, made = _made
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder, symlinks=True)
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+            store = stack.enter_context(open_store())
+        workspace = store.workspace(made.workspace.id)
+        yield Recorded(store, workspace, made.root, made.session, {**made.numbers})
 
 
 @pytest.fixture
