@@ -3,7 +3,7 @@
 What a hook client sends: `loom-hook 1 CLIENT SECONDS [FLAGS]` as a line, with its working directory
 as a descriptor; then the hook's input. What it is sent back: `=` and what the hook prints; `!` when
 this process ends and another is to be asked; `?` when it does not see the same files. A `+` comes
-first when somebody is asked whether the call may run: without what follows it may not.
+first when a rule denies the call or asks about it: without what follows it may not run.
 """
 
 import fcntl

@@ -10,14 +10,19 @@ from loom_audit.api.gates import policy_of
 from loom_audit.clients.reports import CallBegan, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.history.approvals import ApprovalRequest, find_answer, record_answer
+from loom_audit.history.approvals import (
+    ApprovalRequest,
+    find_answer,
+    pending_about,
+    record_answer,
+)
 from loom_audit.history.foreign_approvals import ask, decide, let_run
 from loom_audit.history.ingest import Ingest
-from loom_audit.history.questions import find_lasting_answer
+from loom_audit.history.questions import approval_state, find_lasting_answer
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.records import Call
-from loom_audit.tools.approvals.policy import Policy, Rule, Subject, command_in, paths_in
+from loom_audit.tools.approvals.policy import Action, Policy, Rule, Subject, command_in, paths_in
 
 POLL = 0.1
 SHARE = 0.75
@@ -40,12 +45,9 @@ def decide_call(ingest: Ingest, told: CallBegan, settings: Settings) -> Verdict 
     """What the rules say of a call that has begun; a question when somebody is to be asked.
 
     None where no rule is about it: nothing is decided then. What denies it is on record with it.
+    A call of which several hooks tell is decided once.
     """
-    policy, flaw = None, ""
-    try:
-        policy = policy_of(settings, ingest.attachment.workspace.root)
-    except AuditError as error:  # there are rules, and they cannot be read
-        flaw = str(error)
+    policy, flaw = _policy(ingest, settings)
     if policy is None and not flaw:
         return None
     call = ingest.open_call(told.call_id)
@@ -53,18 +55,49 @@ def decide_call(ingest: Ingest, told: CallBegan, settings: Settings) -> Verdict 
         return None
     if policy is None:
         return _deny(ingest, call, "policy:approvals.toml", flaw)
-    rule = policy.rule_for(_subject(ingest, call, told))
-    action = rule.action if rule else policy.default
+    log = ingest.attachment.log
+    known = approval_state(log, call.session, call.call_id, after=call.requested)
+    if known.answer is not None and isinstance(known.answer.fact, CallDecided):
+        return _as_decided(known.answer.fact)
+    if (asked := pending_about(ingest.attachment, call)) is not None:
+        return Question(ingest, call, asked, policy.timeout)
+    rule, action, why = _ruling(policy, ingest, told)
+    by = rule.name if rule else "policy:approvals.toml#default"
     if action is None or (rule is None and action == "allow"):
         return None
-    by = rule.name if rule else "policy:approvals.toml#default"
-    why = rule.why if rule else f"no rule is about it; the default is {action}"
     if action == "deny":
         return _deny(ingest, call, by, why)
     if action == "allow":
         decide(ingest.writer, CallDecided(call.call_id, call.tool, "allowed", by, why))
         return Verdict("allow", why)
     return _ask(ingest, call, told, rule, policy, why)
+
+
+def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
+    """Why a call may not run without an answer: a rule denies it or asks about it; "" if none."""
+    policy, flaw = _policy(ingest, settings)
+    if policy is None:
+        return flaw
+    _, action, why = _ruling(policy, ingest, told)
+    return why if action in ("deny", "ask") else ""
+
+
+def _policy(ingest: Ingest, settings: Settings) -> tuple[Policy | None, str]:
+    """The rules; None without any, and where they cannot be read, with why."""
+    try:
+        return policy_of(settings, ingest.attachment.workspace.root), ""
+    except AuditError as error:
+        return None, str(error)
+
+
+def _ruling(
+    policy: Policy, ingest: Ingest, told: CallBegan
+) -> tuple[Rule | None, Action | None, str]:
+    """The rule that is about a call, what is to be done, and why; of the default without one."""
+    rule = policy.rule_for(_subject(ingest, told))
+    if rule is not None:
+        return rule, rule.action, rule.why
+    return None, policy.default, f"no rule is about it; the default is {policy.default}"
 
 
 def wait_for_answer(
@@ -99,15 +132,22 @@ def follow_answer(asked: Question, answer: CallDecided | None) -> Verdict:
         ingest.end_unrun(call.call_id, "cancelled", WITHDRAWN)
         return Verdict("deny", WITHDRAWN)
     if answer.decision != "allowed":
-        why = answer.reason or f"denied by {answer.by}"
-        ingest.end_unrun(call.call_id, "denied", why)
-        return Verdict("deny", why)
+        denied = _as_decided(answer)
+        ingest.end_unrun(call.call_id, "denied", denied.reason)
+        return denied
     held = ingest.attachment.hold(call.session)
     if held is not None:  # while somebody was asked
         return _deny(ingest, call, held.by, held.refusal)
     let_run(ingest.writer, call)
+    return _as_decided(answer)
+
+
+def _as_decided(answer: CallDecided) -> Verdict:
+    why = answer.reason or f"{answer.decision} by {answer.by}"
+    if answer.decision != "allowed":
+        return Verdict("deny", why)
     given = UNSET if answer.arguments is None else answer.arguments
-    return Verdict("allow", answer.reason or f"allowed by {answer.by}", given)
+    return Verdict("allow", why, given)
 
 
 def _ask(
@@ -132,7 +172,7 @@ def _deny(ingest: Ingest, call: Call, by: str, why: str) -> Verdict:
     return Verdict("deny", why)
 
 
-def _subject(ingest: Ingest, call: Call, told: CallBegan) -> Subject:
+def _subject(ingest: Ingest, told: CallBegan) -> Subject:
     workspace = ingest.attachment.workspace
     named = [*(told.paths or ()), *paths_in(told.arguments)]
     paths = []
@@ -142,4 +182,5 @@ def _subject(ingest: Ingest, call: Call, told: CallBegan) -> Subject:
             relative = workspace.relative(path)
             meant = {relative, workspace.resolve(relative)}
         paths.append(frozenset(meant))
-    return Subject(call.tool, call.effect, call.actor, paths, command_in(told.arguments))
+    actor, command = ingest.writer.actor, command_in(told.arguments)
+    return Subject(told.tool, told.effect, actor, paths, command)

@@ -10,6 +10,7 @@ from loom_audit.api.client_approvals import (
     Question,
     decide_call,
     follow_answer,
+    restriction,
     wait_for_answer,
 )
 from loom_audit.api.conversations import Container, Conversation, real_path, transcript_name
@@ -59,8 +60,9 @@ class Hooks:
         """What the hook is to print; empty when nobody decided anything.
 
         `hook` is its process, of which the client's is found. It waits for `seconds`, as long as
-        it `is_there`; `asked` is called when it has to. Without `prompts` what people and the model
-        say is not recorded. InvalidArguments for what is not the input of a hook.
+        it `is_there`; `asked` is called where a call may not run without an answer. Without
+        `prompts` what people and the model say is not recorded. InvalidArguments for what is not
+        the input of a hook.
         """
         known = _client(client)
         read = known.read_hook(data)
@@ -70,9 +72,7 @@ class Hooks:
         whose = told.parent if told and told.parent else read.session
         with self._asked_by(hook):
             with self._lock(whose):
-                decided = self._hear(known, read, told, hook, prompts=prompts)
-            if isinstance(decided, Question):
-                asked()
+                decided = self._hear(known, read, told, hook, asked, prompts=prompts)
             verdict = self._verdict(whose, decided, seconds, is_there)
             if read.moment == "before" and not is_there():
                 with self._lock(whose):
@@ -85,6 +85,7 @@ class Hooks:
         read: Hook,
         told: SessionTold | None,
         hook: int | None,
+        asked: Callable[[], object],
         *,
         prompts: bool,
     ) -> Verdict | Question | None:
@@ -98,6 +99,9 @@ class Hooks:
         begins = read.moment in ("session", "prompt", "before", "after")
         if not begins and not conversation.is_open:
             return None
+        why = self._restriction(conversation, read) if read.moment == "before" else ""
+        if why:  # before anything is done that might be the last
+            asked()
         # a client that goes on in another process says so before its next call
         known = read.moment in ("before", "after") and conversation.pid is not None
         try:
@@ -105,13 +109,19 @@ class Hooks:
             if begins and not (known and read.moment == "after"):
                 conversation.go_on(None if known else self._client_of(hook))
             conversation.hear(read)
+            if read.moment == "before":
+                return self._decide(conversation, read)
         except ApprovalDenied as denied:
             return Verdict("deny", denied.message)
+        except AuditError as error:
+            if not why:
+                raise
+            return Verdict("deny", f"{why}; it could not be recorded: {error}")
         if read.moment == "end":
             self._end(conversation)
         if read.moment == "stop":
             self._keep_heads(conversation)
-        return self._decide(conversation, read) if read.moment == "before" else None
+        return None
 
     def _cancel(self, client: Client, read: Hook) -> None:
         conversation = self._conversations.get((client.name, read.session))
@@ -156,6 +166,17 @@ class Hooks:
         self._conversations.clear()
         for workspace in self._workspaces.values():
             end_watch(workspace.attachment)
+
+    def _restriction(self, conversation: Conversation, hook: Hook) -> str:
+        """Why the call that a hook tells to begin may not run without an answer; "" if it may."""
+        settings = self._store.adapters.settings
+        found = (
+            restriction(ingest, told, settings)
+            for told in hook.reports
+            if isinstance(told, CallBegan)
+            for ingest in conversation.ingests.values()
+        )
+        return next(filter(None, found), "")
 
     def _decide(self, conversation: Conversation, hook: Hook) -> Verdict | Question | None:
         """What the rules say of the call that a hook tells to begin."""

@@ -87,8 +87,26 @@ def pending(attachment: Attachment) -> Sequence[ApprovalRequest]:
     return [
         request
         for call in attachment.projections.open_calls()
-        if (request := _pending_request(attachment, call)) is not None
+        if (request := pending_about(attachment, call)) is not None
     ]
+
+
+def pending_about(attachment: Attachment, call: Call) -> ApprovalRequest | None:
+    """The question about a call that waits for an answer, or None."""
+    found = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
+    question = found.question
+    if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
+        return None
+    return ApprovalRequest(
+        question.seq,
+        call.requested,
+        question.at,
+        call.session,
+        question.actor,
+        call.effect,
+        question.fact,
+        attachment.is_alive(call),
+    )
 
 
 def find(attachment: Attachment, name: str) -> ApprovalRequest:
@@ -181,7 +199,7 @@ def wait_after_answer(
     until = monotonic() + _FOLLOW_UP_SECONDS
     while True:
         call = attachment.projections.call(request.session, request.call_id)
-        following = _pending_request(attachment, call) if call.seq is None else None
+        following = pending_about(attachment, call) if call.seq is None else None
         if following is not None and following.seq > answered.seq:
             return following
         if call.seq is not None or monotonic() >= until:
@@ -212,23 +230,6 @@ def _draft(
     parts = (attachment.log.id, request.session, request.call_id, str(request.fact.number))
     key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
     return Draft(fact, request.session, actor, id=key[:32], occurred_at=attachment.clock.now())
-
-
-def _pending_request(attachment: Attachment, call: Call) -> ApprovalRequest | None:
-    found = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
-    question = found.question
-    if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
-        return None
-    return ApprovalRequest(
-        question.seq,
-        call.requested,
-        question.at,
-        call.session,
-        question.actor,
-        call.effect,
-        question.fact,
-        attachment.is_alive(call),
-    )
 
 
 def _already_answered(event: Event) -> Conflict:

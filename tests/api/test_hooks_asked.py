@@ -13,6 +13,9 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api import approvals
 from loom_audit.api.clients import Hooks
 from loom_audit.clients.known import CLIENTS
+from loom_audit.errors import AuditUnavailable
+from loom_audit.model.events import ApprovalRequested
+from loom_audit.sql.event_log import SqlEventLog
 from tests.api.test_hooks import call_of
 from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root
@@ -177,3 +180,72 @@ def test_an_answer_may_change_the_arguments(
     approvals.answer(workspace, pending(workspace), "allowed", actor="person:a", arguments=other)
     thread.join(20)
     assert json.loads(said[0])["hookSpecificOutput"]["updatedInput"] == other
+
+
+@pytest.mark.usefixtures("rules")
+def test_what_a_rule_denies_or_asks_does_not_run_where_nothing_can_be_recorded(
+    hooks: Hooks, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no rule is about runs on, since nobody decided anything about it."""
+    hooks.answer("claude-code", before(root, "c0", "Bash", {"command": "ls"}))
+
+    def fail(*_: object) -> None:
+        raise AuditUnavailable("the disk is full")
+
+    monkeypatch.setattr(SqlEventLog, "append", fail)
+    write = {"file_path": str(root / "secrets/key"), "content": "x"}
+    for client, id, tool, arguments in (
+        ("claude-code", "c1", "Write", write),
+        ("codex", "c2", "Bash", {"command": "git push origin"}),
+    ):
+        said, why = decision(hooks.answer(client, before(root, id, tool, arguments)))
+        assert said == "deny" and "the disk is full" in why
+    for command in ("ls", "make test"):
+        with pytest.raises(AuditUnavailable):  # the hook then prints nothing
+            hooks.answer("claude-code", before(root, "c3", "Bash", {"command": command}))
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_call_of_which_two_hooks_tell_is_asked_about_once(
+    hooks: Hooks, workspace: AuditedWorkspace, root: Path
+) -> None:
+    """As when ours is in the settings of the folder and of the user."""
+    data = before(root, "c1", "Bash", {"command": "git push origin"})
+    first, said = ask(hooks, data)
+    question = pending(workspace)
+    second, said_too = ask(hooks, data)
+    time.sleep(0.3)
+    assert [one.seq for one in approvals.pending(workspace)] == [question.seq]
+    approvals.answer(workspace, question, "allowed", actor="person:ana")
+    for thread in (first, second):
+        thread.join(20)
+    answers = [*said, *said_too, hooks.answer("claude-code", data)]  # one comes afterwards
+    assert [decision(answer)[0] for answer in answers] == ["allow"] * 3
+    events = [event.fact for event in workspace.log.read()]
+    assert len([fact for fact in events if isinstance(fact, ApprovalRequested)]) == 1
+
+
+@pytest.mark.usefixtures("rules")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "restricted"),
+    [
+        ("Bash", {"command": "ls"}, False),
+        ("Bash", {"command": "make test"}, False),
+        ("Write", {"file_path": "secrets/key", "content": "x"}, True),
+    ],
+)
+def test_that_a_call_may_not_run_without_an_answer_is_said_before_anything_is_recorded(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tool: str,
+    arguments: Any,
+    restricted: bool,
+) -> None:
+    """Where the warm process is killed from then on, the hook denies the call."""
+    head = workspace.log.head()
+    heads: list[int] = []
+    data = before(root, "c1", tool, arguments)
+    hooks.answer("claude-code", data, asked=lambda: heads.append(workspace.log.head()))
+    assert heads == [head] * restricted
