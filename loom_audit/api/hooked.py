@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loom_audit.api.connect import is_connected, plugin_source, settings_file
-from loom_audit.api.launcher import hooks_folder, launcher_words, write_launcher
+from loom_audit.api.launcher import check_home, hooks_folder, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
 from loom_audit.config import Settings
 from loom_audit.disk.paths import audit_errors
@@ -51,6 +51,10 @@ def hooked(client: str, words: Sequence[str], root: str, found: Settings) -> Hoo
 
     What a person gave themselves is kept, and merged with ours. InvalidArguments, StorageFailed.
     """
+    try:
+        check_home(found)
+    except InvalidArguments as error:  # the warm process would refuse it too
+        return Hooked(client, words, {}, error.message)
     write_launcher(found)
     hook = [*launcher_words(found), client]
     variables = {SOCKET: str(hooks_folder(found) / f"run-{os.getpid()}.sock")}

@@ -39,7 +39,8 @@ def install_launcher(settings: Settings) -> Sequence[str]:
     """Put the hook client at a place that stays: the words that a client's settings run.
 
     To them the client's name is added, and `--strict`. The interpreter is not one of a virtual
-    environment. InvalidArguments where it, this program or the data folder is temporary.
+    environment. InvalidArguments where it, this program or the data folder is temporary, or other
+    machines may write the store too.
     """
     interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     for what, path in (
@@ -48,6 +49,7 @@ def install_launcher(settings: Settings) -> Sequence[str]:
         ("this installation", sys.prefix),
     ):
         _check_lasting(what, path)
+    check_home(settings)
     write_launcher(settings)
     return launcher_words(settings)
 

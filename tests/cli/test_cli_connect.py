@@ -1,12 +1,17 @@
 """`connect`: our hook in a client's settings, as a person puts it there and takes it out."""
 
 import json
+import os
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from loom_audit.api.hooked import hooked
+from loom_audit.config import read_settings
+from loom_audit.disk.shared_filesystems import check_own_filesystem
 from tests.cli.shells import Shell
 
 LOCAL = {
@@ -144,6 +149,22 @@ def test_a_temporary_data_folder_is_refused(
     refused = shell("connect", "codex", code=2)
     assert "temporary folder" in refused.errors
     assert not (shell.workspace / ".codex").exists()
+
+
+def test_a_store_that_other_machines_may_write_is_refused_and_a_run_there_is_one_call(
+    person: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"36 35 {os.major(device)}:{os.minor(device)} / /mnt rw - nfs4 s rw\n")
+    check = partial(check_own_filesystem, mounts=mounts)
+    monkeypatch.setattr("loom_audit.api.launcher.check_own_filesystem", check)
+    refused = person("connect", "codex", code=2)
+    assert "is on nfs4" in refused.errors
+    assert not (person.workspace / ".codex").exists()
+    settings = read_settings(f"sqlite:///{person.home / 'audit.db'}")
+    run = hooked("claude-code", ["claude", "-p"], str(person.workspace), settings)
+    assert run.words == ["claude", "-p"] and "is on nfs4" in run.untold
 
 
 def test_an_unknown_client_is_refused(shell: Shell) -> None:
