@@ -16,8 +16,8 @@ from loom_audit.sql.merkle_tree import TILE, stored_nodes
 from loom_audit.sql.statements import prepare
 
 _AT_ONCE = 1000
-_KEPT = 4 * _AT_ONCE
-"""So many checked leaves are kept, of stretches up to half as long: some 2 KB each."""
+_KEPT = 2 * _AT_ONCE
+"""So many checked leaves are kept, of stretches that are no longer: some 2 KB each."""
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq >= :first AND seq <= :last "
     "ORDER BY seq"
@@ -66,7 +66,7 @@ def read_stretch(
     last, before = until + 1, None if after < 1 else after
     prev: bytes | None = None
     start = after + 1 if before is None else before
-    keep = last - start <= _KEPT // 2
+    keep = last - start < _KEPT
     while start <= last:
         end = min(start + _AT_ONCE - 1, last)
         with connections.reading() as connection:

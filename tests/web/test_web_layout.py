@@ -25,7 +25,7 @@ OUT_OF_SIGHT = """() => {
     if (document.documentElement.scrollWidth > innerWidth) out.push('wider than the window')
     const logo = document.querySelector('.brand svg').getBoundingClientRect()
     if (logo.top < 2 || logo.left < 2 || logo.width < 18) out.push('the logo is clipped')
-    for (const e of document.querySelectorAll('.calls :is(.f, .t, thead th, .by)'))
+    for (const e of document.querySelectorAll('.calls :is(.f, .t, .by), thead th, td.act'))
         if (e.scrollWidth > e.clientWidth) out.push(e.textContent + ' is cut')
     for (const row of document.querySelectorAll('.calls tbody tr[id]')) {
         for (const e of row.querySelectorAll('.s > .badge, .act button, .act a, .n a'))
