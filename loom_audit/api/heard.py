@@ -8,7 +8,7 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.model.records import Session
 from loom_audit.ports import EventFilter
 
-SESSIONS = 500
+SESSIONS = 100
 """So many of the newest sessions are looked at."""
 
 

@@ -86,7 +86,7 @@ def newest(connection: Connection, log: int, before: int | None, limit: int) -> 
     """Sessions that started before this seq, newest first."""
     before = LARGEST if before is None else before
     rows = _NEWEST_FIRST.rows(connection, log=log, before=before, limit=limit)
-    return [_to_session(row) for row in rows]
+    return _to_sessions(rows)
 
 
 def by_id(connection: Connection, log: int, id: str) -> Session:
@@ -94,7 +94,7 @@ def by_id(connection: Connection, log: int, id: str) -> Session:
     row = _ONE.first(connection, log=log, id=id) if _can_be_stored(id) else None
     if row is None:
         raise NotFound(f"There is no session {id}", hint="Run `loom-audit session` to list them.")
-    return _to_session(row)
+    return _to_sessions([row])[0]
 
 
 def span(connection: Connection, log: int, id: str) -> tuple[int, int, int] | None:
@@ -114,26 +114,30 @@ def _can_be_stored(id: str) -> bool:
 
 def not_ended(connection: Connection, log: int) -> Sequence[Session]:
     """Oldest first."""
-    return [_to_session(row) for row in _OPEN.rows(connection, log=log)]
+    return _to_sessions(_OPEN.rows(connection, log=log))
+
+
+def _to_sessions(rows: Sequence[Row]) -> list[Session]:
+    with corrupt_on_mismatch():
+        return [_to_session(row) for row in rows]
 
 
 def _to_session(row: Row) -> Session:
-    with corrupt_on_mismatch():
-        id, agent, actor, title, started, started_at, ended, ended_at, status, *counts = row
-        check_texts(id, agent, actor, title, status)
-        check_numbers(started, ended, *counts)
-        calls, errors, files = counts
-        return Session(
-            id=id,
-            agent=agent,
-            actor=actor,
-            title=title,
-            started=started,
-            started_at=from_micros(started_at),
-            ended=ended,
-            ended_at=None if ended_at is None else from_micros(ended_at),
-            status=status,
-            calls=calls,
-            errors=errors,
-            files=files,
-        )
+    id, agent, actor, title, started, started_at, ended, ended_at, status, *counts = row
+    check_texts(id, agent, actor, title, status)
+    check_numbers(started, ended, *counts)
+    calls, errors, files = counts
+    return Session(
+        id=id,
+        agent=agent,
+        actor=actor,
+        title=title,
+        started=started,
+        started_at=from_micros(started_at),
+        ended=ended,
+        ended_at=None if ended_at is None else from_micros(ended_at),
+        status=status,
+        calls=calls,
+        errors=errors,
+        files=files,
+    )
