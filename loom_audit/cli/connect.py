@@ -146,6 +146,9 @@ def _say(
     if not user and change.before not in (None, change.after) and not place.is_own:
         text = "  that file was there: where it is committed, this is seen by git; --user is not"
         output.line((text, "yellow"))
+    if not user and not place.reads_below:
+        text = f"  `{place.program}` reads that file only when it is started in this very folder; "
+        output.line((f"{text}--user is for every folder", "yellow"))
     if place.trust:
         output.line((f"  {place.trust}", "yellow"))
     output.note(f"next: `{place.program}`, then `loom-audit log`; `loom-audit undo` takes back")

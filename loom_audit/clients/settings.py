@@ -35,7 +35,8 @@ class Place(Struct, frozen=True):
     `home` names the variable that moves the latter, and `folder` is it in the user's home.
     `program` is what is typed to start the client, `untold` what it does not tell, and `trust` what
     its user must do before it runs our hook. `is_own`: the project's file is never committed.
-    `title` is what it shows of our hook while it runs, which else is its command.
+    `title` is what it shows of our hook while it runs, which else is its command. `reads_below`:
+    it reads a project's file also when it is started in a folder below.
     """
 
     program: str
@@ -49,6 +50,7 @@ class Place(Struct, frozen=True):
     trust: str = ""
     is_own: bool = False
     title: str = ""
+    reads_below: bool = True
 
 
 PLACES: Mapping[str, Place] = {
@@ -93,6 +95,7 @@ PLACES: Mapping[str, Place] = {
         _GEMINI,
         per_second=1000,
         title="loom-audit",
+        reads_below=False,
     ),
 }
 """How long a hook may take is written in `per_second`ths of a second."""

@@ -101,3 +101,14 @@ def test_a_session_that_ends_tells_the_last_call(
     gemini.writes(("shell__1", "one", "success"))
     gemini.hook("SessionEnd", reason="exit")
     assert ids(workspace) == ["shell__1"] and listed(workspace)[0].status == "ok"
+
+
+def test_a_call_that_no_hook_told_is_on_record_when_the_agent_ends(
+    gemini: HookedGemini, workspace: AuditedWorkspace
+) -> None:
+    gemini.before("one")
+    gemini.after("one")
+    gemini.writes(("shell__1", "one", "success"), ("shell__2", "two", "success"))
+    gemini.hook("AfterAgent", prompt="", prompt_response="")
+    assert ids(workspace) == ["shell__1", "shell__2"]
+    assert [call.coverage.reasons for call in listed(workspace)] == [(), ("no hook",)]

@@ -88,6 +88,15 @@ def test_printing_shows_what_would_be_written_and_writes_nothing(person: Shell) 
     assert written(person) == before and not (person.home / "hooks").exists()
 
 
+@pytest.mark.parametrize(("client", "said"), [("gemini", True), ("codex", False)])
+def test_a_client_that_reads_its_settings_in_one_folder_only_says_so(
+    person: Shell, client: str, said: bool
+) -> None:
+    note = "only when it is started in this very folder"
+    assert (note in person("connect", client).text) == said
+    assert note not in person("connect", "--user", client).text
+
+
 def test_what_others_changed_since_stays_when_ours_is_removed(person: Shell) -> None:
     file = person.workspace / LOCAL["claude-code"]
     file.parent.mkdir()

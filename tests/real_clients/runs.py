@@ -40,11 +40,11 @@ class Run:
     def environment(self) -> dict[str, str]:
         return surroundings(self.client, self.home, self.model.url)
 
-    def work(self, words: Sequence[str], *, code: int | None = 0) -> None:
-        """Let the client follow the script, without a terminal."""
+    def work(self, words: Sequence[str], *, code: int | None = 0, folder: str = "") -> None:
+        """Let the client follow the script, without a terminal, in a folder of the workspace."""
         done = subprocess.run(
             words,
-            cwd=self.workspace,
+            cwd=self.workspace / folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

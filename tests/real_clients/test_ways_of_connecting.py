@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from loom_audit.clients.settings import PLACES
 from tests.real_clients.clients import CLIENTS, TRUSTING
 from tests.real_clients.runs import Run, running
 from tests.real_clients.script import Step
@@ -18,6 +19,10 @@ def two_calls(hands: Hands) -> Sequence[Step]:
         Step("shell", (hands.shell("call_02", "echo hi"),)),
         Step("end", text="done"),
     ]
+
+
+def a_command(hands: Hands) -> Sequence[Step]:
+    return [Step("shell", (hands.shell("call_01", "touch made"),)), Step("end", text="done")]
 
 
 def assert_each_is_one_record(run: Run) -> None:
@@ -41,6 +46,17 @@ def test_connected_for_the_folder_and_for_all_folders(name: str) -> None:
         assert b"hook_client.py" not in b"".join(
             path.read_bytes() for path in run.workspace.rglob("*.js*") if path.is_file()
         )
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_started_in_a_folder_below_each_call_is_on_record(name: str) -> None:
+    client = CLIENTS[name]
+    with running(client, a_command) as run:
+        run.ours("init")
+        run.ours("connect", *(() if PLACES[name].reads_below else ("--user",)), name)
+        run.work(client.once("please"), folder="src")
+        (call,) = run.calls().values()
+        assert (call["coverage"], call["paths"]) == ("full", ["src/made"])
 
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "gemini"])
