@@ -51,7 +51,8 @@ def call(
 
     `loom-audit tools TOOL` lists its arguments. A NAME=VALUE is read as what the tool takes there:
     a text as it stands, anything else as JSON; of a list, each as one of its items. Arguments
-    that are not JSON are refused by the tool, and on record as the text they are.
+    that are not JSON are refused by the tool, and on record as the text they are. Of its output,
+    of which a model sees 10 KB, up to 1 MiB is printed.
     """
     import asyncio
 
@@ -62,7 +63,7 @@ def call(
         with workspace.session(agent, actor=actor_of(agent, workspace.actor), gate=gate) as session:
             result = asyncio.run(session.call(tool, values))
     if output.json:
-        output.record(result.to_dict())
+        output.record({**result.to_dict(), "output": result.full_output})
     else:
         _print_result(invocation, result)
     if result.success:
@@ -97,7 +98,7 @@ def _read(tool: str, given: list[str]) -> object:
 def _print_result(invocation: Invocation, result: "ToolResult") -> None:
     """The output on standard output; an error, which the output begins with, on the other."""
     output = invocation.output
-    text = result.output.removesuffix("\n")
+    text = result.full_output.removesuffix("\n")
     error = result.error
     if error is not None:
         for said in (f"Error: {error.message}", error.hint):

@@ -4,6 +4,7 @@ Revisions with and without `initialize` are served. A session on record begins w
 under the client's own name. Nothing is written to standard output but the protocol.
 """
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -174,8 +175,12 @@ def _answer(result: ToolResult) -> types.CallToolResult:
     text = result.output.encode("utf-8", "backslashreplace").decode()
     told: dict[str, Any] = {"error": result.error.to_dict()} if result.error else {}
     structured = nearest_json(result.data) if result.success and result.data is not None else None
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
+    if (image := result.image) is not None:
+        encoded = b64encode(image.content).decode("ascii")
+        content.append(types.ImageContent(type="image", data=encoded, mime_type=image.media))
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
+        content=content,
         structured_content=structured if structured is not None else (told or None),
         is_error=not result.success,
     )

@@ -23,6 +23,17 @@ def test_a_failed_call_prints_why_and_exits_by_its_error(audited: Shell) -> None
     assert [r["status"] for r in audited.records("log")] == ["error", "error"]
 
 
+def test_a_long_output_is_printed_whole_as_no_later_call_can_page_through_it(
+    audited: Shell,
+) -> None:
+    lines = [str(n) for n in range(5_000)]
+    (audited.workspace / "data.py").write_text(f"print(*range({len(lines)}), sep='\\n')")
+    asked = ("call", "shell_execute", "command=python3 data.py")
+    assert audited(*asked).text.splitlines() == lines
+    (result,) = audited.records(*asked)
+    assert result["output"].splitlines() == lines
+
+
 def test_call_reads_its_arguments_from_standard_input(audited: Shell) -> None:
     arguments = json.dumps({"path": "in.txt", "content": "x" * 10}).encode()
     audited("call", "write_file", "-", stdin=arguments)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from loom_audit import open_store
 from loom_audit.api.clients import Hooks
 from tests.cli.shells import ROOT, Shell
 from tests.hooked import HookedClaude
+from tests.pictures import PNG
 
 NAMED = types.Implementation(name="tester", version="1")
 ERAS = ("legacy", "auto")
@@ -81,6 +83,18 @@ def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_
     [session] = audited.records("session")
     assert (session["agent"], session["status"]) == ("tester", "completed")
     assert (audited.workspace / "p3").read_text() == "3"
+
+
+def test_a_picture_is_given_as_a_picture(audited: Shell) -> None:
+    (audited.workspace / "a.png").write_bytes(PNG)
+
+    async def look() -> None:
+        async with client(audited) as asked:
+            said, shown = (await asked.call_tool("read_file", {"path": "a.png"})).content
+            assert said.text.startswith("[PNG image, 1 × 1, ")
+            assert (shown.mime_type, b64decode(shown.data)) == ("image/png", PNG)
+
+    anyio.run(look)
 
 
 def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:

@@ -6,7 +6,7 @@ from importlib import import_module
 from loom_audit.tools.calls.tool import Tool
 
 BUNDLED: Mapping[str, str] = {
-    "read_file": "files.files.ReadFile",
+    "read_file": "files.reading.ReadFile",
     "write_file": "files.files.WriteFile",
     "edit_file": "files.files.EditFile",
     "delete_file": "files.files.DeleteFile",

@@ -43,11 +43,15 @@ def from_base64(text: str) -> bytes:
 
 
 class Part(Struct, frozen=True):
-    """A part of a file; `truncated` when the limit cut it, `lines` seen before it ended."""
+    """A part of a file, from the byte `start`; `truncated` when the limit cut it.
+
+    `lines` are those seen before it ended, 0 where bytes were asked for.
+    """
 
     raw: bytes
     truncated: bool
     lines: int
+    start: int = 0
 
 
 def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Part:
@@ -56,7 +60,7 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
     Lines end with LF; every byte is kept. `lines` counts those begun so far.
     """
     kept = bytearray()
-    line, begun = 1, False
+    line, begun, start, before = 1, False, 0, 0
     while chunk := stream.read(_CHUNK):
         position = 0
         while position < len(chunk):
@@ -64,16 +68,25 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
             end = chunk.find(b"\n", position)
             stop = len(chunk) if end < 0 else end + 1
             if line >= first:
+                start = start if kept else before + position
                 room = limit - len(kept)
                 kept += chunk[position : min(stop, position + room)]
                 if stop - position > room:
-                    return Part(bytes(kept), True, line)
+                    return Part(bytes(kept), True, line, start)
             position = stop
             if end >= 0:
                 if last is not None and line >= last:
-                    return Part(bytes(kept), False, line)
+                    return Part(bytes(kept), False, line, start)
                 line, begun = line + 1, False
-    return Part(bytes(kept), False, line if begun else line - 1)
+        before += len(chunk)
+    return Part(bytes(kept), False, line if begun else line - 1, start)
+
+
+def read_bytes(stream: BinaryIO, start: int, limit: int, size: int) -> Part:
+    """At most `limit` bytes of a file of `size`, from `start`."""
+    stream.seek(start)
+    raw = stream.read(limit)
+    return Part(raw, start + len(raw) < size, 0, start)
 
 
 class TextEdit(Struct, frozen=True):

@@ -43,9 +43,11 @@ class BatchOutcome(Struct, frozen=True):
     mutated: bool
     hooks: tuple[HookOutcome, ...] = ()
 
-    def messages(self, dialect: MessageDialect = "openai") -> list[dict[str, Any]]:
+    def messages(
+        self, dialect: MessageDialect = "openai", *, images: bool = False
+    ) -> list[dict[str, Any]]:
         """The results for the model: see `tool_messages`."""
-        return tool_messages(self.calls, self.results, dialect)
+        return tool_messages(self.calls, self.results, dialect, images=images)
 
 
 class Caller(Protocol):

@@ -33,6 +33,7 @@ from loom_audit.model.display import count_text
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason
+from loom_audit.tools.calls.kept_output import with_rest_kept
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
@@ -334,7 +335,7 @@ async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
 
 
 def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
-    status, result = outcome.status, _with_files(outcome.result, call)
+    status, result = outcome.status, with_rest_kept(_with_files(outcome.result, call), call)
     try:
         try:
             call.finish(status, result.to_record())

@@ -5,6 +5,7 @@ Read are the messages of OpenAI's chat completions (`tool_calls`), the items of 
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.writer import new_id
-from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.result import Image, ToolResult
 
 MessageDialect = Literal["openai", "openai-flat", "anthropic"]
 
@@ -78,21 +79,29 @@ def with_unique_ids(calls: Iterable[ToolCall], used: dict[str, int]) -> Iterator
 
 
 def tool_messages(
-    calls: Sequence[ToolCall], results: Sequence[ToolResult], dialect: MessageDialect = "openai"
+    calls: Sequence[ToolCall],
+    results: Sequence[ToolResult],
+    dialect: MessageDialect = "openai",
+    *,
+    images: bool = False,
 ) -> list[dict[str, Any]]:
     """The results under the model's ids, in order, as messages or items of a vendor's API.
 
     openai: a `tool` message for each; openai-flat: a `function_call_output` item for each;
     anthropic: one `user` message with a `tool_result` block for each, none without calls. The
-    content is the output, which of a failure is `Error: MESSAGE` and what to do about it.
-    InvalidArguments for another dialect.
+    content is the output, which of a failure is `Error: MESSAGE` and what to do about it. With
+    `images`, for a model that takes them, a picture is a part beside it; in openai, where tools'
+    messages are text, of a `user` message behind them. InvalidArguments for another dialect.
     """
     given = [(call.answers or call.id, result) for call, result in zip(calls, results, strict=True)]
     if dialect == "openai":
-        return [{"role": "tool", "tool_call_id": id, "content": r.output} for id, r in given]
+        told = [{"role": "tool", "tool_call_id": id, "content": r.output} for id, r in given]
+        shown = [_openai_picture(id, r.image) for id, r in given if images and r.image]
+        return [*told, *shown]
     if dialect == "openai-flat":
         return [
-            {"type": "function_call_output", "call_id": id, "output": r.output} for id, r in given
+            {"type": "function_call_output", "call_id": id, "output": _flat_output(r, images)}
+            for id, r in given
         ]
     if dialect != "anthropic":
         raise InvalidArguments(
@@ -103,12 +112,40 @@ def tool_messages(
         {
             "type": "tool_result",
             "tool_use_id": id,
-            "content": result.output,
+            "content": _anthropic_content(result, images),
             "is_error": not result.success,
         }
         for id, result in given
     ]
     return [{"role": "user", "content": blocks}] if blocks else []
+
+
+def _encoded(image: Image) -> str:
+    return b64encode(image.content).decode("ascii")
+
+
+def _data_address(image: Image) -> str:
+    return f"data:{image.media};base64,{_encoded(image)}"
+
+
+def _openai_picture(id: str, image: Image) -> dict[str, Any]:
+    said = {"type": "text", "text": f"The picture of call {id}:"}
+    shown = {"type": "image_url", "image_url": {"url": _data_address(image)}}
+    return {"role": "user", "content": [said, shown]}
+
+
+def _flat_output(result: ToolResult, images: bool) -> Any:
+    if not (images and result.image):
+        return result.output
+    shown = {"type": "input_image", "image_url": _data_address(result.image)}
+    return [{"type": "input_text", "text": result.output}, shown]
+
+
+def _anthropic_content(result: ToolResult, images: bool) -> Any:
+    if not (images and result.image):
+        return result.output
+    source = {"type": "base64", "media_type": result.image.media, "data": _encoded(result.image)}
+    return [{"type": "text", "text": result.output}, {"type": "image", "source": source}]
 
 
 def _to_plain(value: Any) -> Any:

@@ -41,12 +41,21 @@ class ToolError:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture for a model that takes pictures: its media type, and the file's bytes."""
+
+    media: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a call gives back to the model and to the log.
 
     `output` is text of at most 10 KB: of a longer one head and tail are kept and the cut says
     so, while `full_output` holds up to 1 MiB of it for the log. `data` holds JSON values. An
-    `error` given as a text becomes EXECUTION_ERROR, and the output where there is none.
+    `error` given as a text becomes EXECUTION_ERROR, and the output where there is none. An
+    `image` is for the model alone: what it is stands in the output.
     """
 
     success: bool
@@ -55,6 +64,7 @@ class ToolResult:
     files_changed: list[str] = field(default_factory=list)
     error: ToolError | None = None
     full_output: str = field(default="", repr=False)
+    image: Image | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         said = cast(object, self.error)
@@ -114,14 +124,17 @@ class ToolResult:
         return body
 
 
-def cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named."""
+def cut(text: str, limit: int, way_on: str = "") -> str:
+    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named.
+
+    `way_on` says there how to see the rest.
+    """
     if len(text) * 4 <= limit:
         return text
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:
         return text
-    room = limit - 80
+    room = limit - 80 - len(way_on.encode())
     head, tail = raw[: room // 2], raw[len(raw) - room // 2 :]
     while tail and tail[0] & 0xC0 == 0x80:
         tail = tail[1:]
@@ -133,6 +146,6 @@ def cut(text: str, limit: int) -> str:
     left_out = len(raw) - len(head) - len(tail)
     return (
         head.decode("utf-8", "surrogatepass")
-        + f"\n[… {left_out} of {len(raw)} bytes left out …]\n"
+        + f"\n[… {left_out} of {len(raw)} bytes left out{way_on} …]\n"
         + tail.decode("utf-8", "surrogatepass")
     )

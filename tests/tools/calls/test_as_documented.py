@@ -11,7 +11,8 @@ import pytest
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.approvals.asking_gate import AskingGate
-from loom_audit.tools.bundled.files.files import ReadFile, WriteFile
+from loom_audit.tools.bundled.files.files import WriteFile
+from loom_audit.tools.bundled.files.reading import ReadFile
 from loom_audit.tools.calls.batch import BatchOutcome
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.messages import tool_calls_of

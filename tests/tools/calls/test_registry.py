@@ -18,7 +18,7 @@ from loom_audit.api.face import open_store
 from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools
-from loom_audit.tools.bundled.files.files import ReadFile
+from loom_audit.tools.bundled.files.reading import ReadFile
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolError, ToolResult

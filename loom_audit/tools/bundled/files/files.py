@@ -1,104 +1,26 @@
-"""The tools that read and change files: bytes in, bytes out, newlines never translated."""
+"""The tools that change files: bytes in, bytes out, newlines never translated."""
 
-from base64 import b64encode
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 
 from loom_audit.model.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
+from loom_audit.tools.bundled.files.reading import Encoding, NonEmpty, Path
 from loom_audit.tools.bundled.text import (
-    Part,
     TextEdit,
     apply_edits,
-    decode,
     diff_text,
     encode,
     from_base64,
-    read_part,
 )
-from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.result import ToolResult, cut
 from loom_audit.tools.calls.tool import Preview, Tool, one_thread
 
-MEBIBYTE = 1024 * 1024
 _MAX_SHOWN = 8 * 1024
 """Bytes of the difference that `edit_file` shows; all of it is in the log as a change."""
-
-NonEmpty = Annotated[str, Meta(min_length=1)]
-Path = Annotated[
-    NonEmpty, Meta(description="Path relative to the workspace, or absolute inside it")
-]
-Encoding = Annotated[Literal["utf-8", "base64"], Meta(extra_json_schema={"type": "string"})]
-
-
-class ReadInput(Fields):
-    path: Path
-    line_range: Annotated[
-        Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=2, max_length=2)] | None,
-        Meta(description="[first, last] line, from 1, both included"),
-    ] = None
-    max_bytes: Annotated[
-        int, Meta(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
-    ] = MEBIBYTE
-    encoding: Annotated[
-        Encoding, Meta(description="utf-8 (other bytes become U+FFFD), or base64 for exact bytes")
-    ] = "utf-8"
-
-    def __post_init__(self) -> None:
-        if self.line_range and self.line_range[0] > self.line_range[1]:
-            raise ValueError("line_range ends before it begins")
-
-
-class ReadOutput(Output):
-    path: str
-    content: str
-    contents: str
-    size: int
-    modified: str
-    truncated: bool
-    encoding: Encoding
-
-
-class ReadFile(Tool):
-    name = "read_file"
-    description = (
-        "Read a file, or a range of its lines. Text is UTF-8; use encoding base64 for binary "
-        "files. A long file is cut at max_bytes, and `truncated` says so."
-    )
-    input = ReadInput
-    output = ReadOutput
-    timeout_seconds = 10
-
-    @one_thread
-    async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
-        first, last = args.line_range or (1, None)
-
-        def reader(stream: BinaryIO, entry: Entry) -> tuple[Part, Entry]:
-            return read_part(stream, first, last, args.max_bytes), entry
-
-        part, entry = await ctx.open(args.path, reader)
-        if args.encoding == "base64":
-            content = b64encode(part.raw).decode("ascii")
-        else:
-            content = decode(part.raw, whole=not part.truncated)
-        output = content
-        if args.line_range and not part.raw:
-            output = f"[no such lines: {args.path} has {part.lines}]"
-        elif part.truncated:
-            output += f"\n[cut at {count_text(args.max_bytes, 'byte')} of {entry.size}]"
-        data = {
-            "path": entry.path,
-            "content": content,
-            "contents": content,
-            "size": entry.size,
-            "modified": entry.modified.isoformat(),
-            "truncated": part.truncated,
-            "encoding": args.encoding,
-        }
-        return ToolResult(True, output, data)
 
 
 class WriteInput(Fields):
@@ -234,7 +156,11 @@ class EditFile(Tool):
             "new_bytes": len(new),
         }
         done = f"Edited {change.path} ({count_text(len(steps), 'edit')}):\n"
-        return ToolResult(True, done + cut(diff_text(old, new), _MAX_SHOWN), data)
+        return ToolResult(
+            True,
+            done + cut(diff_text(old, new), _MAX_SHOWN, "; read_file shows the file as it is now"),
+            data,
+        )
 
 
 class DeleteInput(Fields):

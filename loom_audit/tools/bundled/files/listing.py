@@ -76,7 +76,9 @@ class ListDirectory(Tool):
         named = [(entry.path[below:], entry) for entry in entries]
         lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
         if cut:
-            lines.append(f"[more than {len(entries)} entries: the rest is left out]")
+            lines.append(
+                f"[more than {len(entries)} entries: name a directory below, or use ls in bash]"
+            )
         data: dict[str, Any] = {
             "path": top,
             "entries": [entry.to_dict(name) for name, entry in named],
@@ -142,5 +144,7 @@ class ListFiles(Tool):
         ]
         lines = [f"{f['size']:>10}  {f['path']}{'/' if f['is_dir'] else ''}" for f in files]
         if cut:
-            lines.append(f"[more than {MAX_ENTRIES} entries: the rest is left out]")
+            lines.append(
+                f"[more than {MAX_ENTRIES} entries: name a directory below, or use ls in bash]"
+            )
         return ToolResult(True, "\n".join(lines) or "[empty]", {"files": files, "truncated": cut})

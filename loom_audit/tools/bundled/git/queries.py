@@ -78,7 +78,9 @@ class GitStatus(Tool):
             source = f" from {entry['from']}" if entry["from"] else ""
             lines.append(f"{', '.join(kinds)}: {entry['path']}{source}")
         if data["truncated"]:
-            lines.append(f"[{len(entries) - MAX_ENTRIES} more]")
+            lines.append(
+                f"[{len(entries) - MAX_ENTRIES} more: `git status PATH` in bash shows them]"
+            )
         data["entries"] = entries[:MAX_ENTRIES]
         return ToolResult(True, "\n".join(lines if entries else [*lines, "clean"]), data)
 
@@ -151,7 +153,8 @@ class GitDiff(Tool):
         data = {"files": files[:MAX_ENTRIES], "patch": patch, "truncated": truncated}
         lines = [diff_line(file) for file in files[:MAX_ENTRIES]]
         if truncated:
-            lines.append(f"[cut: {len(files)} files, a patch of {done.stdout_bytes} bytes]")
+            said = f"{len(files)} files, a patch of {done.stdout_bytes} bytes"
+            lines.append(f"[cut: {said}; name paths to see them in parts]")
         return ToolResult(
             True, "\n".join([*lines, "", patch]) if files else "[no difference]", data
         )
@@ -212,6 +215,8 @@ class GitLog(Tool):
             for c in commits
         ]
         if truncated:
-            lines.append("[older ones are left out]")
+            lines.append(
+                "[there are older ones: raise max_count, or begin at the last commit above]"
+            )
         data = {"commits": commits, "truncated": truncated}
         return ToolResult(True, "\n".join(lines) or "[no commit]", data)

@@ -93,7 +93,7 @@ class SearchCode(Tool):
             f"{m['snippet']}"
             for m in matches
         ] or ["[no matches]"]
-        output += ["[more are left out]"] if data["truncated"] else []
+        output += ["[there are more: raise limit, or name a path]"] if data["truncated"] else []
         output += (
             [f"[{count_text(unread, 'file')} still to be read: search again]"] if unread else []
         )

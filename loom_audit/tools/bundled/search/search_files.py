@@ -117,7 +117,7 @@ class SearchFiles(Tool):
                 f"The search failed: {decode(done.stderr)[-500:].strip() or done.exit_code}"
             )
         if end["truncated"]:
-            text += f"\n[more than {MAX_MATCHES} matches: the rest is left out]"
+            text += f"\n[more than {MAX_MATCHES} matches: name a narrower path or pattern]"
         return ToolResult(True, text or "[no matches]", data)
 
 

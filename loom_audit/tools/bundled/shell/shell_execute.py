@@ -152,7 +152,8 @@ def output_text(done: CommandResult) -> str:
         parts.append("[stderr]\n" + decode(done.stderr))
     if done.truncated:
         total = done.stdout_bytes + done.stderr_bytes
-        parts.append(f"[cut: the command wrote {total} bytes]")
+        way = "`COMMAND > $SCRATCH_DIR/out` keeps all, which read_file gives as scratch://out"
+        parts.append(f"[cut: the command wrote {total} bytes; {way}]")
     if done.survivors:
         parts.append("[still alive at its end and killed: " + ", ".join(done.survivors[:10]) + "]")
     if done.unconfined:

@@ -1,6 +1,7 @@
 """web_fetch: one page of the public web, with where it really came from on record."""
 
 import base64
+import hashlib
 import ssl
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
 from loom_audit.model.display import count_text
+from loom_audit.model.kinds import kind_of
 from loom_audit.tools.bundled.web.addresses import Target, is_listed, parse_target
 from loom_audit.tools.bundled.web.http_exchange import (
     HttpAnswer,
@@ -18,6 +20,7 @@ from loom_audit.tools.bundled.web.http_exchange import (
     client,
     exchange,
 )
+from loom_audit.tools.bundled.web.readable import Page, readable
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -47,6 +50,7 @@ class FetchInput(Arguments):
     timeout: Annotated[
         float | None, Field(gt=0, le=MAX_SECONDS, description="Seconds for all of it; 30")
     ] = None
+    raw: Annotated[bool, Field(description="Show the markup of a page, not what it says")] = False
 
 
 class Hop(Output):
@@ -55,8 +59,16 @@ class Hop(Output):
     address: str
 
 
+class Link(Output):
+    text: str
+    url: str
+
+
 class FetchOutput(Output):
-    """`url` and `address` are those of the last answer, `hops` all of them in order."""
+    """`url` and `address` are those of the last answer, `hops` all of them in order.
+
+    `title`, `text` and `links` are of a page of HTML, whose markup is the `body`.
+    """
 
     status: int
     headers: dict[str, str]
@@ -66,12 +78,16 @@ class FetchOutput(Output):
     url: str
     address: str
     hops: list[Hop]
+    title: str = ""
+    text: str = ""
+    links: list[Link] = []  # noqa: RUF012 - a field of a model
 
 
 class WebFetch(Tool):
     name = "web_fetch"
     description = (
-        "Fetch a URL of the public web; gives status, headers and the first MiB of the body. "
+        "Fetch a URL of the public web; gives status, headers and the first MiB of the body, of a "
+        "page of HTML its title, text and links (its markup with raw). "
         "Redirects to another host are followed only to hosts on the allow-list."
     )
     input = FetchInput
@@ -133,9 +149,21 @@ class WebFetch(Tool):
             "hops": hops,
         }
         lines = [f"{hop['status']} {hop['url']}" for hop in hops]
-        lines.append(body if encoding == "utf-8" else f"[{len(answer.body)} bytes of binary data]")
         if answer.truncated:
-            lines.append(f"[cut at {len(answer.body)} bytes]")
+            size = len(answer.body)
+            lines.append(
+                f'[cut at {size} bytes: a header {{"Range": "bytes={size}-"}} may bring more]'
+            )
+        if encoding == "base64":
+            lines.append(f"[{_named(answer.body)}]")
+        elif is_page(answer) and not args.raw:
+            page = await ctx.in_thread(lambda: readable(body, str(where.url)))
+            data |= {"title": page.title, "text": page.text}
+            data["links"] = [{"text": text, "url": url} for text, url in page.links]
+            data["truncated"] = answer.truncated or page.truncated
+            lines += _page_lines(page)
+        else:
+            lines.append(body)
         return ToolResult(True, "\n".join(lines), data)
 
     async def _follow_redirects(
@@ -213,6 +241,27 @@ def _request_of(args: FetchInput) -> HttpRequest:
 def _is_token(name: str) -> bool:
     """RFC 9110 §5.6.2."""
     return bool(name) and all(c.isalnum() or c in "!#$%&'*+-.^_`|~" for c in name)
+
+
+def is_page(answer: HttpAnswer) -> bool:
+    kind = answer.headers.get("content-type", "").lower().partition(";")[0].strip()
+    return kind in ("text/html", "application/xhtml+xml")
+
+
+def _page_lines(page: Page) -> list[str]:
+    lines = [f"Title: {page.title}", ""] if page.title else []
+    lines.append(page.text or "[a page without text: raw shows its markup]")
+    if page.truncated:
+        lines.append("[the page has more text or links than these: raw shows its markup]")
+    if page.links:
+        lines += ["", "Links:", *(f"- {text or '(no text)'}: {url}" for text, url in page.links)]
+    return lines
+
+
+def _named(content: bytes) -> str:
+    """What a body is that is not text."""
+    digest = hashlib.sha256(content).hexdigest()
+    return f"{kind_of(content).text}, {count_text(len(content), 'byte')}, SHA-256 {digest}"
 
 
 def _text(answer: HttpAnswer) -> tuple[str, Literal["utf-8", "base64"]]:

@@ -1,5 +1,6 @@
 """web_fetch against a real server that redirects inward, dawdles, floods, lies and misnames."""
 
+import hashlib
 import socket
 import ssl
 import tracemalloc
@@ -92,6 +93,32 @@ def test_bodies_are_decoded_as_the_server_says(
 def test_binary_data_comes_as_base64(fetch: Fetch, server: Server) -> None:
     data = fetch(server.url("/binary")).data
     assert data["encoding"] == "base64" and data["body"].startswith("AAECAw")
+
+
+def test_of_a_page_the_model_sees_title_text_and_links(fetch: Fetch, server: Server) -> None:
+    url = server.url("/article")
+    result = fetch(url)
+    more = server.url("/more?a=1&b=2")
+    assert result.output == (
+        f"200 {url}\nTitle: An évent\n\nHome\n\n# News\n\nThe first word.\n\nSee more.\n\n"
+        f"Links:\n- more: {more}"
+    )
+    data = result.data
+    assert (data["title"], data["links"]) == ("An évent", [{"text": "more", "url": more}])
+    assert "The first word." in data["text"] and "if(a<b){}" in data["body"]
+    assert data["truncated"] is False
+
+
+def test_raw_shows_the_markup_of_a_page(fetch: Fetch, server: Server) -> None:
+    result = fetch(server.url("/article"), raw=True)
+    assert "<p>The <b>first</b> word.<p>See" in result.output and not result.data.get("text")
+    assert "<p>" not in fetch(server.url("/article")).output
+
+
+def test_what_is_not_text_is_named(fetch: Fetch, server: Server) -> None:
+    digest = hashlib.sha256(bytes(range(256))).hexdigest()
+    last = fetch(server.url("/binary")).output.splitlines()[-1]
+    assert last.endswith(f", 256 bytes, SHA-256 {digest}]") and "AAECAw" not in last
 
 
 # --- where it may go ----------------------------------------------------------------------

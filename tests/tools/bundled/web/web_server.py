@@ -52,6 +52,15 @@ class Pages(BaseHTTPRequestHandler):
     def page_odd_charset(self, body: bytes) -> None:
         self.say(b"plain", Content_Type="text/html; charset=zip")
 
+    def page_article(self, body: bytes) -> None:
+        """What there is to read stands behind 64 KB of style and script."""
+        style = b"<style>" + b"a{b:c}" * 6000 + b"</style>"
+        script = b"<script>" + b"if(a<b){}" * 4000 + b"</script>"
+        text = b"<h1>News</h1><p>The <b>first</b> word.<p>See <a href='/more?a=1&amp;b=2'>more</a>."
+        head = b"<html><head><title>An &eacute;vent</title>" + style + script
+        page = head + b"</head><body><nav>Home</nav>" + text + b"</body></html>"
+        self.say(page, Content_Type="text/html; charset=utf-8")
+
     def page_binary(self, body: bytes) -> None:
         self.say(bytes(range(256)), Content_Type="application/octet-stream")
 

@@ -1,0 +1,166 @@
+"""read_file where an answer does not hold all: how to go on, and what is not text."""
+
+import base64
+import hashlib
+import re
+
+import anyio
+import pytest
+
+from loom_audit.tools.bundled.files.reading import MAX_IMAGE, ROOM
+from loom_audit.tools.calls.result import MAX_OUTPUT
+from tests.pictures import PNG
+from tests.tools.conftest import Bench
+
+
+def paged(bench: Bench, path: str, **more: object) -> str:
+    """A file as somebody reads it who only follows what each answer says."""
+    pages, offset = list[str](), 0
+    while True:
+        result = bench.call("read_file", {"path": path, "offset": offset, **more})
+        assert result.success and len(result.output.encode()) <= MAX_OUTPUT
+        said = re.search(r"\n\[bytes (\d+) to (\d+) of \d+; offset (\d+) goes on\]$", result.output)
+        if said is None:
+            assert result.data["truncated"] is False and result.data["next_offset"] is None
+            return "".join([*pages, result.output])
+        assert int(said[2]) == int(said[3]) == result.data["next_offset"] > offset
+        assert result.data["truncated"] is True
+        pages.append(result.output[: said.start()])
+        offset = int(said[3])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 49_000, "".join(f"line {n}: ü€🙂\n" for n in range(3_000)), "🙂" * 9_999, "short", ""],
+    ids=["one line", "lines", "four bytes each", "short", "empty"],
+)
+@pytest.mark.parametrize("limit", [None, 4_099])
+def test_a_file_is_read_to_its_end_by_following_its_answers(
+    bench: Bench, text: str, limit: int | None
+) -> None:
+    (bench.root / "long.txt").write_text(text)
+    assert paged(bench, "long.txt", **({"limit": limit} if limit else {})) == text
+
+
+def test_a_long_file_is_shown_with_head_and_tail_and_where_what_is_left_out_begins(
+    bench: Bench,
+) -> None:
+    text = "".join(f"{n:06} ü\n" for n in range(6_000))
+    (bench.root / "long.txt").write_text(text)
+    result = bench.call("read_file", {"path": "long.txt"})
+    assert result.data["truncated"] is True and result.data["contents"] == text
+    assert len(result.output.encode()) <= MAX_OUTPUT and "\ufffd" not in result.output
+    head, said, tail = re.split(r"\n\[… (.*) …\]\n", result.output)
+    size = len(text.encode())
+    begin, resumed = len(head.encode()), size - len(tail.encode())
+    assert said == f"bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on"
+    assert result.data["next_offset"] == begin
+    asked = {"path": "long.txt", "offset": begin, "limit": 100}
+    middle = bench.call("read_file", asked).output
+    assert text.encode()[begin:].decode().startswith(middle.rpartition("\n[bytes")[0])
+
+
+def test_lines_that_are_too_long_for_an_answer_say_the_offset_in_the_file(bench: Bench) -> None:
+    (bench.root / "long.txt").write_text("first\n" + "y" * 30_000 + "\nlast\n")
+    result = bench.call("read_file", {"path": "long.txt", "line_range": [2, 2]})
+    assert result.data["offset"] == 6
+    begin = result.data["next_offset"]
+    assert f"bytes {begin} to " in result.output and 6 < begin < 30_000
+    assert result.output.startswith("yyy")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"line_range": [1, 2], "offset": 0}, {"line_range": [1, 2], "limit": 5}]
+)
+def test_lines_and_bytes_together_are_refused(bench: Bench, arguments: dict[str, object]) -> None:
+    result = bench.call("read_file", {"path": "notes.txt", **arguments})
+    assert result.error.code == "INVALID_ARGUMENTS" and "not both" in result.output
+
+
+def test_behind_the_end_there_is_nothing_and_that_is_said(bench: Bench) -> None:
+    (bench.root / "a").write_text("one\n")
+    assert bench.call("read_file", {"path": "a", "offset": 99}).output == (
+        "[nothing there: a has 4 bytes]"
+    )
+    assert bench.call("read_file", {"path": "a", "line_range": [5, 6]}).output == (
+        "[nothing there: a has 1 line]"
+    )
+
+
+def test_base64_is_whole_or_refused_with_its_size(bench: Bench) -> None:
+    raw = bytes(range(256)) * 100
+    (bench.root / "raw").write_bytes(raw)
+    asked = {"path": "raw", "encoding": "base64"}
+    refused = bench.call("read_file", asked)
+    most = ROOM * 3 // 4
+    assert refused.output == (
+        f"[25600 bytes in base64 do not fit into an answer: with limit {most} it holds them, "
+        "from offset 0]"
+    )
+    assert refused.data["truncated"] and base64.b64decode(refused.data["content"]) == raw
+    parts, rest = b"", [0]
+    while rest:
+        found = bench.call("read_file", {**asked, "offset": rest.pop(), "limit": most})
+        parts += base64.b64decode(found.output.partition("\n")[0], validate=True)
+        rest += [found.data["next_offset"]] if found.data["truncated"] else []
+    assert parts == raw
+
+
+def test_a_binary_file_is_named_by_type_size_and_hash(bench: Bench) -> None:
+    raw = b"PK\x03\x04" + b"\0" * 3_000_000
+    (bench.root / "a.zip").write_bytes(raw)
+    result = bench.call("read_file", {"path": "a.zip"})
+    digest = hashlib.sha256(raw).hexdigest()
+    assert result.output == (
+        f"[zip archive, 3000004 bytes, SHA-256 {digest}; encoding base64 gives its bytes]"
+    )
+    assert result.image is None
+
+
+def test_a_picture_goes_to_models_that_take_pictures_as_each_vendor_wants_it(bench: Bench) -> None:
+    (bench.root / "a.png").write_bytes(PNG)
+    batch = bench.session.batch(
+        [
+            {"id": "c1", "name": "read_file", "arguments": {"path": "a.png"}},
+            {"id": "c2", "name": "read_file", "arguments": {"path": "notes.txt"}},
+        ]
+    )
+    done = anyio.run(batch.run)
+    encoded = base64.b64encode(PNG).decode()
+    address = f"data:image/png;base64,{encoded}"
+    text = done.results[0].output
+    assert text.startswith("[PNG image, 1 × 1, ")
+    for dialect in ("openai", "openai-flat", "anthropic"):
+        assert encoded not in str(done.messages(dialect))
+    first, second, third = done.messages("openai", images=True)
+    assert first == {"role": "tool", "tool_call_id": "c1", "content": text}
+    assert second["role"] == "tool"
+    assert third == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "The picture of call c1:"},
+            {"type": "image_url", "image_url": {"url": address}},
+        ],
+    }
+    assert done.messages("openai-flat", images=True)[0] == {
+        "type": "function_call_output",
+        "call_id": "c1",
+        "output": [
+            {"type": "input_text", "text": text},
+            {"type": "input_image", "image_url": address},
+        ],
+    }
+    [message] = done.messages("anthropic", images=True)
+    assert message["content"][0]["content"] == [
+        {"type": "text", "text": text},
+        {"type": "image",
+         "source": {"type": "base64", "media_type": "image/png", "data": encoded}},
+    ]  # fmt: skip
+    assert encoded not in str(bench.last().result["output"])
+
+
+def test_a_picture_that_is_too_large_for_a_model_is_named(bench: Bench) -> None:
+    (bench.root / "a.png").write_bytes(PNG + bytes(MAX_IMAGE))
+    asked = {"path": "a.png", "max_bytes": 2 * MAX_IMAGE}
+    result = bench.call("read_file", asked)
+    assert result.image is None and "PNG image" in result.output
