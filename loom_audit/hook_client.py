@@ -133,6 +133,18 @@ def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, secon
     return told
 
 
+def close_all_above(last: int) -> None:
+    """Close every descriptor above this one; one by one up to the limit may take minutes."""
+    try:
+        found = [int(name) for name in posix.listdir(b"/proc/self/fd")]
+    except OSError:
+        posix.closerange(last + 1, posix.sysconf("SC_OPEN_MAX"))
+        return
+    for descriptor in found:
+        if descriptor > last:
+            posix.closerange(descriptor, descriptor + 1)
+
+
 def start(folder: bytes, name: bytes) -> int:
     """Start the warm process, of which only one stays; it inherits nothing of the client."""
     try:
@@ -159,7 +171,7 @@ def start(folder: bytes, name: bytes) -> int:
         null = posix.open(b"/dev/null", posix.O_RDWR)
         for descriptor in (0, 1, 2):
             posix.dup2(null, descriptor)
-        posix.closerange(3, posix.sysconf("SC_OPEN_MAX"))
+        close_all_above(2)
         posix.chdir(b"/")
         posix.execve(words[0], [*words, b"--socket", name], environment)
     finally:

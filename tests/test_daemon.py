@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,20 @@ def server(store: AuditStore, home: Path, errors: list[str]) -> Iterator[HookSer
 
 
 def run_hook(
-    home: Path, data: bytes, *words: str, cwd: Path, **variables: str
+    home: Path, data: bytes, *words: str, cwd: Path, fds: Sequence[int] = (), **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook client as a client's settings do."""
     argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), *words]
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), **variables}
     return subprocess.run(
-        argv, input=data, cwd=cwd, env=environment, capture_output=True, timeout=60, check=False
+        argv,
+        input=data,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        pass_fds=fds,
     )
 
 
@@ -190,10 +197,14 @@ def test_the_first_hook_starts_it_with_nothing_of_the_client_and_it_can_be_kille
     store: AuditStore, home: Path, root: Path, tmp_path: Path
 ) -> None:
     claude = client_of(home, root, tmp_path)
-    claude.hook("SessionStart", source="startup")
+    with (tmp_path / "of the client").open("w") as file:
+        start = pre_tool_use(root, name="SessionStart")
+        run_hook(home, start, "claude-code", cwd=root, fds=[file.fileno()])
     claude.bash("c1", "touch b", (root / "b").touch)
     first = daemon_of(home)
     try:
+        opened = [os.readlink(one) for one in Path(f"/proc/{first}/fd").iterdir()]
+        assert str(tmp_path / "of the client") not in opened
         assert os.getsid(first) == first
         assert os.readlink(f"/proc/{first}/cwd") == "/"
         assert {os.readlink(f"/proc/{first}/fd/{n}") for n in (0, 1, 2)} == {"/dev/null"}

@@ -110,7 +110,10 @@ class Hooks:
                 conversation.go_on(None if known else self._client_of(hook))
             conversation.hear(read)
             if read.moment == "before":
-                return self._decide(conversation, read)
+                decided = self._decide(conversation, read)
+                if isinstance(decided, Question) and not why:  # of another workspace's path
+                    asked()
+                return decided
         except ApprovalDenied as denied:
             return Verdict("deny", denied.message)
         except AuditError as error:

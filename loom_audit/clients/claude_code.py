@@ -16,7 +16,7 @@ branch in the same transcript: what the left one did has happened, and is told.
 """
 
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -255,7 +255,7 @@ class ClaudeTranscript:
         """The directory told of each session."""
         self._open: dict[tuple[str, str], tuple[str, Any]] = {}
         """Tool and arguments of calls without a result, which does not name them."""
-        self._chains: dict[str, str] = {}
+        self._chains = OrderedDict[str, str]()
         """The last records of subagents without an id, and what each chain began with."""
 
     def read(self, line: bytes) -> Sequence[Report]:
@@ -294,7 +294,7 @@ class ClaudeTranscript:
             return child(main, agent) if record.get("isSidechain") is True else main
         uuid, parent = fields.text(record, "uuid"), fields.text(record, "parentUuid")
         start = self._chains.get(parent) or uuid
-        self._chains[uuid] = start
+        fields.remember(self._chains, uuid, start)
         return child(main, start)
 
     def _told(self, session: str, record: Mapping[str, Any]) -> Iterator[Report]:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,9 @@ from loom_audit.errors import InvalidArguments
 
 TORN = "torn line"
 STRANGE = "line that is not an object"
+REMEMBERED = 100_000
+"""How much of one kind a reader remembers of a transcript."""
+
 _SHOWN = 60
 
 
@@ -158,6 +161,13 @@ def unknown(fields: Iterable[str], known: frozenset[str], where: str) -> list[st
 def label(kind: str, name: Any) -> str:
     """What is counted as unread: a kind of thing and its name, shortened."""
     return f"{kind} {name[:_SHOWN] if isinstance(name, str) else '?'}"
+
+
+def remember(known: OrderedDict[str, str], name: str, value: str = "") -> None:
+    """Keep what a transcript told, and forget what it told longest ago."""
+    known[name] = value
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)
 
 
 def hunks(patch: Any) -> str:

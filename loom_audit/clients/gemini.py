@@ -15,7 +15,7 @@ What it does not tell:
 """
 
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -266,7 +266,7 @@ class GeminiSession:
         self.unread: Counter[str] = Counter()
         self._session = ""
         self._cwd = ""
-        self._told: set[str] = set()
+        self._told = OrderedDict[str, str]()
         """Calls and messages that were told already; each is told once."""
 
     def read(self, line: bytes) -> Sequence[Report]:
@@ -345,7 +345,7 @@ class GeminiSession:
         """Whether this was not told before."""
         if what in self._told:
             return False
-        self._told.add(what)
+        fields.remember(self._told, what)
         return True
 
 

@@ -4,6 +4,7 @@ Every event has an id that follows from what is told, so that it is on record on
 transcript is imported. Nothing of what is told is looked for on disk.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -46,6 +47,9 @@ AT_ONCE = 256
 STAGED = 8 << 20
 """Bytes of contents after which one ends earlier."""
 
+REMEMBERED = 10_000
+"""Calls that ended, many more than one transaction has; others are looked for in the log."""
+
 _DEEPEST = 60
 _LONGEST_OUTPUT = 1 << 20
 _LONGEST_ID = 200
@@ -80,6 +84,7 @@ class Importing:
         self._fallback = session
         self._actor = f"agent:{client}"
         self._again = target.log.head() > 2
+        """Whether a call that is not known here may be on record."""
         states = dict(target.projections.tree())
         self._tree = ToldTree(target.blobs, target.root, states)
         self._drafts: list[Draft] = []
@@ -88,8 +93,8 @@ class Importing:
         self._told: dict[str, int] = {}
         """How much was told of each session."""
         self._open: dict[tuple[str, str], _Open] = {}
-        self._ended: dict[tuple[str, str], int] = {}
-        """Calls that have ended, and how often their end was told since."""
+        self._ended = OrderedDict[tuple[str, str], int]()
+        """The last calls that ended, and how often their end was told since."""
         self.calls = 0
         """Calls that were not on record before."""
 
@@ -113,8 +118,8 @@ class Importing:
             elif isinstance(report, MessageTold):
                 said = MessageReceived("assistant", report.text, report.message_id[:_LONGEST_ID])
                 self._say(report.session, said, report.message_id, report.at)
-        if len(self._drafts) >= AT_ONCE or self._tree.staged >= STAGED:
-            self._flush()
+            if len(self._drafts) >= AT_ONCE or self._tree.staged >= STAGED:
+                self._flush()
 
     def finish(self) -> Sequence[str]:
         """End calls and sessions, and make all durable; the sessions that were told of."""
@@ -185,8 +190,7 @@ class Importing:
             reasons = ("its request is not in the transcript",)
         begun = self._open[key]
         if self._again and self._is_known(key, ended=True):
-            del self._open[key]
-            self._ended[key] = 0
+            self._over(key)
             if self._target.projections.call(*key).status != (report.status or "unknown"):
                 self._report(key, report)
             return
@@ -230,8 +234,7 @@ class Importing:
         what: str,
         coverage: Coverage,
     ) -> None:
-        self._open.pop(key, None)
-        self._ended[key] = 0
+        self._over(key)
         if what == "open" and self._again and self._is_known(key, ended=True):
             return
         fact = CallFinished(
@@ -239,6 +242,14 @@ class Importing:
             duration=duration,
         )
         self._add(key[0], fact, (what, key[1]), at)
+
+    def _over(self, key: tuple[str, str]) -> None:
+        """Know it as ended, and forget the one that ended longest ago."""
+        del self._open[key]
+        self._ended[key] = 0
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+            self._again = True
 
     def _report(self, key: tuple[str, str], report: CallEnded) -> None:
         """What is told of a call that has ended already."""

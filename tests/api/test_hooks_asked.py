@@ -249,3 +249,20 @@ def test_that_a_call_may_not_run_without_an_answer_is_said_before_anything_is_re
     data = before(root, "c1", tool, arguments)
     hooks.answer("claude-code", data, asked=lambda: heads.append(workspace.log.head()))
     assert heads == [head] * restricted
+
+
+def test_that_is_said_too_of_a_call_whose_path_another_workspace_asks_about(
+    hooks: Hooks, workspace: AuditedWorkspace, root: Path, store: AuditStore, tmp_path: Path
+) -> None:
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    rule = '[[rule]]\naction = "ask"\npath = "secrets/"\n'
+    (folder / "approvals.toml").write_text(f"timeout = 0.2\n{rule}")
+    (tmp_path / "other").mkdir()
+    store.attach(tmp_path / "other")
+    times: list[float] = []
+    write = {"file_path": str(tmp_path / "other" / "secrets" / "key"), "content": "x"}
+    data = before(root, "c1", "Write", write)
+    said = hooks.answer("claude-code", data, asked=lambda: times.append(time.monotonic()))
+    assert decision(said) == ("deny", "nobody answered in time")
+    assert len(times) == 1 and time.monotonic() - times[0] > 0.15

@@ -86,6 +86,22 @@ def test_a_transcript_that_has_grown_adds_what_is_new(
         assert statuses[call] == status or (statuses[call], later[call]) == ("unknown", status)
 
 
+@pytest.mark.parametrize("name", ["claude-code/session.jsonl", "codex/rollout.jsonl"])
+def test_a_call_that_is_told_again_long_after_it_ended_is_one(
+    store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("loom_audit.history.importing.AT_ONCE", 1)
+    monkeypatch.setattr("loom_audit.history.importing.REMEMBERED", 1)
+    file = tmp_path / "t.jsonl"
+    file.write_bytes((RECORDINGS / name).read_bytes() * 3)
+    done, workspace = imported(store, file)
+    assert [call.status for call in calls(workspace)] == [*RECORDED[name]]
+    assert done.calls == len(RECORDED[name]) and not workspace.timeline.open_calls()
+    head = workspace.head()
+    again, _ = imported(store, file)
+    assert (again.calls, store.workspace(done.workspace).head()) == (0, head)
+
+
 def test_files_are_rebuilt_where_their_contents_are_told(store: AuditStore) -> None:
     _, workspace = imported(store, CLAUDE)
     found = {call.call_id: call for call in calls(workspace)}
