@@ -133,8 +133,7 @@ def read_hook(raw: bytes) -> Hook:
 def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -> Iterator[Report]:
     tool, call_id = fields.text(given, "tool_name"), fields.text(given, "tool_use_id")
     arguments = given.get("tool_input")
-    duration = fields.whole(given.get("duration_ms"))
-    microseconds = None if duration is None else duration * 1000
+    microseconds = fields.microseconds(given.get("duration_ms"), 1000)
     match name:
         case "PreToolUse":
             paths = paths_of(tool, arguments)

@@ -148,13 +148,13 @@ def told(
         output = fields.plain(given.get("content"))
     if task:
         data["background"] = [task]
-    duration = fields.whole(given.get("durationMs") or given.get("totalDurationMs"))
+    duration = given.get("durationMs") or given.get("totalDurationMs")
     return Ending(
         status,
         fields.result(output, data),
         tuple(_files(tool, given, arguments)),
         (task,) if task else (),
-        None if duration is None else duration * 1000,
+        fields.microseconds(duration, 1000),
     )
 
 

@@ -180,8 +180,11 @@ def of_mcp(item: Mapping[str, Any]) -> Outcome:
 def duration(item: Mapping[str, Any]) -> int | None:
     """Microseconds that something took."""
     took = fields.mapping(item, "duration")
-    seconds, nanos = fields.whole(took.get("secs")), fields.whole(took.get("nanos"))
-    return None if seconds is None else seconds * 1_000_000 + (nanos or 0) // 1000
+    seconds, nanos = (
+        fields.microseconds(took.get("secs"), 1_000_000),
+        fields.whole(took.get("nanos")),
+    )
+    return None if seconds is None else seconds + (nanos or 0) % 1_000_000_000 // 1000
 
 
 def files_of(item: Mapping[str, Any]) -> Iterator[FileTold]:

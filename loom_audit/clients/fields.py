@@ -18,6 +18,7 @@ REMEMBERED = 100_000
 """How much of one kind a reader remembers of a transcript."""
 
 _SHOWN = 60
+_LONGEST_TIME = 10 * 365 * 86_400 * 1_000_000
 
 
 def decode(raw: bytes) -> dict[str, Any]:
@@ -106,6 +107,15 @@ def whole(value: Any) -> int | None:
         return int(value)
     except (ValueError, OverflowError):
         return None
+
+
+def microseconds(value: Any, each: int) -> int | None:
+    """How long something took, of a number of times `each` microseconds; None for no such number.
+
+    And for one that no call can have taken.
+    """
+    took = whole(value)
+    return took * each if took is not None and 0 <= took * each <= _LONGEST_TIME else None
 
 
 def time(value: Any) -> datetime | None:

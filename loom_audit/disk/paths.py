@@ -104,7 +104,9 @@ def not_a_file_error(path: str, mode: int) -> InvalidPath:
     error = IsADirectory if kind == "directory" else InvalidPath
     return error(
         f"not a file but a {kind}: {printable(path)}",
-        hint="List it instead." if kind == "directory" else "Only files can be read and written.",
+        hint="List what is in it."
+        if kind == "directory"
+        else "Only files can be read and written.",
         details={"path": printable(path), "kind": kind},
     )
 

@@ -34,3 +34,11 @@ def test_numbers_without_end_are_texts() -> None:
 def test_what_is_not_json_is_told_as_one_error(odd: bytes) -> None:
     with pytest.raises(ValueError):
         fields.decode(odd)
+
+
+@pytest.mark.parametrize(
+    ("value", "took"),
+    [(3, 3_000), (2.6, 2_000), (0, 0), (-1, None), (2**70, None), (1e308, None), ("3", None)],
+)
+def test_a_time_that_no_call_can_have_taken_is_not_taken(value: object, took: int | None) -> None:
+    assert fields.microseconds(value, 1000) == took

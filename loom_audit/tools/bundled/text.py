@@ -9,6 +9,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.model.display import first_few
 from loom_audit.model.textdiff import diff_lines, hunks_text
 from loom_audit.tools.bundled.files.nearest import nearest
 
@@ -105,7 +106,7 @@ def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> 
     """
     current = content
     for number, step in enumerate(steps, 1):
-        which = f"edit {number} of {len(steps)}: " if len(steps) > 1 else ""
+        which = f"edit {number} of {len(steps)}, of which none was made: " if len(steps) > 1 else ""
         current = _apply_edit(path, current, step, which)
     return current or b""
 
@@ -124,21 +125,26 @@ def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) ->
     if step.everywhere:
         return content.replace(step.old, step.new)
     if content.find(step.old, at + 1) >= 0:
-        count = _count(content, step.old)
+        lines = _lines_of(content, step.old)
+        shown = first_few(lines, 10)
         raise InvalidArguments(
-            f"{which}old_str found {count} times in {path}: {_excerpt(step.old)}",
-            hint="Add lines around it until it is the only one, or pass replace_all.",
-            details={"count": count},
+            f"{which}old_str found {len(lines)} times in {path}: {_excerpt(step.old)}",
+            hint=f"It begins in lines {shown}. Add what stands around it until it is the only "
+            "one, or pass replace_all.",
+            details={"count": len(lines), "lines": lines[:100]},
         )
     return content[:at] + step.new + content[at + len(step.old) :]
 
 
-def _count(content: bytes, old: bytes) -> int:
-    """How many places it stands at, overlapping ones too."""
-    count, at = 0, content.find(old)
+def _lines_of(content: bytes, old: bytes) -> list[int]:
+    """The line of each place it stands at, from 1, overlapping ones too."""
+    found, line, seen, at = list[int](), 1, 0, content.find(old)
     while at >= 0:
-        count, at = count + 1, content.find(old, at + 1)
-    return count
+        line += content.count(b"\n", seen, at)
+        seen = at
+        found.append(line)
+        at = content.find(old, at + 1)
+    return found
 
 
 def _mismatch_hint(content: bytes, old: bytes) -> str:

@@ -7,21 +7,30 @@ looked for outside both.
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from posixpath import normpath
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
-from loom_audit.errors import FileNotFound, InvalidPath, NotADirectory, PermissionDenied
-from loom_audit.model.display import moment
+from loom_audit.errors import (
+    AuditError,
+    FileNotFound,
+    InvalidPath,
+    NotADirectory,
+    PermissionDenied,
+)
+from loom_audit.model.display import first_few, moment, visible_path
 from loom_audit.ports import Stamp, Workspace
 
 EntryType = Literal["file", "directory", "symlink", "other"]
 
 SCRATCH = "scratch://"
 """How a path in the scratch directory begins."""
+_COMPARED = 2_000
 
 
 class Entry(Struct, frozen=True):
@@ -83,7 +92,7 @@ class Area(Struct, frozen=True):
         if target:
             stamp = self.disk.stamp(target)
             if stamp is None:
-                raise FileNotFound(f"File not found: {self.prefix}{text}")
+                raise self._missing(text)
             if not stat.S_ISDIR(stamp.mode):
                 raise NotADirectory(
                     f"{self.prefix}{text} is not a directory",
@@ -96,8 +105,31 @@ class Area(Struct, frozen=True):
         target = self.disk.resolve(self.path(text))
         stamp = self.disk.stamp(target)
         if stamp is None:
-            raise FileNotFound(f"File not found: {self.prefix}{text}")
+            raise self._missing(text)
         return self._entry(target, stamp)
+
+    @contextmanager
+    def open(self, text: str) -> Iterator[BinaryIO]:
+        """A regular file's content. FileNotFound, InvalidPath."""
+        try:
+            with self.disk.open(self.path(text)) as stream:
+                yield stream
+        except FileNotFound:
+            raise self._missing(text) from None
+
+    def _missing(self, text: str) -> FileNotFound:
+        """That nothing is there, with what is: names like it, else those beside it."""
+        hint, path = "", self.path(text)
+        while path and not hint:
+            path, _, name = path.rpartition("/")
+            with suppress(AuditError):
+                beside = [visible_path(found) for found, _ in self.disk.list(path)]
+                shown = visible_path(f"{self.prefix}{path}/" if path else self.prefix)
+                near = get_close_matches(name, beside[:_COMPARED], n=2)
+                hint = f"In {shown or 'the workspace'} are: {first_few(beside, 20)}."
+                if near:
+                    hint = f"Did you mean {' or '.join(shown + one for one in near)}?"
+        return FileNotFound(f"File not found: {self.prefix}{text}", hint=hint)
 
     def list(self, directory: str) -> Iterator[Entry]:
         """A directory's entries, sorted by name, symlinks not followed."""

@@ -78,7 +78,7 @@ class ToolContext:
 
         def step() -> T:
             area, rest = self._area(path)
-            with area.disk.open(area.path(rest)) as stream:
+            with area.open(rest) as stream:
                 return reader(stream, area.stat(rest))
 
         return await self._step(step)

@@ -134,18 +134,28 @@ def cut(text: str, limit: int, way_on: str = "") -> str:
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:
         return text
-    room = limit - 80 - len(way_on.encode())
-    head, tail = raw[: room // 2], raw[len(raw) - room // 2 :]
-    while tail and tail[0] & 0xC0 == 0x80:
-        tail = tail[1:]
-    lead = len(head)
-    while lead and head[lead - 1] & 0xC0 == 0x80:
-        lead -= 1
-    if lead and head[lead - 1] >= 0xC0:
-        head = head[: lead - 1]
-    left_out = len(raw) - len(head) - len(tail)
-    return (
-        head.decode("utf-8", "surrogatepass")
-        + f"\n[… {left_out} of {len(raw)} bytes left out{way_on} …]\n"
-        + tail.decode("utf-8", "surrogatepass")
-    )
+    room = (limit - 80 - len(way_on.encode())) // 2
+    end, begin = ends_of(raw, room, room)
+    head, tail = (part.decode("utf-8", "surrogatepass") for part in (raw[:end], raw[begin:]))
+    said = f"[… {begin - end} of {len(raw)} bytes left out{way_on} …]\n"
+    return f"{head}{said}{tail}" if head.endswith("\n") else f"{head}\n{said}{tail}"
+
+
+def ends_of(raw: bytes, head: int, tail: int) -> tuple[int, int]:
+    """Where the first `head` bytes or fewer end, and the last `tail` or fewer begin.
+
+    At the ends of lines, so that no part of one looks like a whole; where these are far, between
+    characters of UTF-8.
+    """
+    end, begin = head, len(raw) - tail
+    if (at := raw.rfind(b"\n", end - head // 4, end)) >= 0:
+        end = at + 1
+    else:
+        while end and raw[end] & 0xC0 == 0x80:
+            end -= 1
+    if raw[begin - 1 : begin] != b"\n" and (at := raw.find(b"\n", begin, begin + tail // 4)) >= 0:
+        begin = at + 1
+    else:
+        while begin < len(raw) and raw[begin] & 0xC0 == 0x80:
+            begin += 1
+    return end, begin

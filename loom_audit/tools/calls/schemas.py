@@ -63,7 +63,11 @@ def why_not_object(arguments: Any) -> str:
 
 
 def signature(parameters: Mapping[str, Any]) -> str:
-    """The names of the arguments, `?` after those that may be left out."""
+    """The arguments: `?` after those that may be left out, and the values where there are few."""
     required = parameters.get("required", [])
-    names = [n if n in required else f"{n}?" for n in parameters.get("properties", {})]
+    names = []
+    for name, schema in parameters.get("properties", {}).items():
+        told = name if name in required else f"{name}?"
+        values = schema.get("enum", ()) if isinstance(schema, Mapping) else ()
+        names.append(f"{told} ({' or '.join(map(str, values))})" if values else told)
     return ", ".join(names) or "none"

@@ -111,6 +111,13 @@ def test_overlapping_occurrences_count_as_several() -> None:
         apply_edits("f", b"aaa", [TextEdit(b"aa", b"b")])
 
 
+def test_of_several_occurrences_the_lines_are_told() -> None:
+    content = b"x\nname = 1\n\nname = 2; name = 3\n" + b"y\n" * 9 + b"name\n"
+    with pytest.raises(InvalidArguments, match="found 4 times") as caught:
+        apply_edits("f", content, [TextEdit(b"name", b"b")])
+    assert caught.value.hint.startswith("It begins in lines 2, 4, 4, 14. ")
+
+
 def test_a_missing_old_str_says_that_line_ends_differ() -> None:
     with pytest.raises(InvalidArguments) as caught:
         apply_edits("f", b"one\r\ntwo\r\n", [TextEdit(b"one\ntwo", b"x")])
@@ -118,7 +125,10 @@ def test_a_missing_old_str_says_that_line_ends_differ() -> None:
 
 
 def test_an_error_names_which_edit_of_several_failed() -> None:
-    with pytest.raises(InvalidArguments, match=r"edit 2 of 2: old_str not found in f: 'nope'"):
+    with pytest.raises(
+        InvalidArguments,
+        match=r"edit 2 of 2, of which none was made: old_str not found in f: 'nope'",
+    ):
         apply_edits("f", b"one", [TextEdit(b"one", b"1"), TextEdit(b"nope", b"")])
 
 
@@ -208,6 +218,8 @@ def test_a_long_output_is_cut_for_the_model_and_kept_for_the_log() -> None:
     result = ToolResult(True, text)
     assert len(result.output.encode()) <= MAX_OUTPUT
     assert result.output.startswith("line 0\n") and result.output.endswith("line 9999\n")
+    said = [line for line in result.output.splitlines() if line not in text.splitlines()]
+    assert len(said) == 1  # no part of a line looks like one
     assert "bytes left out" in result.output
     assert result.to_record()["output"] == text
     assert json.loads(result.to_json())["output"] == result.output

@@ -155,6 +155,8 @@ class EditFile(Tool):
             "original_bytes": len(old),
             "new_bytes": len(new),
         }
+        if old == new:
+            return ToolResult(True, f"{change.path} is as it was: the edit changes nothing", data)
         done = f"Edited {change.path} ({count_text(len(steps), 'edit')}):\n"
         return ToolResult(
             True,

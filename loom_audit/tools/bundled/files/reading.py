@@ -14,7 +14,7 @@ from loom_audit.tools.bundled.text import Part, decode, read_bytes, read_part
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
-from loom_audit.tools.calls.result import MAX_OUTPUT, Image, ToolResult
+from loom_audit.tools.calls.result import MAX_OUTPUT, Image, ToolResult, ends_of
 from loom_audit.tools.calls.tool import Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
@@ -155,13 +155,11 @@ def _shown(found: Found) -> tuple[str, int | None]:
     more = f"\n[bytes {start} to {end} of {size}; offset {end} goes on]" if part.truncated else ""
     if len(raw) <= ROOM:
         return decode(raw) + more, end if part.truncated else None
-    head = raw[: ROOM * 3 // 4]
-    head = head[: len(head) - _half_behind(head)]
-    tail = raw[-ROOM // 4 :]
-    tail = tail[_half_before(tail) :]
-    begin, resumed = start + len(head), end - len(tail)
-    said = f"\n[… bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on …]\n"
-    return decode(head) + said + decode(tail) + more, begin
+    behind, again = ends_of(raw, ROOM * 3 // 4, ROOM // 4)
+    head, tail = decode(raw[:behind]), decode(raw[again:])
+    begin, resumed = start + behind, start + again
+    said = f"[… bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on …]\n"
+    return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{said}{tail}{more}", begin
 
 
 def _half_before(raw: bytes) -> int:
@@ -189,8 +187,11 @@ def _encoded(content: str, found: Found) -> tuple[str, int | None]:
     end = part.start + len(part.raw)
     if len(content) > ROOM:
         most = ROOM * 3 // 4
-        told = f"{count_text(len(part.raw), 'byte')} in base64 do not fit into an answer"
-        return f"[{told}: with limit {most} it holds them, from offset {part.start}]", part.start
+        told = f"{count_text(len(part.raw), 'byte')} do not fit into an answer as base64"
+        return (
+            f"[{told}: read them in parts, with limit {most} and from offset {part.start}]",
+            part.start,
+        )
     if not part.truncated:
         return content, None
     return f"{content}\n[bytes {part.start} to {end} of {size}; offset {end} goes on]", end

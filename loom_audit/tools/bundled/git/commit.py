@@ -72,6 +72,7 @@ class GitCommit(Tool):
                 hint="Say in a line what the commit changes.",
             )
         git = await repository(ctx)
+        await git.read("var", "GIT_COMMITTER_IDENT")  # before anything is staged
         only, left_out = await self._choose_files(git, args, ctx)
         listing = "\0".join(only)
         options = ["--quiet", "--cleanup=whitespace", f"--message={args.message}"]

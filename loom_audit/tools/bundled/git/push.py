@@ -85,7 +85,9 @@ class GitPush(Tool):
         if args.remote not in remotes:
             raise NotFound(
                 f"the repository has no remote {args.remote:.200}",
-                hint=f"There are: {', '.join(sorted(remotes))}." if remotes else "",
+                hint=f"There are: {', '.join(sorted(remotes))}."
+                if remotes
+                else "There is none: ask where to push to, then `git remote add NAME URL`.",
             )
         ref = await _full_name(git, args.ref)
         commit = await git.commit_id(ref)

@@ -92,7 +92,7 @@ class SearchCode(Tool):
             f"{m['path']}:{m['line']}: [{m['kind']}{' ' + m['name'] if m['name'] else ''}] "
             f"{m['snippet']}"
             for m in matches
-        ] or ["[no matches]"]
+        ] or ["[no matches: search_files looks through the text of files]"]
         output += ["[there are more: raise limit, or name a path]"] if data["truncated"] else []
         output += (
             [f"[{count_text(unread, 'file')} still to be read: search again]"] if unread else []

@@ -118,7 +118,13 @@ class SearchFiles(Tool):
             )
         if end["truncated"]:
             text += f"\n[more than {MAX_MATCHES} matches: name a narrower path or pattern]"
-        return ToolResult(True, text or "[no matches]", data)
+        return ToolResult(True, text or _nothing(args.pattern, end["files"]), data)
+
+
+def _nothing(pattern: str, files: int) -> str:
+    """What is said where nothing matches, and how much was searched."""
+    case = "" if pattern.startswith("(?i)") else "; with (?i) before it, case does not matter"
+    return f"[no matches in {count_text(files, 'file')}{case}]"
 
 
 def _raise_for(end: dict[str, Any], args: SearchInput) -> None:

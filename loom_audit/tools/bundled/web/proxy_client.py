@@ -31,7 +31,8 @@ async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict
     if not url:
         raise ExecutionFailed(
             "No proxy is configured for web search and the oracle",
-            hint="Start `loom-audit proxy` and put its address into tools.toml as proxy_url.",
+            hint="Go on without it, or ask the person to start `loom-audit proxy` and to put its "
+            "address into tools.toml as proxy_url.",
         )
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(TransientFailure),

@@ -177,7 +177,7 @@ def test_edits_see_each_other_and_are_written_once(bench: Bench) -> None:
 def test_edits_that_undo_each_other_confirm_nothing_that_is_not_in_the_file(bench: Bench) -> None:
     edits = [{"old_str": "one", "new_str": "1"}, {"old_str": "'1'", "new_str": "'one'"}]
     result = bench.call("edit_file", {"path": "src/main.py", "edits": edits})
-    assert result.output == "Edited src/main.py (2 edits):\n[the content is as it was]"
+    assert result.output == "src/main.py is as it was: the edit changes nothing"
     assert result.files_changed == []
 
 

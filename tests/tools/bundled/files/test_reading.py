@@ -50,7 +50,7 @@ def test_a_long_file_is_shown_with_head_and_tail_and_where_what_is_left_out_begi
     result = bench.call("read_file", {"path": "long.txt"})
     assert result.data["truncated"] is True and result.data["contents"] == text
     assert len(result.output.encode()) <= MAX_OUTPUT and "\ufffd" not in result.output
-    head, said, tail = re.split(r"\n\[… (.*) …\]\n", result.output)
+    head, said, tail = re.split(r"\[… (.*) …\]\n", result.output)
     size = len(text.encode())
     begin, resumed = len(head.encode()), size - len(tail.encode())
     assert said == f"bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on"
@@ -94,8 +94,8 @@ def test_base64_is_whole_or_refused_with_its_size(bench: Bench) -> None:
     refused = bench.call("read_file", asked)
     most = ROOM * 3 // 4
     assert refused.output == (
-        f"[25600 bytes in base64 do not fit into an answer: with limit {most} it holds them, "
-        "from offset 0]"
+        f"[25600 bytes do not fit into an answer as base64: read them in parts, with limit {most} "
+        "and from offset 0]"
     )
     assert refused.data["truncated"] and base64.b64decode(refused.data["content"]) == raw
     parts, rest = b"", [0]
@@ -164,3 +164,25 @@ def test_a_picture_that_is_too_large_for_a_model_is_named(bench: Bench) -> None:
     asked = {"path": "a.png", "max_bytes": 2 * MAX_IMAGE}
     result = bench.call("read_file", asked)
     assert result.image is None and "PNG image" in result.output
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("note.txt", "Did you mean notes.txt?"),
+        ("src/mian.py", "Did you mean src/main.py?"),
+        ("scr/main.py", "Did you mean src?"),
+        ("src/zzzzzz", "In src/ are: main.py."),
+        ("zzzzzz/a/b", "In the workspace are: notes.txt, src."),
+        ("scratch://zzz", "In scratch:// are: kept."),
+    ],
+)
+def test_of_what_is_not_there_the_answer_says_what_is(bench: Bench, path: str, hint: str) -> None:
+    bench.call("write_file", {"path": "scratch://kept", "content": ""})
+    for tool in ("read_file", "list_files"):
+        error = bench.call(tool, {"path": path}).error
+        assert (error.code, error.message, error.hint) == (
+            "FILE_NOT_FOUND",
+            f"File not found: {path}",
+            hint,
+        )

@@ -59,6 +59,14 @@ def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo: Path) 
     assert bench.last().status == "ok"
 
 
+def test_a_commit_of_nobody_stages_nothing(bench: Bench, repo: Path, person: Path) -> None:
+    person.write_text("")
+    (repo / "new").write_text("1")
+    refused = bench.call("git_commit", {"message": "new", "paths": ["new"]})
+    assert not refused.success and "tell me who you are" in refused.output
+    assert not git(repo, "diff", "--cached", "--name-only")
+
+
 def test_a_clean_repository_and_one_without_commits(bench: Bench, repo: Path) -> None:
     assert bench.call("git_status", {}).output.endswith("clean")
     git(repo, "checkout", "--quiet", "--orphan", "empty")
