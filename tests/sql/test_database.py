@@ -30,6 +30,7 @@ from loom_audit.sql.ballast import Ballast
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.database import Database, database_path, open_database
 from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
+from loom_audit.sql.projections import calls
 from loom_audit.sql.statements import prepare
 from tests.contracts.stores import draft, logs_of, open_sqlite
 from tests.sql.conftest import record
@@ -304,3 +305,13 @@ def test_an_error_of_the_store_says_what_to_do(database: Database) -> None:
     for cause, hint in sqlite_driver.HINTS.items():
         assert hint.endswith("."), cause
     assert issubclass(AuditUnavailable, AuditError)
+
+
+def test_the_end_of_a_call_is_written_by_its_id_however_many_others_are_open(
+    database: Database,
+) -> None:
+    [text] = [sql for one in calls.STATEMENTS if (sql := one.on("sqlite")[0]).startswith("UPDATE")]
+    with database.connections.reading() as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", [0] * text.count("?")).fetchall()
+    assert any("call_id" in step[3] for step in plan), plan
+    assert not any("call_open" in step[3] for step in plan), plan

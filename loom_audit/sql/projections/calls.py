@@ -36,12 +36,13 @@ _REQUESTED = prepare(
     "nullif(:actor, (SELECT actor FROM session WHERE log = :log AND id = :session)), "
     ":tool, :effect, 'open', :summary, '', 0, 0, '', :within)"
 )
+# `+`: not by the index of open calls, of which a transcript may have thousands
 _FINISHED = prepare(
     "UPDATE call SET finished = :finished, status = :status, coverage = :coverage, "
     "reasons = :reasons, error = :error, reverts = :reverts, duration = :duration, "
     "sandbox = :sandbox WHERE log = :log AND call_id = :call_id "
     f"AND session IS NOT DISTINCT FROM {sessions.NUMBER} "
-    "AND finished IS NULL AND requested < :finished"
+    "AND +finished IS NULL AND requested < :finished"
 )
 STATEMENTS = (_REQUESTED, _FINISHED)
 
