@@ -2,7 +2,8 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,7 +102,7 @@ def _take(reader: Transcript, line: bytes, importing: Importing) -> str:
     if len(line) > LONGEST_LINE:
         return _LONG
     before = (reader.unread[TORN], reader.unread[STRANGE])
-    importing.take(reader.read(line))
+    importing.take(reader.read(line), len(line))
     if reader.unread[TORN] > before[0]:
         return TORN
     return STRANGE if reader.unread[STRANGE] > before[1] else ""
@@ -115,22 +116,19 @@ def origin_of(file: Path, client: str | None = None) -> Origin:
             hint=f"There are: {', '.join(CLIENTS)}.",
         )
     with _opened(file) as source:
-        lines = [line for line, _ in zip(_lines(source), range(FIRST_LINES), strict=False)]
-        found = next(filter(None, map(client_of, lines)), None)
+        found = next(filter(None, map(client_of, _first(source))), None)
         whole = found is None or found.name == "opencode"
         if whole:
             source.seek(0)
-            lines = [*_whole(source)]
-            found = next(filter(None, map(client_of, lines)), None)
-    if found is None and client is not None and not whole:
-        found = CLIENTS[client]
-    if found is None or client not in (None, found.name):
-        raise InvalidArguments(
-            f"{file} is not a transcript of {client or 'a known client'}",
-            hint=f"Known are transcripts of {', '.join(CLIENTS)}; `--client` names one. "
-            "Of opencode it is what `opencode export SESSION` prints.",
-        )
-    return _told_origin(found, lines, file, whole)
+            found = next(filter(None, map(client_of, _whole(source))), None)
+        if found is not None and client in (None, found.name):
+            source.seek(0)
+            return _told_origin(found, _whole(source) if whole else _first(source), file, whole)
+    raise InvalidArguments(
+        f"{file} is not a transcript of {client or 'a known client'}",
+        hint=f"Known are transcripts of {', '.join(CLIENTS)}; `--client` names one. "
+        "Of opencode it is what `opencode export SESSION` prints.",
+    )
 
 
 def transcript_lines(file: Path) -> Iterator[bytes]:
@@ -139,7 +137,7 @@ def transcript_lines(file: Path) -> Iterator[bytes]:
         yield from (line for line in _lines(source) if len(line) <= LONGEST_LINE)
 
 
-def _told_origin(client: Client, lines: list[bytes], file: Path, whole: bool) -> Origin:
+def _told_origin(client: Client, lines: Iterable[bytes], file: Path, whole: bool) -> Origin:
     session, cwd = "", ""
     reader = client.transcript()
     for line in lines:
@@ -169,6 +167,10 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
             while (more := source.readline(1 << 20)) and more[-1:] != b"\n":
                 pass
         yield line.rstrip(b"\r\n")
+
+
+def _first(source: BinaryIO) -> Iterator[bytes]:
+    return islice(_lines(source), FIRST_LINES)
 
 
 def _whole(source: BinaryIO) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from msgspec import UNSET
 
 from loom_audit.clients import fields
 from loom_audit.clients.claude_results import (
+    background_named,
     ended_in_background,
     failure,
     has_failed,
@@ -139,12 +140,13 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
             paths = paths_of(tool, arguments)
             yield CallBegan(session, call_id, tool, arguments, effect_of(tool), None, cwd, paths)
         case "PostToolUse":
-            end = told(session, call_id, tool, given.get("tool_response"), arguments)
+            end = told(session, call_id, tool, given.get("tool_response"))
             yield CallEnded(
                 *(session, call_id, tool, end.status, end.result, arguments, None, microseconds),
                 *(end.files, end.background),
             )
-            yield from ended_in_background(session, tool, arguments, given.get("tool_response"))
+            about = background_named(arguments)
+            yield from ended_in_background(session, tool, about, given.get("tool_response"))
         case "PostToolUseFailure" | "PermissionDenied":
             why = fields.text(given, "error", "reason")
             status, result = failure(why)
@@ -252,8 +254,8 @@ class ClaudeTranscript:
         self.unread: Counter[str] = Counter()
         self._sessions: dict[str, str] = {}
         """The directory told of each session."""
-        self._open: dict[tuple[str, str], tuple[str, Any]] = {}
-        """Tool and arguments of calls without a result, which does not name them."""
+        self._open: dict[tuple[str, str], tuple[str, str]] = {}
+        """Of calls without a result, which tells neither: the tool, and what it is about."""
         self._chains = OrderedDict[str, str]()
         """The last records of subagents without an id, and what each chain began with."""
 
@@ -344,7 +346,7 @@ class ClaudeTranscript:
     ) -> CallBegan:
         tool, call_id = fields.text(block, "name"), fields.text(block, "id")
         arguments = block.get("input")
-        self._open[session, call_id] = (tool, arguments)
+        self._open[session, call_id] = (tool, background_named(arguments))
         at, cwd = fields.time(record.get("timestamp")), fields.text(record, "cwd")
         paths = paths_of(tool, arguments)
         return CallBegan(session, call_id, tool, arguments, effect_of(tool), at, cwd, paths)
@@ -353,7 +355,7 @@ class ClaudeTranscript:
         self, session: str, record: Mapping[str, Any], block: Mapping[str, Any]
     ) -> Iterator[Report]:
         call_id = fields.text(block, "tool_use_id")
-        tool, arguments = self._open.pop((session, call_id), ("", None))
+        tool, about = self._open.pop((session, call_id), ("", ""))
         at, given = fields.time(record.get("timestamp")), record.get("toolUseResult")
         if has_failed(block, given):
             said = fields.plain(block.get("content"))
@@ -361,12 +363,12 @@ class ClaudeTranscript:
             ran = has_run(tool, said)
             yield CallEnded(session, call_id, tool, status, result, at=at, ran=ran)
             return
-        end = told(session, call_id, tool, given, arguments, block.get("content"))
+        end = told(session, call_id, tool, given, block.get("content"))
         yield CallEnded(
             *(session, call_id, tool, end.status, end.result, UNSET, at, end.duration),
             *(end.files, end.background),
         )
-        yield from ended_in_background(session, tool, arguments, given, at)
+        yield from ended_in_background(session, tool, about, given, at)
 
     def _attachment(self, session: str, record: Mapping[str, Any]) -> Iterator[Report]:
         attached = fields.mapping(record, "attachment")

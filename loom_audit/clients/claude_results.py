@@ -123,7 +123,6 @@ def told(
     call_id: str,
     tool: str,
     given: Any,
-    arguments: Any,
     content: Any = None,
 ) -> Ending:
     """How a call ended by what its tool gave; `content` is what the model was shown of it."""
@@ -152,18 +151,22 @@ def told(
     return Ending(
         status,
         fields.result(output, data),
-        tuple(_files(tool, given, arguments)),
+        tuple(_files(tool, given)),
         (task,) if task else (),
         fields.microseconds(duration, 1000),
     )
 
 
-def ended_in_background(
-    session: str, tool: str, arguments: Any, given: Any, at: datetime | None = None
-) -> Iterator[BackgroundEnded]:
-    """What a call has stopped, or found to have ended."""
+def background_named(arguments: Any) -> str:
+    """What runs in the background that a call is about, or ""."""
     asked = arguments if isinstance(arguments, dict) else {}
-    name = fields.text(asked, "shell_id", "bash_id", "task_id", "agentId")
+    return fields.text(asked, "shell_id", "bash_id", "task_id", "agentId")
+
+
+def ended_in_background(
+    session: str, tool: str, name: str, given: Any, at: datetime | None = None
+) -> Iterator[BackgroundEnded]:
+    """That a call stopped what it named, or found that it had ended."""
     if tool in _WATCHERS:
         known = given if isinstance(given, dict) else {}
         found = fields.text(known, "status") or fields.text(fields.mapping(known, "task"), "status")
@@ -172,7 +175,7 @@ def ended_in_background(
         yield BackgroundEnded(session, name, at)
 
 
-def _files(tool: str, given: Mapping[str, Any], arguments: Any) -> Iterator[FileTold]:
+def _files(tool: str, given: Mapping[str, Any]) -> Iterator[FileTold]:
     path = fields.text(given, "filePath", "notebook_path")
     if path and tool in ("Write", "Edit", "MultiEdit", "NotebookEdit", ""):
         yield from _edited(path, given)

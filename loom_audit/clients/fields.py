@@ -14,6 +14,11 @@ from loom_audit.errors import InvalidArguments
 
 TORN = "torn line"
 STRANGE = "line that is not an object"
+OTHERS = "of other kinds"
+_ALWAYS = (TORN, STRANGE, OTHERS)
+KINDS = 1000
+"""How many kinds of what was not understood are named."""
+
 REMEMBERED = 100_000
 """How much of one kind a reader remembers of a transcript."""
 
@@ -69,6 +74,8 @@ def hook_input(raw: bytes, client: str) -> dict[str, Any]:
 
 def line_of(raw: bytes, unread: Counter[str]) -> dict[str, Any]:
     """The object that a line of a transcript is; an empty one, counted, for another line."""
+    if len(unread) > KINDS + len(_ALWAYS):
+        _merge_others(unread)
     try:
         return decode(raw)
     except ValueError:
@@ -77,6 +84,13 @@ def line_of(raw: bytes, unread: Counter[str]) -> dict[str, Any]:
     except TypeError:
         unread[STRANGE] += 1
     return {}
+
+
+def _merge_others(unread: Counter[str]) -> None:
+    """Count together the kinds that came after so many that they are not named."""
+    for kind in [*unread][KINDS:]:
+        if kind not in _ALWAYS:
+            unread[OTHERS] += unread.pop(kind)
 
 
 def text(source: Mapping[str, Any], *names: str) -> str:

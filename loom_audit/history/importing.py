@@ -45,7 +45,7 @@ AT_ONCE = 256
 """Events of one transaction."""
 
 STAGED = 8 << 20
-"""Bytes of contents after which one ends earlier."""
+"""Bytes of lines and contents after which one ends earlier."""
 
 REMEMBERED = 10_000
 """Calls that ended, many more than one transaction has; others are looked for in the log."""
@@ -88,6 +88,8 @@ class Importing:
         states = dict(target.projections.tree())
         self._tree = ToldTree(target.blobs, target.root, states)
         self._drafts: list[Draft] = []
+        self._read = 0
+        """Bytes of lines since the last transaction."""
         self._untold: dict[str, SessionTold] = {}
         """Sessions that nothing was told of but that they are."""
         self._told: dict[str, int] = {}
@@ -98,8 +100,9 @@ class Importing:
         self.calls = 0
         """Calls that were not on record before."""
 
-    def take(self, reports: Iterable[Report]) -> None:
-        """Put on record what a line tells; what was recorded before stays as it is."""
+    def take(self, reports: Iterable[Report], size: int) -> None:
+        """Put on record what a line of `size` bytes tells, unless it is on record already."""
+        self._read += size
         for report in reports:
             if isinstance(report, SessionTold):
                 self._session_told(report)
@@ -118,8 +121,7 @@ class Importing:
             elif isinstance(report, MessageTold):
                 said = MessageReceived("assistant", report.text, report.message_id[:_LONGEST_ID])
                 self._say(report.session, said, report.message_id, report.at)
-            if len(self._drafts) >= AT_ONCE or self._tree.staged >= STAGED:
-                self._flush()
+            self._flush_many()
 
     def finish(self) -> Sequence[str]:
         """End calls and sessions, and make all durable; the sessions that were told of."""
@@ -128,6 +130,7 @@ class Importing:
                 *(key, begun, "unknown", _record("", {}, "unknown"), None, 0, "open"),
                 Coverage("none", ("its end is not in the transcript",)),
             )
+            self._flush_many()
         for session in self._untold.copy():
             self._start(session)
         for session, count in self._told.items():
@@ -279,8 +282,14 @@ class Importing:
     def _add(self, session: str, fact: Fact, what: tuple[str, ...], at: datetime | None) -> None:
         self._drafts.append(self._draft(session, fact, what, at))
 
+    def _flush_many(self) -> None:
+        """Make durable what is enough for a transaction."""
+        if len(self._drafts) >= AT_ONCE or self._read + self._tree.staged >= STAGED:
+            self._flush()
+
     def _flush(self) -> None:
-        drafts, self._drafts, self._tree.staged = self._drafts, [], 0
+        drafts, self._drafts = self._drafts, []
+        self._read = self._tree.staged = 0
         once: dict[str | None, Draft] = {}
         for draft in drafts:  # what one transcript tells twice is on record once
             once.setdefault(draft.id, draft)

@@ -1,6 +1,7 @@
 """Transcripts put on record in logs of their own."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -236,6 +237,44 @@ def test_an_import_that_was_stopped_goes_on(
     assert stopped == 3 and done.calls < 9 == len(calls(workspace))
     assert [call.status for call in calls(workspace)] == [*RECORDED["claude-code/session.jsonl"]]
     assert content_at(workspace, "notes.txt") == b"one\nTWO\nthree\nfour\n"
+
+
+def test_a_transcript_is_never_in_memory_as_a_whole(
+    store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.history.importing.STAGED", 1 << 20)
+    monkeypatch.setattr("loom_audit.sql.blobs.CACHE_BYTES", 1 << 20)
+    file = tmp_path / "t.jsonl"
+    with file.open("w") as out:
+        for number in range(100):
+            block = {"type": "text", "text": f"{number} " + "word " * 50_000}
+            message = {"role": "user", "content": [block]}
+            told = {"type": "user", "uuid": f"u{number}", "sessionId": "s", "message": message}
+            out.write(json.dumps(told) + "\n")
+    tracemalloc.start()
+    imported(store, file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < file.stat().st_size / 4
+
+
+def test_calls_without_an_end_are_ended_a_transaction_at_a_time(
+    store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, appended = SqlEventLog.append, list[int]()
+
+    def counting(log: SqlEventLog, drafts: Sequence[Draft]) -> Sequence[Event]:
+        appended.append(len(drafts))
+        return append(log, drafts)
+
+    [asked] = [line for line in CLAUDE.read_bytes().splitlines() if _asks(line, "toolu_2")]
+    file = tmp_path / "t.jsonl"
+    file.write_bytes(b"\n".join(asked.replace(b"toolu_2", b"toolu_2_%d" % n) for n in range(50)))
+    monkeypatch.setattr("loom_audit.history.importing.AT_ONCE", 8)
+    monkeypatch.setattr(SqlEventLog, "append", counting)
+    done, workspace = imported(store, file)
+    assert done.calls == 50 and not workspace.timeline.open_calls()
+    assert max(appended) <= 8 + 1
 
 
 def test_subagents_are_sessions_of_the_one_they_work_for(store: AuditStore) -> None:

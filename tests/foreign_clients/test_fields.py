@@ -1,5 +1,6 @@
 """Values of other programs' JSON that are not what they should be."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,3 +43,16 @@ def test_what_is_not_json_is_told_as_one_error(odd: bytes) -> None:
 )
 def test_a_time_that_no_call_can_have_taken_is_not_taken(value: object, took: int | None) -> None:
     assert fields.microseconds(value, 1000) == took
+
+
+def test_of_kinds_without_end_the_first_are_named_and_the_others_counted() -> None:
+    unread = Counter[str]()
+    for number in range(2 * fields.KINDS):
+        unread[fields.label("record", f"new-{number}")] += 1
+        fields.line_of(b"{", unread)
+        fields.line_of(b"[]", unread)
+    named = fields.KINDS - 2
+    assert (unread[fields.TORN], unread[fields.STRANGE]) == (2 * fields.KINDS, 2 * fields.KINDS)
+    assert len(unread) <= fields.KINDS + 3 and unread[f"record new-{named - 1}"] == 1
+    assert unread.total() == 6 * fields.KINDS
+    assert fields.KINDS <= unread[fields.OTHERS] <= fields.KINDS + 2
