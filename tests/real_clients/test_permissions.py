@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.real_clients.clients import CLIENTS
+from tests.real_clients.clients import CLIENTS, CODEX
 from tests.real_clients.runs import Run, running
 from tests.real_clients.script import Step
 from tests.real_clients.sessions import Hands
+from tests.real_clients.workspaces import difference, manifest
 
 pytestmark = pytest.mark.timeout(600)
 ASKED = "asked.txt"
@@ -101,3 +102,15 @@ def settings(run: Run) -> dict[Path, bytes]:
         for file in place.rglob("*")
         if file.is_file() and not file.is_relative_to(ours)
     }
+
+
+def test_what_codexs_own_sandbox_lays_into_the_folder_is_no_change_of_anybody() -> None:
+    """It mounts empty folders for a command's time: `.agents`, `.aws`, `.codex`."""
+    with running(CLIENTS["codex"], one_command) as run:
+        run.ours("connect", "codex")
+        begun = manifest(run.workspace)
+        run.work((*CODEX, "-s", "workspace-write", "please do both"))
+        assert [call["paths"] for call in run.calls().values()] == [[ASKED], ["written.txt"]]
+        run.ours("status", "--exit-code")  # 0: the disk is as the log says
+        run.ours("rollback", f"session:{run.session()}", "--yes")
+        assert not difference(begun, manifest(run.workspace))
