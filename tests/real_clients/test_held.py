@@ -1,13 +1,14 @@
 """A person holds the session of a client that works, lets it go on, and goes back beside it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
 from tests.real_clients.clients import CLIENTS
-from tests.real_clients.runs import running
+from tests.real_clients.runs import Run, running
 from tests.real_clients.script import Step
 from tests.real_clients.sessions import Hands
 from tests.real_clients.workspaces import difference, manifest
@@ -38,7 +39,7 @@ def test_a_held_client_is_denied_until_it_is_released_and_a_rollback_holds_it_in
     name: str,
 ) -> None:
     client = CLIENTS[name]
-    with running(client, held_twice) as run, ThreadPoolExecutor(1) as beside:
+    with running(client, held_twice) as run:
         run.ours("connect", name)
         begun = manifest(run.workspace)
 
@@ -50,25 +51,23 @@ def test_a_held_client_is_denied_until_it_is_released_and_a_rollback_holds_it_in
                 if not path.startswith(tuple(client.settings))
             }
 
-        working = beside.submit(run.work, client.once("please do all"))
+        with at_work(run):
+            in_time(lambda: "call_01" in run.model.told)
+            in_time(lambda: client.id_of(run.model.asked[0]) in run.calls())
+            session = run.session()
+            run.ours("hold", session, "--reason", "the tests come first")
+            (run.workspace / HELD).touch()
 
-        in_time(lambda: "call_01" in run.model.told)
-        session = run.session()
-        run.ours("hold", session, "--reason", "the tests come first")
-        (run.workspace / HELD).touch()
+            in_time(lambda: "call_02" in run.model.told)
+            run.ours("release", session)
+            (run.workspace / RELEASED).touch()
 
-        in_time(lambda: "call_02" in run.model.told)
-        run.ours("release", session)
-        (run.workspace / RELEASED).touch()
+            in_time((run.workspace / BEGUN).exists)
+            back = run.ours("rollback", f"session:{session}", "--hold", "--yes", code=None)
+            assert back.returncode in DONE, back.stdout + back.stderr
+            assert "still open" in back.stdout + back.stderr
+            assert not changed()
 
-        in_time((run.workspace / BEGUN).exists)
-        back = run.ours("rollback", f"session:{session}", "--hold", "--yes", code=None)
-        assert back.returncode in DONE, back.stdout + back.stderr
-        assert "still open" in back.stdout + back.stderr
-        assert not changed()
-        (run.workspace / BACK).touch()
-
-        working.result()
         ids = [client.id_of(call) for call in run.model.asked]
         found = run.calls()
         assert [found[id]["status"] for id in ids] == ["ok", "denied", "ok", "ok", "denied"]
@@ -79,6 +78,19 @@ def test_a_held_client_is_denied_until_it_is_released_and_a_rollback_holds_it_in
         run.ours("revert", str(found[ids[3]]["seq"]), "--yes")
         assert not changed()
         run.ours("verify")
+
+
+@contextmanager
+def at_work(run: Run) -> Iterator[None]:
+    """While the client follows its script, which it ends when nobody holds it up any more."""
+    with ThreadPoolExecutor(1) as beside:
+        working = beside.submit(run.work, run.client.once("please do all"))
+        try:
+            yield
+        finally:
+            for mark in (HELD, RELEASED, BACK):
+                (run.workspace / mark).touch()
+        working.result()
 
 
 def in_time(there: Callable[[], bool]) -> None:
