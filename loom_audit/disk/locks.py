@@ -19,9 +19,8 @@ from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 _FIRST_WAIT = 0.001
 _LONGEST_WAIT = 0.05
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_ATTEMPTS = 5
-"""How often a lock is tried that is taken "at once": `is_held` in another process holds it
-for an instant."""
+_LOOKED_AT = 10.0
+"""Seconds for which a lock is tried that is taken "at once", and that others only look at."""
 
 
 class DiskLock:
@@ -68,12 +67,9 @@ class DiskLock:
                 return False
             try:
                 # Shared, so that two who look do not take each other for holders.
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+                return not _lock(descriptor, fcntl.LOCK_SH)
             finally:
                 os.close(descriptor)
-            return False
 
     def _file(self, name: str) -> str:
         plain = name
@@ -110,20 +106,18 @@ class DiskLock:
             ) from error
 
     def _wait(self, descriptor: int, name: str, timeout: float | None) -> None:
-        end = time.monotonic() + (timeout or 0)
-        wait, attempts = _FIRST_WAIT, 0
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                attempts += 1
+        end = time.monotonic() + (_LOOKED_AT if timeout is None else timeout)
+        wait = _FIRST_WAIT
+        while not _lock(descriptor, fcntl.LOCK_EX):
             left = end - time.monotonic()
-            if left <= 0 and (timeout is not None or attempts >= _ATTEMPTS):
+            # Who looks has it shared, as `is_held` does: then it can be had shared here too.
+            held = timeout is not None or not _lock(descriptor, fcntl.LOCK_SH)
+            if left <= 0 or (timeout is None and held):
                 raise self._conflict(descriptor, name, timeout)
+            if not held:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             # Uneven waits, so that two who wait do not look in step.
-            pause = wait * random.uniform(0.5, 1.0)
-            time.sleep(pause if timeout is None else min(pause, max(left, 0)))
+            time.sleep(min(wait * random.uniform(0.5, 1.0), left))
             wait = min(wait * 1.5, _LONGEST_WAIT)
 
     def _conflict(self, descriptor: int, name: str, timeout: float | None) -> Conflict:
@@ -150,6 +144,15 @@ class DiskLock:
         for descriptor in held.values():
             with suppress(OSError):
                 os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    """Whether the lock was to be had at once."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write_holder(descriptor: int) -> None:
