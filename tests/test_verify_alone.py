@@ -27,6 +27,7 @@ from loom_audit.model.events import (
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.sql.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
+from tests.examples import some
 from tests.integrity.conftest import Recorded, record
 
 ROOT = Path(__file__).parents[1]
@@ -254,9 +255,9 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("statements", CHANGES.values(), ids=CHANGES)
-def test_what_is_changed_in_a_store_is_found(store: Recorded, statements: tuple[str, ...]) -> None:
-    change(store, *statements)
+@pytest.mark.parametrize("what", some([*CHANGES], 24))
+def test_what_is_changed_in_a_store_is_found(store: Recorded, what: str) -> None:
+    change(store, *CHANGES[what])
     code, said = verified(store.path)
     assert code == 1 and re.search(r"^wrong: ", said, re.M), said
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.processes import started
 from tests.cli.shells import Shell, new_shell
+from tests.examples import some
 from tests.small_disks import fill_up, mounting
 
 READS = {
@@ -76,7 +77,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("read", some([*READS], 9))
 def test_what_is_on_record_is_read_on_a_full_disk(recorded: Shell, read: str) -> None:
     call = str(recorded.numbers()[-1])
     words = [word.format(call=call) for word in READS[read]]

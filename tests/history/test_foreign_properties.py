@@ -95,7 +95,7 @@ def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=28)
 @given(st.lists(steps, max_size=14))
 @example(
     [("begin", "a", ""), ("begin within", "b", "a"), ("write", "x"), ("end", "a"), ("end", "b")]

@@ -277,7 +277,7 @@ def taken_back(step: Step, now: Snapshot) -> tuple[Snapshot, bool]:
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(
-    max_examples=12,
+    max_examples=9,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -790,7 +790,7 @@ def flip_bits(store: Recorded, seed: str, rounds: int) -> tuple[int, int]:
 
 
 def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, seed: str) -> None:
-    found, harmless = flip_bits(store, seed, 12)
+    found, harmless = flip_bits(store, seed, 8)
     assert found > harmless / 3, "nearly half of a store this small is unused"
 
 

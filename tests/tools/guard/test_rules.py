@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import BlockedCommand
 from loom_audit.tools.guard.parse import DEEPEST
 from loom_audit.tools.guard.rules import blocked, check_command
+from tests.examples import some
 from tests.tools.conftest import Bench
 
 CORPUS = tomllib.loads((Path(__file__).parents[2] / "data" / "commands.toml").read_text("utf-8"))
@@ -17,6 +18,7 @@ REFUSED, ALLOWED = (
     [command for group in CORPUS[verdict].values() for command in group]
     for verdict in ("refused", "allowed")
 )
+
 WORDS = """
 rm -rf / ~ $HOME ${ } { ( ) $( $(( )) ` ' ; && | || & << <<- <<< EOF <( >( > < case esac in for do
 done if then fi x= $x # * ? [ ] eval sh -c xargs sudo env -S find -exec + curl , $' \\x72 ${x:-
@@ -104,7 +106,7 @@ REPEATED += ["<<A\n", "sudo ", "eval ", "sh -c ", "env -S ", "nice -n 1 ", "case
 REPEATED += ["{ ", "f(){ ", "rm -rf a;", "echo x|sh;", "echo /|xargs ", "find . -exec ", "x=", " "]
 
 
-@pytest.mark.parametrize("piece", REPEATED)
+@pytest.mark.parametrize("piece", some(REPEATED, 20))
 def test_a_long_command_of_one_piece_is_answered(piece: str) -> None:
     reason = blocked(piece * (5_000 // len(piece)))
     assert reason is None or "commands in commands" in reason
