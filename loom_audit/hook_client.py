@@ -134,7 +134,7 @@ def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, secon
 
 
 def close_all_above(last: int) -> None:
-    """Close every descriptor above this one; one by one up to the limit may take minutes."""
+    """Close every descriptor above this one; the limit may be a thousand million numbers."""
     try:
         found = [int(name) for name in posix.listdir(b"/proc/self/fd")]
     except OSError:

@@ -145,7 +145,7 @@ def end(
     *,
     look: bool,
     duration: int | None = None,
-    reasons: Sequence[str] = (),
+    reasons: Callable[[], Sequence[str]] = tuple,
     unseen: str = "",
     goes_on: bool = False,
     asking: Callable[[], Collection[int]] = tuple,
@@ -153,9 +153,9 @@ def end(
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
     What is reported once it is finished is a fact of its own, once. `duration` is in microseconds,
-    by default from its begin to now; `reasons` lower its coverage, and `unseen` is why nothing of
-    it was seen; one that `goes_on` left something running, whatever its status. What is `asking`
-    gives the processes that only report. The event.
+    by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
+    `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
+    status. What is `asking` gives the processes that only report. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
@@ -178,7 +178,6 @@ def end(
             at = writer.occurred_at or attachment.clock.now()
             writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
-        ending.record.lower_coverage(*reasons)
         ending.record.lower_coverage(*filter(None, [unseen]), level="none")
         if changes_by_itself(attachment, call):
             # one that was denied did not run: what was started meanwhile is the client's own
@@ -194,6 +193,7 @@ def end(
             keep_going_on(ending.record, left)
             if goes_on and not left:
                 add_goes_on(attachment, call.requested)
+        ending.record.lower_coverage(*reasons())
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
         finished = ending.finish(status, {**result, "files_changed": [*ending.files_changed]})

@@ -267,13 +267,13 @@ class Ingest:
         if report.call_id and safe_id(report.call_id) != call_id:
             more["call_id"] = report.call_id
         result = joined(report.result, {"data": more})
-        reasons = (
-            [CLIENT_HOOKS]
-            if any(differs(self.attachment.workspace, one) for one in report.files)
-            else []
-        )
-        if call_id in self._beyond:
-            reasons.append(NO_WORKSPACE)
+
+        def reasons() -> Sequence[str]:
+            """After the look, as a hook beside ours may write until then."""
+            shared = any(differs(self.attachment.workspace, one) for one in report.files)
+            beyond = [NO_WORKSPACE] if call_id in self._beyond else []
+            return [CLIENT_HOOKS, *beyond] if shared else beyond
+
         foreign.end(
             replace(self.writer, occurred_at=report.at),
             call_id,

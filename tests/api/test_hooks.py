@@ -17,6 +17,8 @@ from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.conversations import Conversation
 from loom_audit.errors import StorageFailed
+from loom_audit.history.call_record import CallRecord
+from loom_audit.history.looks import look_after
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
@@ -348,6 +350,24 @@ def test_what_is_not_as_the_client_left_it_is_shared_with_its_hooks(
     call = call_of(workspace, "c1")
     assert (call.coverage.level, call.coverage.reasons) == ("partial", ("shared: client hooks",))
     assert call.paths == ("f.py",)
+
+
+def test_what_a_formatter_writes_as_we_begin_to_look_is_shared_with_it(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def formatted(record: CallRecord) -> None:
+        (root / "f.py").write_text("x = 1\n")
+        look_after(record)
+
+    monkeypatch.setattr("loom_audit.history.foreign.look_after", formatted)
+    arguments = {"file_path": str(root / "f.py"), "content": "x=1\n"}
+    claude.asks("c1", "Write", arguments)
+    claude.before("c1", "Write", arguments)
+    (root / "f.py").write_text("x=1\n")
+    response = {"type": "create", "filePath": arguments["file_path"], "content": "x=1\n"}
+    claude.after("c1", "Write", arguments, response)
+    call = call_of(workspace, "c1")
+    assert (call.coverage.reasons, call.paths) == (("shared: client hooks",), ("f.py",))
 
 
 def test_a_path_of_no_workspace_and_one_of_another(

@@ -99,6 +99,9 @@ def test_what_is_certain_is_full_and_what_is_shared_says_so(run: Run) -> None:
             if step.name not in UNCERTAIN:
                 assert why == [], (step.name, record["coverage_reasons"])
             assert (record["coverage"] == "full") == (not record["coverage_reasons"])
+    (edit,) = recorded(run, named(run, "edit"))
+    told = run.client.name in ("claude-code", "gemini")  # Codex tells a patch, not what it left
+    assert (FORMATTED in edit["coverage_reasons"]) == told
     (meanwhile,) = recorded(run, named(run, "meanwhile"))
     assert meanwhile["coverage"] == "partial"
     assert any("shared" in reason for reason in meanwhile["coverage_reasons"])
