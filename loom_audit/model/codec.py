@@ -28,7 +28,7 @@ from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload, Salts, commitment_text, parse_json
 
-FORMAT = "2.0"
+FORMAT = "2.1"
 """Major and minor version of envelope and payloads, as in every leaf's `v`."""
 
 PREV_DIGITS = 16

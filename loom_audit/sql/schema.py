@@ -17,13 +17,13 @@ from loom_audit.sql.connection import Connection
 from loom_audit.sql.driver import connect, driver
 from loom_audit.sql.large_objects import sync_folder
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest revision in `loom_audit/migrations/versions`."""
 
-OLDER: frozenset[str] = frozenset({"0001", "0002"})
+OLDER: frozenset[str] = frozenset({"0001", "0002", "0003"})
 """Revisions that can be upgraded from."""
 
-REBUILT: frozenset[str] = frozenset({"0003"})
+REBUILT: frozenset[str] = frozenset({"0003", "0004"})
 """Revisions whose tables follow the log in a new way: an upgrade to one makes them anew."""
 
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")

@@ -271,7 +271,7 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0003');
+INSERT INTO alembic_version VALUES ('0004');
 
 ANALYZE sqlite_schema;
 

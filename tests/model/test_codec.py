@@ -458,7 +458,7 @@ def test_an_envelope_has_the_fields_of_the_format_and_leaves_out_empty_ones() ->
     size = len(b'{"duration":0,"result":null}')
     assert envelope.pop("payloads")[0].items() >= {"role": "result", "n": 0, "size": size}.items()
     assert envelope == {
-        "v": "2.0",
+        "v": "2.1",
         "log": "log-1",
         "seq": 7,
         "at": "2026-11-21T22:41:00.123456Z",
@@ -572,7 +572,7 @@ def test_a_file_without_a_hash_and_an_unknown_fact_cannot_be_recorded() -> None:
 
 def leaf(**fields: Any) -> bytes:
     base: dict[str, Any] = {
-        "v": "2.0",
+        "v": "2.1",
         "log": "l",
         "seq": 3,
         "id": "i",
@@ -595,7 +595,7 @@ def test_a_kind_that_is_not_known_is_kept_whole() -> None:
 
 def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_refused() -> None:
     assert decode(leaf(v="2.9", new_field=1), {}).seq == 3
-    with pytest.raises(StorageFailed, match=r"3\.0, newer than 2\.0") as caught:
+    with pytest.raises(StorageFailed, match=r"3\.0, newer than 2\.1") as caught:
         decode(leaf(v="3.0", kind="session.ended"), {})
     assert "Upgrade" in caught.value.hint
 
