@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loom_audit"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
-LONGEST_MODULE = 400
+LONGEST_MODULE = 500
+"""About 400 lines is the rule; a module that is one thing may be longer, up to here."""
+
 LONGEST_FUNCTION = 60
 """Lines of the body: a command's signature is its options, one or more lines each."""
 
