@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from loom_audit.history.timeline import Timeline
 from loom_audit.web.listing import Listing, list_calls
@@ -322,6 +322,24 @@ def test_the_keyboard_reaches_the_content_first(standing: Recorded, scripted_wat
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#main"
+
+
+def test_nothing_is_asked_before_the_guard_of_htmx_is_there(
+    standing: Recorded, scripted_watch: Watch
+) -> None:
+    page = scripted_watch.page
+    asked: list[str] = []
+
+    def late(route: Route) -> None:
+        page.wait_for_timeout(500)
+        asked.append("guard")
+        route.continue_()
+
+    page.route("**/hx-csp-*", late)
+    page.on("request", lambda one: asked.append("counts") if "/lines" in one.url else None)
+    with page.expect_response("**/lines?**"):
+        scripted_watch.go(f"{standing.url}/calls")
+    assert asked == ["guard", "counts"]
 
 
 def test_a_first_visit_is_light(standing: Recorded, scripted_watch: Watch) -> None:
