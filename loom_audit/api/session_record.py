@@ -50,6 +50,7 @@ class SessionRecord:
         self._adapters = adapters
         self._attachment = attachment
         self._closing = ExitStack()
+        self._is_on_record = False
         self._rule_files = RuleFiles(adapters.settings.configuration)
 
     def __enter__(self) -> Writer:
@@ -59,20 +60,25 @@ class SessionRecord:
             for one in recover(self._attachment):
                 if one.waiting:
                     raise decision_needed(one.call)
-        self._closing.callback(self._attachment.lock.acquire(session_lock(self.writer.session)))
         try:
-            scratch = self._closing.enter_context(self._adapters.scratch())
-            self.writer = replace(self.writer, scratch=scratch)
-            self._rule_files.look()
-            rules = self._rule_files.rules
-            started = SessionStarted(
-                self.agent, self.title, self._parent, version=VERSION, rules=rules
-            )
-            self.writer.record(started)
-        except BaseException:
+            with self._attachment.lock.uninterrupted():
+                self._begin()
+        except BaseException as error:
+            if self._is_on_record:  # and a signal that came meanwhile was answered then
+                self.__exit__(type(error), error, None)
             self._closing.close()
             raise
         return self.writer
+
+    def _begin(self) -> None:
+        self._closing.callback(self._attachment.lock.acquire(session_lock(self.writer.session)))
+        scratch = self._closing.enter_context(self._adapters.scratch())
+        self.writer = replace(self.writer, scratch=scratch)
+        self._rule_files.look()
+        rules = self._rule_files.rules
+        started = SessionStarted(self.agent, self.title, self._parent, version=VERSION, rules=rules)
+        self.writer.record(started)
+        self._is_on_record = True
 
     def note_rules(self) -> None:
         """Put on record that `approvals.toml` or `tools.toml` is another one, if it is."""
@@ -82,7 +88,7 @@ class SessionRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        with self._closing:
+        with self._attachment.lock.uninterrupted(), self._closing:
             close_unfinished(self._attachment)
             end_watch(self._attachment)
             self.note_rules()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from loom_audit.disk import signals
 from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 
@@ -48,11 +49,15 @@ class DiskLock:
 
     @contextmanager
     def _hold(self, name: str, timeout: float) -> Iterator[None]:
-        token = self._take(name, timeout)
-        try:
-            yield
-        finally:
-            self._release(token)
+        with signals.held() as is_first:
+            token = self._take(name, timeout, is_first)
+            try:
+                yield
+            finally:
+                self._release(token)
+
+    def uninterrupted(self) -> AbstractContextManager[object]:
+        return signals.held()
 
     def acquire(self, name: str) -> Callable[[], None]:
         token = self._take(name, None)
@@ -78,13 +83,16 @@ class DiskLock:
             plain += "-" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return os.path.join(self._folder, f"{plain}.lock")
 
-    def _take(self, name: str, timeout: float | None) -> int:
-        """Take it, waiting up to `timeout` seconds; None means at once."""
+    def _take(self, name: str, timeout: float | None, gives_up: bool = False) -> int:
+        """Take it, waiting up to `timeout` seconds; None means at once.
+
+        Who `gives_up` does not wait on when told to end.
+        """
         path = self._file(name)
         descriptor = self._open(path)
         with audit_errors(path):
             try:
-                self._wait(descriptor, name, timeout)
+                self._wait(descriptor, name, timeout, gives_up)
                 _write_holder(descriptor)
             except BaseException:
                 os.close(descriptor)
@@ -105,14 +113,15 @@ class DiskLock:
                 details=error.details,
             ) from error
 
-    def _wait(self, descriptor: int, name: str, timeout: float | None) -> None:
+    def _wait(self, descriptor: int, name: str, timeout: float | None, gives_up: bool) -> None:
         end = time.monotonic() + (_LOOKED_AT if timeout is None else timeout)
         wait = _FIRST_WAIT
         while not _lock(descriptor, fcntl.LOCK_EX):
             left = end - time.monotonic()
             # Who looks has it shared, as `is_held` does: then it can be had shared here too.
             held = timeout is not None or not _lock(descriptor, fcntl.LOCK_SH)
-            if left <= 0 or (timeout is None and held):
+            told = gives_up and signals.is_told_to_end()
+            if left <= 0 or told or (timeout is None and held):
                 raise self._conflict(descriptor, name, timeout)
             if not held:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -256,7 +256,7 @@ class OpenCall:
             yield
         finally:
             try:
-                with self._exclusive(final):
+                with self._attachment.lock.uninterrupted(), self._exclusive(final):
                     look_after_block(self.record, before, self._left_running)
                     self._left_running.clear()
             except BaseException as error:
@@ -282,7 +282,7 @@ class OpenCall:
             self._duration(),
             self._reverts,
         )
-        with self._workspace_lock or ExitStack():
+        with self._attachment.lock.uninterrupted(), self._workspace_lock or ExitStack():
             try:
                 events = self.record.commit(fact)
             except AuditError as error:

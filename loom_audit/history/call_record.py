@@ -100,17 +100,18 @@ class CallRecord:
 
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""
-        drafts = [*self._drafts, *map(self.writer.draft, (*self._facts, *last))]
-        events = self.attachment.log.append(drafts) if drafts else []
-        self._facts.clear()
-        self._drafts.clear()
-        if self.window is not None:
-            self.window.end()
-            self.window = None
-        if self.displaced:
-            let_go(self.writer, self.call_id, self.displaced)
-            self.displaced = []
-        return events
+        with self.attachment.lock.uninterrupted():  # what is stored must not wait any more
+            drafts = [*self._drafts, *map(self.writer.draft, (*self._facts, *last))]
+            events = self.attachment.log.append(drafts) if drafts else []
+            self._facts.clear()
+            self._drafts.clear()
+            if self.window is not None:
+                self.window.end()
+                self.window = None
+            if self.displaced:
+                let_go(self.writer, self.call_id, self.displaced)
+                self.displaced = []
+            return events
 
     def commit_and_index(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts, and let the index follow."""

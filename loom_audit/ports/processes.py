@@ -115,6 +115,16 @@ class Lock(Protocol):
         """Wait for it, then hold it to the end of the block. Conflict when the time is up.
 
         Not re-entrant. AuditUnavailable where locks cannot be made, so nothing can be recorded.
+        Within the block, as in one that is `uninterrupted`, no signal interrupts; one that comes
+        while it is waited for ends the wait with Conflict.
+        """
+        ...
+
+    def uninterrupted(self) -> AbstractContextManager[object]:
+        """Keep back a signal that asks for an end (INT, TERM, HUP) until the block has ended.
+
+        What lies between two durable records is such a block, or the second record could be made
+        twice. A second signal ends the process at once.
         """
         ...
 

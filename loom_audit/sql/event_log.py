@@ -104,16 +104,17 @@ class SqlEventLog:
             return self._append(drafts)
 
     def _append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
-        with self._connections.writing() as connection:
-            spot = self._log_end(connection)
-            known = self._find_recorded(connection, drafts)
-            if known:
-                return known
-            self._check_calls(connection, drafts)
-            events, after, staged = self._store(connection, spot, drafts)
-        self._last = after
-        self._blobs.forget_staged(staged)
-        return events
+        with self._connections.lock.uninterrupted():
+            with self._connections.writing() as connection:
+                spot = self._log_end(connection)
+                known = self._find_recorded(connection, drafts)
+                if known:
+                    return known
+                self._check_calls(connection, drafts)
+                events, after, staged = self._store(connection, spot, drafts)
+            self._last = after
+            self._blobs.forget_staged(staged)
+            return events
 
     def _store(
         self, connection: Connection, spot: _LogEnd, drafts: Sequence[Draft]

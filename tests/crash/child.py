@@ -14,6 +14,7 @@ import json
 import os
 import random
 import resource
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ import anyio
 import anyio.to_thread
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.cli.shared.exits import told_to_end
 from loom_audit.history.call import OpenCall
 from loom_audit.sql import driver
 from loom_audit.tools.calls.thread import in_thread
@@ -201,8 +203,9 @@ def way(report: Reporter) -> None:
     with open_store() as store:
         workspace = store.workspace(order["root"])
         if "commit" in order:
-            die_at_commit(order["commit"], order["when"])
-        WAYS[order["way"]](workspace, order)
+            die_at_commit(order["commit"], order["when"], order.get("signal", signal.SIGKILL))
+        with told_to_end():
+            WAYS[order["way"]](workspace, order)
     report.say(end=True)
 
 

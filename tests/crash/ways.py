@@ -18,8 +18,8 @@ from loom_audit.sql.event_log import SqlEventLog
 Order = Mapping[str, Any]
 
 
-def die_at_commit(nth: int, when: str) -> None:
-    """Be killed right before the commit of this number, or right after it."""
+def die_at_commit(nth: int, when: str, number: int = signal.SIGKILL) -> None:
+    """Be sent the signal right before the commit of this number, or right after it."""
     append = SqlEventLog.append
     count = 0
 
@@ -30,10 +30,10 @@ def die_at_commit(nth: int, when: str) -> None:
             return append(log, drafts)
         count += 1
         if (count, when) == (nth, "before"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         events = append(log, drafts)
         if (count, when) == (nth, "after"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         return events
 
     setattr(SqlEventLog, "append", mortal)  # noqa: B010 - a method of a class

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from loom_audit.errors import Conflict
 from loom_audit.ports import IndexEntry
@@ -63,6 +63,9 @@ class MemoryLock:
 
     def acquire(self, name: str) -> Callable[[], None]:
         return self._take(name, 0)
+
+    def uninterrupted(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def is_held(self, name: str) -> bool:
         with self._changed:
