@@ -206,6 +206,9 @@ class Check:
         self.heads = [(log, int(size), root) for _, _, log, size, root in map(str.split, heads)]
         self.dictionaries = {1: DICTIONARY_1}
         self.intended: dict[tuple[int, str], object] = {}
+        self.named: dict[object, str] = {}
+        self.twice: dict[object, int] = {}
+        self.older = True
 
     def tell(self, sort: str, where: str, what: object) -> None:
         """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
@@ -281,6 +284,9 @@ class Check:
         """What lies behind the last event, and a head of more events."""
         if due > size:
             self.tell("wrong", where, f"it has {size} events, a head {due}")
+        for twice in self.twice.values():
+            self.tell("wrong", f"{where} event {twice}", "it says once more what happened")
+        self.twice.clear()
         levels = range(STORED_LEVELS, size.bit_length(), STORED_LEVELS)
         query = "SELECT count(*) FROM tree_node WHERE log = ?"
         if self.rows.execute(query, (number,)).fetchone() != (sum(size >> n for n in levels),):
@@ -301,14 +307,34 @@ class Check:
             yield "its leaf is that of another event than its row"
         if envelope.get("prev", "") != (prev.hex() if major == "1" else prev.hex()[:16]):
             yield "its leaf does not follow the one before"
-        call = envelope.get("session", ""), envelope.get("call_id")
-        if kind == "change.intended" and major == "2":
-            self.intended[number, repr(seq)] = call
-        named = repr(envelope.get("intention"))
-        if named != "None" and self.intended.pop((number, named), None) != call:
-            yield "what it says was intended is not an intention of its call, or not only its own"
+        yield from self._check_intention(number, envelope)
         where, salt_bytes = f"log {log} event {seq}", 32 if major == "1" else 16
         yield from self._check_payloads(number, where, envelope, salt_bytes)
+
+    def _check_intention(self, number: int, envelope: Mapping[str, Any]) -> Iterator[str]:
+        """That what an event says was intended was, and happened once.
+
+        What an interruption let a release before format 2.1 record twice is told, and not wrong.
+        """
+        kind, seq, named = envelope["kind"], envelope["seq"], repr(envelope.get("intention"))
+        self.older = (self.older or seq == 1) and envelope["v"] in ("1.0", "2.0")
+        call = number, envelope.get("session", ""), envelope.get("call_id")
+        if kind == "change.intended" and not envelope["v"].startswith("1."):
+            self.intended[number, repr(seq)] = call
+        again = kind == "files.changed" and named != "None" and self.named.get(call) == named
+        if kind == "files.changed":
+            self.named[call] = named
+        if again and self.older and call not in self.twice:
+            self.twice[call] = seq
+        elif named != "None" and self.intended.pop((number, named), None) != call:
+            yield "what it says was intended is not an intention of its call, or not only its own"
+        if kind == "call.finished":
+            self.named.pop(call, None)
+            if (twice := self.twice.pop(call, None)) and envelope.get("status") != "cancelled":
+                yield f"event {twice} says once more what happened, and its call was not cancelled"
+            elif twice:
+                shown = f"log {envelope['log']} event {twice}"
+                self.tell("repeated", shown, "it was recorded twice by an interruption")
 
     def _check_payloads(
         self, number: int, where: str, envelope: Mapping[str, Any], salt_bytes: int

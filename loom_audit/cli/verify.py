@@ -109,7 +109,7 @@ def _print_verification(invocation: Invocation, found: "Verification") -> None:
             "anchored   ",
             f"all of {count_text(found.size, 'event')} by a head kept outside the store",
         )
-    unsure = "incomplete" if found.findings else "unanchored: `loom-audit head` prints one to keep"
+    unsure = "incomplete" if not found.ok else "unanchored: `loom-audit head` prints one to keep"
     verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
     good = found.exit_code == exits.OK
     output.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))

@@ -29,6 +29,7 @@ from loom_audit.model.format_1 import is_format_1, salt_bytes_of
 from loom_audit.model.listing import listing_hash
 from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
 from loom_audit.model.payloads import StoredPayload, check_payloads, from_json, opens
+from loom_audit.model.repeats import REPEATED, Repeat, Repeats
 from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
 
@@ -69,6 +70,10 @@ class ContentChecker(Struct):
     _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
     """What calls intended, by seq, until it is on record that exactly that happened."""
 
+    _happened: dict[_CallKey, Manifest] = field(default_factory=dict)
+    """What each open call last said happened of what it intended."""
+
+    _repeats: Repeats = field(default_factory=Repeats)
     _reads_all: bool = True
     _next_part: PayloadRow | None = None
     _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -89,6 +94,7 @@ class ContentChecker(Struct):
         )
         if calls:
             self._apply_step(self._check_call, read)
+            self._apply_step(self._check_repeats, read)
         decoded = self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
         self.evidence.add_references(self._references)
         self._references.clear()
@@ -112,7 +118,9 @@ class ContentChecker(Struct):
         return made
 
     def finish(self, parts: Iterator[PayloadRow]) -> None:
-        """Report the payloads that are stored after the last event."""
+        """Report the payloads that are stored after the last event, and repeats without an end."""
+        for repeat in self._repeats.unfinished():
+            self._report_repeat(repeat)
         rest = ([self._next_part] if self._next_part else []) + list(parts)
         for part in rest:
             self._report_orphan(part)
@@ -165,6 +173,19 @@ class ContentChecker(Struct):
         else:
             how = "finishes again" if closed else "finishes without having been requested"
             self.findings.add(seq, "call.twice", f"the call {key[1]!a} {how}")
+
+    def _check_repeats(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
+        if repeat := self._repeats.follow(row.seq, envelope):
+            self._report_repeat(repeat)
+
+    def _report_repeat(self, repeat: Repeat) -> None:
+        seq = repeat.seq
+        if repeat.explained:
+            message = f"what event {repeat.intention} intended was {REPEATED}: it changes nothing"
+            self.findings.add(seq, "event.repeated", message, "harmless")
+        else:
+            message = f"event {seq} says once more that what {repeat.intention} intended happened"
+            self.findings.add(seq, "event.intention", message)
 
     def _check_payloads(
         self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
@@ -244,6 +265,8 @@ class ContentChecker(Struct):
             if manifest is not None and not is_format_1(envelope):
                 self._intended[seq] = _call_of(envelope), manifest
             return seq, envelope, None
+        if kind == CallFinished.kind:
+            self._happened.pop(_call_of(envelope), None)
         if "intention" in envelope:
             manifest = self._manifest_of_intention(seq, envelope)
             if manifest is None:
@@ -258,8 +281,11 @@ class ContentChecker(Struct):
         intention = intention_in(envelope) or 0
         if not self._reads_all and intention not in self._intended:
             self._read_intention(intention)
+        own = _call_of(envelope)
         call, manifest = self._intended.pop(intention, (None, None))
-        if manifest is None or call != _call_of(envelope):
+        if self._repeats.is_repeat(seq):
+            call, manifest = own, self._happened.get(own)
+        if manifest is None or call != own:
             self.findings.add(
                 seq,
                 "event.intention",
@@ -267,6 +293,7 @@ class ContentChecker(Struct):
                 " and that is not an intention of its call, or cannot be read",
             )
             return None
+        self._happened[own] = manifest
         return manifest
 
     def _read_intention(self, seq: int) -> None:

@@ -17,7 +17,7 @@ from loom_audit.model.events import TreeHead
 from loom_audit.model.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import EventRow
 
-Grade = Literal["tampered", "incomplete", "unreadable"]
+Grade = Literal["tampered", "incomplete", "unreadable", "harmless"]
 
 _MAX_GAP = 1 << 20
 _UNKNOWN = bytes(32)
@@ -27,7 +27,8 @@ class Finding(Struct, frozen=True):
     """One thing that is wrong, and the event it is about, if any.
 
     `tampered`: what is stored is not what was recorded. `incomplete`: something was erased and
-    cannot be checked. `unreadable`: the database could not read it.
+    cannot be checked. `unreadable`: the database could not read it. `harmless`: an earlier release
+    recorded it oddly, and nothing is lost or doubtful by it.
     """
 
     seq: int | None

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.history.content_check import ContentChecker
-from loom_audit.history.log_check import Finding, Findings, LogChecker
+from loom_audit.history.log_check import Finding, Findings, Grade, LogChecker
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import EventRow, Evidence, PayloadRow, Progress, Report
 
@@ -42,13 +42,17 @@ class Verification(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found; events may still be unanchored."""
-        return not self.findings
+        """Whether nothing is wrong; events may still be unanchored."""
+        return not self._grades
+
+    @property
+    def _grades(self) -> set[Grade]:
+        return {one.grade for one in self.findings if one.grade != "harmless"}
 
     @property
     def exit_code(self) -> int:
         """0 ok, 1 tampered, 3 incomplete or unanchored, 4 cannot be read."""
-        grades = {finding.grade for finding in self.findings}
+        grades = self._grades
         if "tampered" in grades:
             return TAMPERED
         if "unreadable" in grades:

@@ -1,0 +1,84 @@
+"""What an interruption let earlier releases record twice.
+
+A signal that came when `files.changed` was durable, and not yet noted as such, let the end of the
+call record it once more. Such a repeat changes nothing: no tree folds it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from loom_audit.model.events import CallFinished, FilesChanged
+
+REPEATED = "recorded twice by an interruption"
+_OLDER = ("1.0", "2.0")
+
+
+class Repeat(Struct, frozen=True):
+    """An event that says once more what another of its call said happened of an intention.
+
+    It is `explained` where an earlier release recorded it before a finish that was cancelled.
+    """
+
+    seq: int
+    intention: int
+    explained: bool
+
+
+class Repeats:
+    """Finds the repeats of one log, of which it follows the envelopes in order."""
+
+    def __init__(self) -> None:
+        self._older = True
+        self._named: dict[tuple[str, str], Any] = {}
+        self._found: dict[tuple[str, str], Repeat] = {}
+        self._seqs: set[int] = set()
+
+    def follow(self, seq: int, envelope: Mapping[str, Any]) -> Repeat | None:
+        """The repeat that this event, the finish of its call, explains or leaves unexplained.
+
+        Also one that is not the first of its call.
+        """
+        self._older = self._older and envelope["v"] in _OLDER
+        if envelope["kind"] not in (FilesChanged.kind, CallFinished.kind):
+            return None
+        call = envelope.get("session", ""), envelope.get("call_id", "")
+        if envelope["kind"] == CallFinished.kind:
+            self._named.pop(call, None)
+            found = self._found.pop(call, None)
+            if found is None or envelope.get("status") == "cancelled":
+                return found
+            return Repeat(found.seq, found.intention, explained=False)
+        intention = envelope.get("intention")
+        if type(intention) is not int or self._named.get(call) != intention:
+            self._named[call] = intention
+            return None
+        self._seqs.add(seq)
+        if call in self._found:
+            return Repeat(seq, intention, explained=False)
+        self._found[call] = Repeat(seq, intention, explained=self._older)
+        return None
+
+    def is_repeat(self, seq: int) -> bool:
+        """Whether this event, which was followed, says once more what the one before it said."""
+        return seq in self._seqs
+
+    def unfinished(self) -> list[Repeat]:
+        """At the end of the log: those of calls that have not finished, which nothing explains."""
+        left = [Repeat(one.seq, one.intention, explained=False) for one in self._found.values()]
+        self._found.clear()
+        return left
+
+
+def is_said_again(fact: FilesChanged, happened: set[int]) -> bool:
+    """Whether a fold of a tree has followed already what this says happened of an intention.
+
+    `happened` are the intentions of which it did, to which this one is added.
+    """
+    if fact.intention is None:
+        return False
+    if fact.intention in happened:
+        return True
+    happened.add(fact.intention)
+    return False
