@@ -395,7 +395,7 @@ def test_it_ends_when_nobody_asks(
     assert not (home / FOLDER / SOCKET).exists()
 
 
-def test_esc_while_a_question_waits_ends_the_hook_and_cancels_the_call(
+def test_a_question_whose_hook_is_killed_is_withdrawn_and_its_call_stays_open(
     server: HookServer, store: AuditStore, home: Path, root: Path
 ) -> None:
     folder = store.adapters.settings.configuration
@@ -413,7 +413,7 @@ def test_esc_while_a_question_waits_ends_the_hook_and_cancels_the_call(
             time.sleep(0.01)
         hook.kill()
     server.drain()
-    assert call_of(store, root, "c1").status == "cancelled"
+    assert call_of(store, root, "c1").seq is None, "the client may run it all the same"
     assert not approvals.pending(workspace)
 
 

@@ -126,10 +126,12 @@ def wait_for_answer(
 
 
 def follow_answer(asked: Question, answer: CallDecided | None) -> Verdict:
-    """Let the call run as it was answered, or put on record that it does not."""
+    """Let the call run as it was answered, or put on record that it does not.
+
+    Where who asked went away the client may run it all the same: it stays open.
+    """
     ingest, call = asked.ingest, asked.call
     if answer is None:
-        ingest.end_unrun(call.call_id, "cancelled", WITHDRAWN)
         return Verdict("deny", WITHDRAWN)
     if answer.decision != "allowed":
         denied = _as_decided(answer)

@@ -73,10 +73,8 @@ class Hooks:
         with self._asked_by(hook):
             with self._lock(whose):
                 decided = self._hear(known, read, told, hook, asked, prompts=prompts)
+            # a hook that is ended meanwhile decides nothing: its client may run the call or not
             verdict = self._verdict(whose, decided, seconds, is_there)
-            if read.moment == "before" and not is_there():
-                with self._lock(whose):
-                    self._cancel(known, read)
             return known.answer(read, verdict)
 
     def _hear(
@@ -125,11 +123,6 @@ class Hooks:
         if read.moment == "stop":
             self._keep_heads(conversation)
         return None
-
-    def _cancel(self, client: Client, read: Hook) -> None:
-        conversation = self._conversations.get((client.name, read.session))
-        if conversation is not None:
-            conversation.cancel(read)
 
     def _keep_heads(self, conversation: Conversation) -> None:
         """Keep a head of each log: some clients never tell the end of a session."""

@@ -198,14 +198,6 @@ class Conversation:
         self._read_to_the_end()
         self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
 
-    def cancel(self, hook: Hook) -> None:
-        """Put on record that the call of a hook that was ended meanwhile does not run."""
-        for told in hook.reports:
-            if isinstance(told, CallBegan):
-                for ingest in self.ingests.values():
-                    if (call := ingest.open_call(told.call_id)) is not None:
-                        ingest.end_unrun(call.call_id, "cancelled", "the hook was ended")
-
     def take(self, report: Report, *, heard: bool) -> None:
         """Hand one report to the workspaces that it is about."""
         match report:

@@ -267,8 +267,11 @@ class OpenCall:
 
     # --- the end --------------------------------------------------------------------------
 
-    def finish(self, status: Status, result: Any) -> Event:
-        """Put the outcome on record, durably, and release the workspace lock. Once per call."""
+    def finish(self, status: Status, result: Any, *, inferred: bool = False) -> Event:
+        """Put the outcome on record, durably, and release the workspace lock. Once per call.
+
+        It is `inferred` where nobody told or saw it.
+        """
         self._check_unfinished()
         self._keep_left_running()
         fact = CallFinished(
@@ -281,6 +284,7 @@ class OpenCall:
             self.sandbox,
             self._duration(),
             self._reverts,
+            inferred,
         )
         with self._attachment.lock.uninterrupted(), self._workspace_lock or ExitStack():
             try:
@@ -396,5 +400,5 @@ def close_interrupted(
             "error": {"code": "EXECUTION_ERROR", "message": why},
             "data": {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]},
         }
-        closing.finish(status, result)
+        closing.finish(status, result, inferred=True)
     return found

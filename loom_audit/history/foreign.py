@@ -149,10 +149,12 @@ def end(
     unseen: str = "",
     goes_on: bool = False,
     asking: Callable[[], Collection[int]] = tuple,
+    inferred: bool = False,
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
-    What is reported once it is finished is a fact of its own, once. `duration` is in microseconds,
+    What is reported once it is finished is a fact of its own, once; it takes the place of a status
+    that was `inferred`. `duration` is in microseconds,
     by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
     `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
     status. What is `asking` gives the processes that only report. The event.
@@ -196,7 +198,8 @@ def end(
         ending.record.lower_coverage(*reasons())
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
-        finished = ending.finish(status, {**result, "files_changed": [*ending.files_changed]})
+        body = {**result, "files_changed": [*ending.files_changed]}
+        finished = ending.finish(status, body, inferred=inferred)
     discard_look(attachment, call)
     return finished
 
@@ -209,6 +212,7 @@ def add_unseen(
     why: str,
     *,
     ended: datetime | None = None,
+    inferred: bool = False,
 ) -> Event:
     """Put a whole call on record of which nothing was looked at, and `why`: its finish.
 
@@ -240,7 +244,7 @@ def add_unseen(
             add_goes_on(attachment, begun.requested)
             if status != "running":
                 end_goes_on(attachment, begun.requested)
-        return ending.finish(status, {**result, "files_changed": []})
+        return ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
 
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
@@ -303,13 +307,21 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
         end_goes_on(writer.attachment, call.requested)
     kinds = (CallFinished.kind, CallReported.kind)
     told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
+    inferred = ""
     for event in writer.attachment.log.read(told):
         fact = event.fact
         if isinstance(fact, CallFinished | CallReported) and fact.call_id == call.call_id:
             said = fact.result if isinstance(fact.result, Mapping) else {}
             if (fact.status, _as_told(said)) == (status, _as_told(result)):
                 return event
-    [event] = writer.record(CallReported(call.call_id, call.tool, status, dict(result)))
+            if isinstance(fact, CallFinished):
+                inferred = fact.status if fact.inferred else ""
+            elif fact.replaces is not None:
+                inferred = ""
+    report = CallReported(call.call_id, call.tool, status, dict(result))
+    if inferred and status != "unknown":
+        report = replace(report, replaces=call.seq, inferred=inferred)
+    [event] = writer.record(report)
     return event
 
 

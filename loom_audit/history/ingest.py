@@ -40,6 +40,8 @@ from loom_audit.model.records import Call
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
+NOT_LOOKED_AT = "not looked at after"
+"""Of a call whose end no hook told: what it had done was looked at later than that."""
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
 
 _EARLIER = 10
@@ -73,6 +75,7 @@ class Ingest:
         self._within = within
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
+        self._inferred: set[str] = set()
         self._requests: dict[str, CallRequested] = {}
         self._parts: dict[str, CallEnded] = {}
         self._background: dict[str, str] = {}
@@ -182,7 +185,7 @@ class Ingest:
         return ended is not None and ended.status is not None
 
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
-        """Finish a call that did not run."""
+        """Finish a call that was denied."""
         record = self._record_of(status, {"output": why})
         foreign.end(self.writer, call_id, status, record, look=True, asking=self._asking)
 
@@ -192,12 +195,17 @@ class Ingest:
         return bool(self._parts)
 
     def close(self, status: Status = "unknown", *, half_told: bool = False) -> None:
-        """Finish the calls of which nobody will tell more, or only those `half_told`."""
+        """Finish the calls of which nobody will tell more, or only those `half_told`.
+
+        Nobody looked when such a call ended, and how it did is inferred.
+        """
         for call in self.open_calls:
             part = self._parts.get(call.call_id)
             if part is None and half_told:
                 continue
             ended = part or CallEnded(self.session, call.call_id, call.tool, None, NOT_TOLD)
+            if ended.status is None:
+                self._inferred.add(call.call_id)
             self._finish(call.call_id, replace(ended, status=ended.status or status))
 
     # --- calls ----------------------------------------------------------------------------
@@ -237,6 +245,8 @@ class Ingest:
             self._asked.pop(safe_id(report.call_id), None)
         self._background.update(dict.fromkeys(report.background, call_id))
         call = self._find(call_id)
+        if report.status is not None:
+            self._inferred.discard(call_id)
         if not heard:
             self._ended[call_id] = report
             return
@@ -259,6 +269,8 @@ class Ingest:
         assert call is not None
         assert report.status is not None
         more: dict[str, Any] = {}
+        inferred = call_id in self._inferred
+        unheard = inferred and call_id not in self._parts and call.effect in ("write", "execute")
         request = self._requests.pop(call_id, None) or request_event(self.attachment, call)[1]
         if report.arguments is not UNSET and report.arguments != request.arguments:
             more["arguments"] = report.arguments
@@ -272,7 +284,8 @@ class Ingest:
             """After the look, as a hook beside ours may write until then."""
             shared = any(differs(self.attachment.workspace, one) for one in report.files)
             beyond = [NO_WORKSPACE] if call_id in self._beyond else []
-            return [CLIENT_HOOKS, *beyond] if shared else beyond
+            unlooked = [NOT_LOOKED_AT] if unheard else []
+            return [*([CLIENT_HOOKS] if shared else []), *beyond, *unlooked]
 
         foreign.end(
             replace(self.writer, occurred_at=report.at),
@@ -285,9 +298,11 @@ class Ingest:
             unseen=NO_WORKSPACE if request.paths == () and call.effect == "write" else "",
             goes_on=bool(report.background),
             asking=self._asking,
+            inferred=inferred,
         )
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)
+        self._inferred.discard(call_id)
         self.hooks.wait()
 
     def _report_late(self, call: Call, report: CallEnded) -> None:
@@ -318,6 +333,7 @@ class Ingest:
             self._record_of(status, result),
             NO_HOOK if ended is None or ended.ran else "",
             ended=ended.at if ended else None,
+            inferred=ended is None or ended.status is None,
         )
 
     def _find(self, call_id: str) -> Call | None:
@@ -387,6 +403,7 @@ class Ingest:
             if call.call_id in self._asked and not self.is_told(call.call_id):
                 told = CallEnded(self.session, call.call_id, call.tool, status, {}, at=report.at)
                 self._ended[call.call_id] = told
+                self._inferred.add(call.call_id)
 
     def _end_session(self) -> Event:
         self.settle()

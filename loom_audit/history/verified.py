@@ -279,7 +279,8 @@ class VerifiedProjections:
                 one = self._suggested.call(session, call_id)
             except NotFound:
                 raise listed_error(number) from None
-            if (one.seq, one.status, one.coverage) != (number, fact.status, coverage):
+            status = fold.status(number, fact.status)
+            if (one.seq, one.status, one.coverage) != (number, status, coverage):
                 raise listed_error(number)
         reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}
         if reverted != fold.reverted():

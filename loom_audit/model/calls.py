@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from loom_audit.model.coverage import FULL, Coverage
+from loom_audit.model.coverage import FULL, Coverage, Status
 from loom_audit.model.events import (
     CallFinished,
+    CallReported,
     CallRequested,
     CoverageLowered,
     Event,
@@ -15,7 +16,9 @@ from loom_audit.model.events import (
 from loom_audit.model.records import Call
 from loom_audit.model.summaries import failure, plain_text, summarize
 
-CALL_KINDS = frozenset({CallRequested.kind, CallFinished.kind, CoverageLowered.kind})
+CALL_KINDS = frozenset(
+    {CallRequested.kind, CallFinished.kind, CallReported.kind, CoverageLowered.kind}
+)
 """The kinds of which calls are made, besides what files they changed."""
 
 _LISTED = 20
@@ -36,6 +39,7 @@ class CallFold:
         self.ended: dict[tuple[str, str], tuple[int, CallFinished]] = {}
         self._changed: dict[tuple[str, str], list[str]] = {}
         self._lowered: list[tuple[int, CoverageLowered]] = []
+        self._told: dict[int, CallReported] = {}
         self._taken_back: list[tuple[int, tuple[int, ...]]] = []
 
     def add(self, event: Event) -> None:
@@ -48,6 +52,8 @@ class CallFold:
             case FilesChanged(call_id=str(call_id)) as fact:
                 paths = self._changed.setdefault((event.session, call_id), [])
                 paths += [change.path for change in fact.changes]
+            case CallReported(replaces=int(number)) as told if number < event.seq:
+                self._told.setdefault(number, told)
             case CoverageLowered() as fact if fact.coverage.reasons:
                 self._lowered.append((event.seq, fact))
 
@@ -97,9 +103,17 @@ class CallFold:
                 captured = captured.lowered(*fact.coverage.reasons, level=fact.coverage.level)
         return captured
 
+    def status(self, number: int, status: Status) -> Status:
+        """How a finished call ended, after what was told later where that was inferred."""
+        return self._told[number].status if number in self._told else status
+
     def _completed(self, calls: Iterable[Call], reverted: dict[int, int]) -> Iterable[Call]:
         for call in calls:
             paths = self._changed.get((call.session, call.call_id), [])
+            told = self._told.get(call.seq or 0)
+            if told is not None:
+                error = failure(told.status, told.result)
+                call = replace(call, status=told.status, error=error)
             yield replace(
                 call,
                 coverage=self.coverage(call.seq or 0, call.coverage),

@@ -12,6 +12,9 @@ Status = Literal[
 ]
 """`unknown`: nobody reported how it ended. `running`: it goes on in the background."""
 
+Inferred = Literal["", "cancelled", "interrupted", "unknown"]
+"""What is made of an end that nobody told or saw; "" where somebody did."""
+
 NOT_FAILED: tuple[Status, ...] = ("ok", "running", "unknown")
 """How a call ends without having failed."""
 

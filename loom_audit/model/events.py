@@ -16,7 +16,7 @@ from loom_audit.model.conversation import (
     SessionHeld,
     SessionReleased,
 )
-from loom_audit.model.coverage import FULL, Coverage, Effect, Origin, Status
+from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 
 
@@ -225,7 +225,8 @@ class ContentFound(Struct, frozen=True):
 class CallFinished(Struct, frozen=True):
     """The one finish of a call; a call's number is the seq of this event.
 
-    `result` is the ToolResult as JSON; `duration` is in microseconds.
+    `result` is the ToolResult as JSON; `duration` is in microseconds. An `inferred` status is what
+    was made of it where nobody told or saw how the call ended.
     """
 
     kind: ClassVar[str] = "call.finished"
@@ -238,16 +239,23 @@ class CallFinished(Struct, frozen=True):
     sandbox: str = ""
     duration: int = 0
     reverts: tuple[int, ...] = ()
+    inferred: bool = False
 
 
 class CallReported(Struct, frozen=True):
-    """What was reported about a call after its finish; it changes no status."""
+    """What was reported about a call after its finish.
+
+    It changes no status, unless it `replaces` that of the call with this number, which was
+    `inferred` as this one: the first such report of a call counts.
+    """
 
     kind: ClassVar[str] = "call.reported"
     call_id: str
     tool: str
     status: Status
     result: Any
+    replaces: int | None = None
+    inferred: Inferred = ""
 
 
 class CoverageLowered(Struct, frozen=True):

@@ -93,11 +93,13 @@ LAYOUTS: Mapping[type[Any], Layout] = {
     ),
     ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
     CallFinished: Layout(
-        {**_CALL, **_same("effect", "status", "coverage", "sandbox", "reverts")},
+        {**_CALL, **_same("effect", "status", "coverage", "sandbox", "reverts", "inferred")},
         result=("duration", "result"),
         tolerant=True,
     ),
-    CallReported: Layout({**_CALL, "status": "status"}, result=("result",), tolerant=True),
+    CallReported: Layout(
+        {**_CALL, **_same("status", "replaces", "inferred")}, result=("result",), tolerant=True
+    ),
     CoverageLowered: Layout(_same("coverage")),
     SessionEnded: Layout(_same("status"), tolerant=True),
 }
@@ -193,7 +195,7 @@ def split_fact(fact: Fact) -> Parts:
         if name in layout.envelope:
             if isinstance(value, Coverage):
                 value = {"level": value.level, "reasons": value.reasons}
-            if value is not None and not (value == "" == default):
+            if value is not None and value is not False and not (value == "" == default):
                 parts.envelope[layout.envelope[name]] = value
         elif name == layout.args:
             parts.args = None if layout.optional and value is None else (value,)

@@ -146,6 +146,15 @@ CREATE TABLE lowered (
     PRIMARY KEY (log, number, seq)
 ) WITHOUT ROWID;
 
+CREATE TABLE outcome (
+    log INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    status VARCHAR NOT NULL,
+    error VARCHAR NOT NULL,
+    PRIMARY KEY (log, number)
+) WITHOUT ROWID;
+
 CREATE TABLE revert (
     log INTEGER NOT NULL,
     number INTEGER NOT NULL,

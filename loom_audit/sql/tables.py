@@ -226,6 +226,18 @@ class LoweredRow(SQLModel, table=True):
     reasons: str
 
 
+class OutcomeRow(SQLModel, table=True):
+    """The event `seq` told how the call numbered `number` ended, whose status was inferred."""
+
+    __tablename__ = "outcome"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    number: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(sa_type=BIG)
+    status: str
+    error: str
+
+
 class RevertRow(SQLModel, table=True):
     """The call numbered `number` took back the call or event `target`."""
 
@@ -370,6 +382,7 @@ WORKSPACE = table_of(WorkspaceRow)
 SESSION = table_of(SessionRow)
 CALL = table_of(CallRow)
 LOWERED = table_of(LoweredRow)
+OUTCOME = table_of(OutcomeRow)
 REVERT = table_of(RevertRow)
 PATH = table_of(PathRow)
 CHANGE_SET = table_of(ChangeSetRow)
@@ -383,6 +396,6 @@ SEARCHED = table_of(SearchedRow)
 
 TABLES = (
     LOG, EVENT, TREE_NODE, DICTIONARY, PAYLOAD, BLOB, BLOB_CONTENT,
-    WORKSPACE, SESSION, CALL, LOWERED, REVERT, PATH, CHANGE_SET, CANDIDATE, FILE_CHANGE,
+    WORKSPACE, SESSION, CALL, LOWERED, OUTCOME, REVERT, PATH, CHANGE_SET, CANDIDATE, FILE_CHANGE,
     TREE_ENTRY, KEYFRAME, CHECKPOINT, REACH, SEARCHED,
 )  # fmt: skip

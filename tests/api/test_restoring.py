@@ -16,7 +16,9 @@ needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not insta
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(home: Path, tmp_path: Path) -> Path:
+    """The user's folder, beside the test's own data folder."""
+    assert home != tmp_path / "home"
     home = tmp_path / "home"
     home.mkdir()
     return home

@@ -23,6 +23,7 @@ from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
     CallFinished,
+    CallReported,
     CallRequested,
     ChangeIntended,
     CheckpointMarked,
@@ -97,6 +98,10 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         ChangeIntended("c1", (FileChange(odd, None, file), link), (Move("a", "b"),), (1, 2)),
         FilesChanged((FileChange(odd, file, None),), "tool", "c1", (), (3,), ("c1", "c2")),
         CallFinished("c1", "write_file", "write", "error", {"error": {"message": "no"}}),
+        CallRequested("c2", "Bash", None, "execute"),
+        CallFinished("c2", "Bash", "execute", "unknown", None, inferred=True),
+        CallReported("c2", "Bash", "ok", {"output": odd}, None, "unknown"),
+        CallReported("c2", "Bash", "ok", {"output": odd}, replaces=13, inferred="unknown"),
         CheckpointMarked("name", 5, "note"),
         SessionEnded("failed"),
     ]

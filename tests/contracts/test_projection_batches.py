@@ -13,6 +13,7 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
+    CallReported,
     CallRequested,
     CheckpointMarked,
     CoverageLowered,
@@ -34,7 +35,7 @@ SIZES = (1, 2, 7, 1000)
 PATHS = ("a", "b", "d/a", "caf\udce9")
 KINDS = (
     *["request", "change"] * 3, *["finish"] * 2, "start", "end", "attach", "scope", "baseline",
-    "mark", "lower",
+    "mark", "lower", "report",
 )  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
     """A log in which each call is requested once and finished at most once, after it."""
     waiting: list[tuple[str, str]] = []
     requested: set[tuple[str, str]] = set()
+    ended: list[tuple[str, int]] = []
     for n in range(count):
         session, actor = chance.choice(["", "s", "t"]), f"agent:{n % 3}"
         match chance.choice(KINDS):
@@ -59,6 +61,7 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
                 coverage = chance.choice([Coverage(), Coverage("partial", ("why",))])
                 reverts = tuple(range(1, chance.randrange(1, 4)))
                 finish = CallFinished(id, "t", "write", status, {"error": "e"}, coverage)
+                ended.append((id, n + 1))
                 yield draft(replace(finish, reverts=reverts), session, actor)
             case "change":
                 own = chance.choice([*waiting, None])
@@ -83,6 +86,11 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
             case "lower":
                 coverage = Coverage("partial", (f"why {n}",))
                 yield draft(CoverageLowered((n // 2, n - 1), coverage), session, actor)
+            case "report" if ended:
+                id, number = chance.choice(ended)
+                told: Any = chance.choice(["ok", "error", "denied"])
+                report = CallReported(id, "t", told, {"error": "e"}, number, "interrupted")
+                yield draft(report, session, actor)
             case "mark":
                 yield draft(CheckpointMarked(f"m{n % 3}", n, f"note {n}"), session, actor)
 

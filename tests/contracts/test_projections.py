@@ -22,6 +22,7 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
     CallFinished,
+    CallReported,
     CallRequested,
     CheckpointMarked,
     CoverageLowered,
@@ -372,6 +373,38 @@ def test_calls_are_found_by_their_coverage_and_by_when_they_ended(opened: Opened
     assert found(ended_after=ends["two"]) == []
 
 
+def test_what_is_told_takes_the_place_of_an_inferred_status_once(opened: Opened) -> None:
+    opened.log.append([started("s")])
+    numbers = []
+    for id in ("c1", "c2"):
+        opened.log.append([draft(CallRequested(id, "t", {}, "execute"))])
+        error = {"error": {"message": "its client has ended"}}
+        finish = CallFinished(id, "t", "execute", "interrupted", error, inferred=True)
+        numbers += [event.seq for event in opened.log.append([draft(finish)])]
+    assert opened.projections.session("s").errors == 2
+
+    def tell(status: Any, message: str) -> None:
+        result = {"error": {"message": message}}
+        told = CallReported("c1", "t", status, result, numbers[0], "interrupted")
+        opened.log.append([draft(told)])
+
+    def look() -> None:
+        call = opened.projections.call("s", "c1")
+        assert (call.seq, call.status, call.error) == (numbers[0], "denied", "no")
+        filters = (CallFilter(status="denied"), CallFilter(failed_only=True))
+        found = [[one.call_id for one in opened.projections.calls(wanted)] for wanted in filters]
+        assert found == [["c1"], ["c2", "c1"]]
+        assert not opened.projections.calls(CallFilter(status="ok"))
+
+    tell("denied", "no")
+    tell("ok", "")
+    assert opened.projections.session("s").errors == 1, "each of the two was counted"
+    look()
+    if isinstance(opened.projections, SqlProjections):
+        opened.projections.rebuild()
+        look()
+
+
 def test_what_is_found_later_lowers_the_coverage_of_calls(opened: Opened) -> None:
     opened.log.append([started("s")])
     full, other = opened.call(), opened.call()
@@ -613,6 +646,8 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     stored.log.append([draft(CallRequested("open", "t", None, "read"))])
     stored.change(FileChange("z", None, a), call_id="open", causes=("open", "call-1"))
     stored.log.append([draft(CoverageLowered((number,), Coverage("partial", ("late",))))])
+    told = CallReported("call-1", "t", "denied", {}, number, "interrupted")
+    stored.log.append([draft(told)])
     before = rows_of(stored)
     assert all(before[name] for name in before if name != "keyframe")
     assert rebuild(stored) == stored.log.head()

@@ -10,6 +10,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
     CallFinished,
+    CallReported,
     CallRequested,
     CheckpointMarked,
     CoverageLowered,
@@ -264,6 +265,7 @@ class MemoryProjections:
     def _calls(self) -> list[Call]:
         found: dict[tuple[str, str], Call] = {}
         undone = self.reverted()
+        told = set[int]()
         for event in self._log.read():
             fact = event.fact
             if isinstance(fact, CallRequested):
@@ -281,6 +283,11 @@ class MemoryProjections:
                     sandbox=fact.sandbox,
                     undone_by=undone.get(event.seq),
                 )
+            elif isinstance(fact, CallReported) and fact.replaces is not None:
+                for key, call in found.items():
+                    if call.seq == fact.replaces and call.seq not in told:
+                        told.add(call.seq)
+                        found[key] = replace(call, status=fact.status, error=_failure(fact))
             elif isinstance(fact, CoverageLowered):
                 for key, call in found.items():
                     if call.seq in fact.calls:
@@ -337,7 +344,7 @@ def _summary(arguments: Any) -> str:
     return ""
 
 
-def _failure(fact: CallFinished) -> str:
+def _failure(fact: CallFinished | CallReported) -> str:
     error = fact.result.get("error") if isinstance(fact.result, dict) else None
     if fact.status == "ok" or error is None:
         return ""
@@ -355,6 +362,9 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
         return replace(session, calls=session.calls + 1)
     if isinstance(fact, CallFinished) and fact.status not in ("ok", "running", "unknown"):
         return replace(session, errors=session.errors + 1)
+    if isinstance(fact, CallReported) and fact.replaces is not None:
+        failed = [one not in ("ok", "running", "unknown") for one in (fact.status, fact.inferred)]
+        return replace(session, errors=session.errors + failed[0] - failed[1])
     if isinstance(fact, FilesChanged) and fact.call_id is not None:
         paths = touched.setdefault(session.id, set())
         paths.update(change.path for change in fact.changes)

@@ -35,7 +35,7 @@ from loom_audit.model.conversation import (
     SessionHeld,
     SessionReleased,
 )
-from loom_audit.model.coverage import Coverage, Effect, Status
+from loom_audit.model.coverage import Coverage, Effect, Inferred, Status
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -188,6 +188,7 @@ changes = st.lists(st.builds(FileChange, paths, states, states), max_size=6).map
 moves = st.lists(st.builds(Move, paths, paths), max_size=3).map(tuple)
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 names = st.one_of(ids, any_text, st.text(min_size=200, max_size=900))
+number, inferred = st.integers(1, 2**52), st.sampled_from(get_args(Inferred))
 seqs = st.one_of(
     st.lists(st.integers(1, 2**62), max_size=4), st.lists(st.integers(1, 10**6), min_size=101)
 ).map(tuple)
@@ -212,6 +213,7 @@ facts = st.one_of(
     st.builds(MessageReceived, st.sampled_from(["assistant", "tool"]), odd_text, any_text),
     st.builds(ContentFound, paths, known_states, any_text, st.none() | ids),
     st.builds(CallReported, ids, names, statuses, any_json),
+    st.builds(CallReported, ids, names, statuses, any_json, number, inferred),
     st.builds(CoverageLowered, seqs, coverages),
     st.builds(TreeListed, st.integers(0), blobs),
     st.builds(PathsUntracked, st.lists(st.builds(Untracked, paths, any_text)).map(tuple)),
@@ -287,6 +289,7 @@ facts = st.one_of(
         names,
         st.integers(0, 2**40),
         seqs,
+        st.booleans(),
     ),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
 )

@@ -1,12 +1,26 @@
-"""The tables follow what format 2.1 has on record."""
+"""What format 2.1 has on record: how calls ended that was told after their finish."""
 
 from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
 
 revision: str = "0004"
 down_revision: str | Sequence[str] | None = "0003"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
+BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
-    """Nothing is altered; the tables that follow the log are made anew."""
+    op.create_table(
+        "outcome",
+        sa.Column("log", BIG, nullable=False),
+        sa.Column("number", BIG, nullable=False),
+        sa.Column("seq", BIG, nullable=False),
+        sa.Column("status", sa.String(), nullable=False),
+        sa.Column("error", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("log", "number"),
+        sqlite_with_rowid=False,
+    )

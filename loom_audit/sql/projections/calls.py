@@ -22,7 +22,15 @@ from loom_audit.sql.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.projections import changes, coverage, named, reverts, search, sessions
+from loom_audit.sql.projections import (
+    changes,
+    coverage,
+    named,
+    outcomes,
+    reverts,
+    search,
+    sessions,
+)
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 from loom_audit.sql.statements import prepare
 
@@ -90,11 +98,14 @@ _ODD = prepare(
 )
 _COLUMNS = (
     "c.requested, c.finished, c.call_id, c.at, coalesce(c.actor, s.actor, ''), "
-    "coalesce(s.id, ''), c.tool, c.effect, c.status, c.coverage, c.reasons, c.summary, c.error, "
+    f"coalesce(s.id, ''), c.tool, c.effect, {outcomes.STATUS}, c.coverage, c.reasons, "
+    f"c.summary, {outcomes.ERROR}, "
     "c.changed, c.reverts, c.duration, c.sandbox, c.within"
 )
-_CALLS = f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session"
-_FAILED = f"c.status NOT IN ({', '.join(map(repr, NOT_FAILED))})"
+_CALLS = (
+    f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session {outcomes.JOINED}"
+)
+_FAILED = f"{outcomes.STATUS} NOT IN ({', '.join(map(repr, NOT_FAILED))})"
 # by the session's id: one that has no events yet has no number, as if it were none
 _STATE = prepare(
     "SELECT c.finished FROM call c LEFT JOIN session s ON s.number = c.session "
@@ -168,9 +179,10 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.actor is not None:
         where = where.also("coalesce(c.actor, s.actor, '') = :actor", actor=filter.actor)
     if filter.status is not None:
-        where = where.also("c.status = :status", status=filter.status)
+        where = where.also(f"{outcomes.STATUS} = :status", status=filter.status)
         if filter.status != "ok":
-            # word for word the condition of the partial index, or it is not used
+            # word for word the condition of the partial index, or it is not used; what was
+            # inferred is never ok
             where = where.also("c.status <> 'ok'")
     if filter.failed_only:
         where = where.also(f"c.finished IS NOT NULL AND c.status <> 'ok' AND {_FAILED}")

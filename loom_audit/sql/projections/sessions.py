@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from loom_audit.errors import NotFound
 from loom_audit.model.coverage import NOT_FAILED
-from loom_audit.model.events import CallFinished, CallRequested, SessionEnded, SessionStarted
+from loom_audit.model.events import (
+    CallFinished,
+    CallReported,
+    CallRequested,
+    SessionEnded,
+    SessionStarted,
+)
 from loom_audit.model.records import Session
 from loom_audit.model.summaries import plain_text
 from loom_audit.sql.clock import from_micros
@@ -73,6 +79,8 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
             seen["calls"] += 1
         case CallFinished(status=status):
             seen["errors"] += status not in NOT_FAILED
+        case CallReported(replaces=int(), inferred=inferred, status=status):
+            seen["errors"] += (status not in NOT_FAILED) - (inferred not in NOT_FAILED)
         case SessionStarted(agent=agent, title=title, parent=parent):
             agent, title = plain_text(agent), plain_text(title)
             begun = {"agent": agent, "title": title, "parent": parent}

@@ -1,0 +1,28 @@
+"""How calls ended of which that was told only after their finish."""
+
+from loom_audit.model.events import CallReported
+from loom_audit.model.summaries import failure
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.statements import prepare
+
+TABLES = ("outcome",)
+FACTS = (CallReported,)
+
+_TOLD = prepare(
+    "INSERT INTO outcome (log, number, seq, status, error) "
+    "VALUES (:log, :number, :seq, :status, :error) ON CONFLICT (log, number) DO NOTHING"
+)
+STATEMENTS = (_TOLD,)
+
+JOINED = "LEFT JOIN outcome o ON o.log = c.log AND o.number = c.finished"
+STATUS, ERROR = "coalesce(o.status, c.status)", "coalesce(o.error, c.error)"
+"""How the call `c` ended, and why not well, where its outcome is joined."""
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """A row for the first report that takes the place of an inferred status."""
+    match event.fact:
+        case CallReported(replaces=int(number), status=status, result=result):
+            if number < event.seq:
+                error = failure(status, result)
+                rows.add(_TOLD, number=number, seq=event.seq, status=status, error=error)
