@@ -26,6 +26,7 @@ from loom_audit.history.interrupted import (
     writer_of,
 )
 from loom_audit.history.looks import keep_going_on, look_after_block, look_before_block
+from loom_audit.history.named import named_paths
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.history.writer import Writer
@@ -66,7 +67,10 @@ class OpenCall:
         within: int | None = None,
         requested: bool = False,
     ) -> None:
-        request = CallRequested(call_id, tool, arguments, effect, cwd, paths, within)
+        names = None
+        if effect == "execute" and not requested:
+            names = named_paths(writer.attachment, arguments, cwd)
+        request = CallRequested(call_id, tool, arguments, effect, cwd, paths, within, names)
         self.writer = writer
         self.call_id = call_id
         self.tool = tool

@@ -332,7 +332,7 @@ def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _begun_before(attachment: Attachment, call: Call, request: CallRequested) -> Event:
     event, fact = request_event(attachment, call)
-    if fact != request:
+    if replace(fact, names=None) != replace(request, names=None):
         raise Conflict(
             f"call {request.call_id} was begun with something else before",
             hint="Give every call an id of its own.",

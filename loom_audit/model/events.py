@@ -123,7 +123,9 @@ class CallRequested(Struct, frozen=True):
     """A tool is called.
 
     `cwd` is the directory of a foreign call; `paths` are the only ones it changes, None when it
-    does not say; `within` is the seq of the request of the call that contains it.
+    does not say; `within` is the seq of the request of the call that contains it. `names` are what
+    its command names as written, deleted or moved, with all below it where it ends with a slash;
+    None where there is no command, or nobody looked (before 2.1).
     """
 
     kind: ClassVar[str] = "call.requested"
@@ -134,6 +136,7 @@ class CallRequested(Struct, frozen=True):
     cwd: str = ""
     paths: tuple[str, ...] | None = None
     within: int | None = None
+    names: tuple[str, ...] | None = None
 
 
 class ApprovalRequested(Struct, frozen=True):

@@ -77,11 +77,18 @@ def test_it_goes_where_nobody_has_looked_since(
     ("command", "path"),
     [
         ("npm run dev", "made.txt"),
+        ("tail -f precious.txt", "precious.txt"),
         ("npm run dev a.txt", "a.txt"),
         ("jest --watch src", "src/new.py"),
         ("serve .", "made.txt"),
     ],
-    ids=["not named", "there before", "in a folder that was there before", "the workspace itself"],
+    ids=[
+        "not named",
+        "only read",
+        "there before",
+        "in a folder that was there before",
+        "the workspace itself",
+    ],
 )
 def test_what_may_as_well_be_a_persons_stays_and_is_listed_with_the_call(
     foreign: ForeignSession, workspace: AuditedWorkspace, root: Path, command: str, path: str
@@ -100,7 +107,7 @@ def test_what_may_as_well_be_a_persons_stays_and_is_listed_with_the_call(
 def test_what_is_in_a_folder_that_a_command_names_and_makes_goes_with_its_session(
     foreign: ForeignSession, workspace: AuditedWorkspace, root: Path
 ) -> None:
-    one = run_beside(foreign, root, "cc -o out/deep/it.o src/main.c --log=logs")
+    one = run_beside(foreign, root, "cc -o out/deep/it.o src/main.c; cp -r src logs")
     (root / "out/deep").mkdir(parents=True)
     (root / "logs").mkdir()
     one.write("out/deep/it.o")

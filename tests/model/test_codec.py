@@ -237,6 +237,7 @@ facts = st.one_of(
         any_text,
         st.none() | st.lists(paths, max_size=3).map(tuple),
         st.none() | st.integers(1, 2**52),
+        st.none() | st.lists(paths, max_size=3).map(tuple),
     ),
     st.builds(
         CallDecided,
@@ -427,7 +428,7 @@ def test_secrets_never_reach_the_envelope() -> None:
     blob = BlobId(sha256(secret.encode()).hexdigest())
     state = FileState("file", blob, 0o644, len(secret))
     for fact in (
-        CallRequested("c", "t", {"password": secret, "x": [secret * 500]}, "read"),
+        CallRequested("c", "t", {"password": secret, "x": [secret * 500]}, "read", names=(secret,)),
         CallFinished("c", "t", "read", "ok", {"out": secret}),
         CallDecided("c", "t", "denied", secret, secret, {"a": secret}),
         FilesChanged((FileChange(secret, None, state),), "tool"),

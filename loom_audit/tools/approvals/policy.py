@@ -12,8 +12,8 @@ from pathspec import PathSpec
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Effect
-from loom_audit.tools.guard.parse import parse
-from loom_audit.tools.guard.words import CLEAN, LITERAL, UNKNOWN, Budget
+from loom_audit.model.shell.parse import parse
+from loom_audit.model.shell.words import CLEAN, LITERAL, UNKNOWN, Budget
 
 Action = Literal["allow", "ask", "deny"]
 

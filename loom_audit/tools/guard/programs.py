@@ -4,7 +4,7 @@ import re
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 
-from loom_audit.tools.guard.words import ANY, HOME, LITERAL, SET, STAR
+from loom_audit.model.shell.words import ANY, HOME, LITERAL, SET, STAR
 
 _SYSTEM = frozenset({
     "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt",

@@ -18,16 +18,8 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 
 from loom_audit.errors import BlockedCommand
-from loom_audit.tools.guard.parse import DEEPEST, parse
-from loom_audit.tools.guard.programs import (
-    MAKERS,
-    REMOVERS,
-    destroys,
-    find_start,
-    is_device,
-    shown,
-)  # fmt: skip
-from loom_audit.tools.guard.words import (
+from loom_audit.model.shell.parse import DEEPEST, parse
+from loom_audit.model.shell.words import (
     ANY,
     ASSIGNMENT,
     CLEAN,
@@ -43,6 +35,14 @@ from loom_audit.tools.guard.words import (
     Command,
     Flow,
     Script,
+)  # fmt: skip
+from loom_audit.tools.guard.programs import (
+    MAKERS,
+    REMOVERS,
+    destroys,
+    find_start,
+    is_device,
+    shown,
 )  # fmt: skip
 
 _FETCHERS = {

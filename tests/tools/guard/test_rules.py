@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import BlockedCommand
-from loom_audit.tools.guard.parse import DEEPEST
+from loom_audit.model.shell.parse import DEEPEST
 from loom_audit.tools.guard.rules import blocked, check_command
 from tests.examples import some
 from tests.tools.conftest import Bench

@@ -1,4 +1,4 @@
-"""Words, commands and pipes of a shell text, as `shell_syntax` reads them.
+"""Words, commands and pipes of a shell text, as `parse` reads them.
 
 A word is a text after quote removal in which Unicode noncharacters stand for what has a meaning
 beyond itself: `HOME`, `UNKNOWN` (an expansion nobody can know), active globs and braces, `SPLIT`

@@ -9,7 +9,7 @@ leave quote removal and expansion to the caller.
 import re
 from collections.abc import Mapping
 
-from loom_audit.tools.guard.words import (
+from loom_audit.model.shell.words import (
     ASSIGNMENT,
     BRACES,
     GLOBS,
@@ -39,6 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
 _PARAMETER = re.compile(r"\{([#!]?)([A-Za-z0-9_]+|[@*#?$-])(?:\[[^]}]{0,99}\])?(:?[-=](?!\d))?")
 _ANSI = re.compile(r"\$'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _REDIRECT = re.compile(r"<<<|<<-|<<|<>|<&|<|>>|>\||>&|>")
+_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 _TILDE = re.compile(r"~[A-Za-z0-9_.-]*(?=[/\s;|&<>()]|$)")
 _OPENING = {"{", "if", "while", "until", "for", "select", "case"}
 _GROUPS = {"group", "for", "case"}
@@ -380,7 +381,7 @@ class _Reader:
             self.pending.append((command, literal, operator == "<<-", plain))
         elif operator in ("<", "<&"):
             command.reads.append(word)
-        else:
+        elif operator != ">&" or not _DESCRIPTOR.fullmatch(word):
             command.writes.append(word)
 
     def _here_documents(self) -> None:

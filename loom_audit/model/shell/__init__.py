@@ -1,0 +1,1 @@
+"""What a shell would be asked to do, read from its text: pure functions."""
