@@ -64,6 +64,7 @@ class HookServer:
         self._report = report
         self._build = build_id()
         self._checked = time.monotonic()
+        self._take_up_at = 0.0
         self._socket: socket.socket | None = None
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._threads: set[threading.Thread] = set()
@@ -72,6 +73,7 @@ class HookServer:
     # --- from begin to end ----------------------------------------------------------------
 
     def __enter__(self) -> "HookServer":
+        self._hooks.reserve()
         self._socket = _listening(self.path)
         self._accepting.start()
         threading.Thread(target=self._settle_often, daemon=True, name="_settle_often").start()
@@ -185,6 +187,12 @@ class HookServer:
     def _settle(self, *, last: bool = False) -> None:
         for error in self._hooks.settle(last=last):
             self._report(f"{type(error).__name__}: {error}")
+        if last or time.monotonic() >= self._take_up_at:
+            try:
+                self._hooks.take_up(last=last)
+            except Exception as error:  # noqa: BLE001 - it stays for the next time
+                self._take_up_at = time.monotonic() + CHECK_SECONDS
+                self._report(f"{type(error).__name__}: {error}")
 
 
 @contextmanager

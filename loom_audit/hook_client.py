@@ -8,8 +8,9 @@ Nothing is imported that is not built into the interpreter, but `_socket`: every
 waits for this.
 
 It prints nothing and exits with 0 whatever goes wrong, so that the agent does as without us;
-`--strict` makes that a denial. A session that is held (`<data folder>/held/`) is denied its calls
-also where no warm process answers.
+`--strict` makes that a denial. What it cannot hand over it notes in `spool`, beside it: a line that
+says which hook failed, in space that the warm process has reserved. A session that is held
+(`<data folder>/held/`) is denied its calls also where no warm process answers.
 """
 
 import _socket
@@ -26,7 +27,10 @@ ASKED = b"+"
 UNANSWERED = b"who was asked whether this call may run went away"
 NOT_RECORDED = b"loom-audit could not record this call, and was told to let none run unrecorded"
 START_SECONDS = 10.0
-FAILED_SECONDS = 30
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+SPOOL = b"spool"
+LONGEST_LINE = 4096
 SECONDS = 600
 
 
@@ -145,14 +149,23 @@ def close_all_above(last: int) -> None:
             posix.closerange(descriptor, descriptor + 1)
 
 
+def check_pause(folder: bytes) -> None:
+    """OSError so soon after a start that failed; with each one the pause is twice as long.
+
+    `failed` has a byte for each.
+    """
+    try:
+        failed = posix.stat(folder + b"/hooks/failed")
+    except OSError:
+        return
+    pause = min(FIRST_PAUSE * 2.0 ** min(failed.st_size - 1, 10), LONGEST_PAUSE)
+    if abs(time.time() - failed.st_mtime) < pause:
+        raise OSError
+
+
 def start(folder: bytes, name: bytes) -> int:
     """Start the warm process, of which only one stays; it inherits nothing of the client."""
-    try:
-        since = time.time() - posix.stat(folder + b"/hooks/failed").st_mtime
-    except OSError:
-        since = FAILED_SECONDS
-    if abs(since) < FAILED_SECONDS:
-        raise OSError
+    check_pause(folder)
     descriptor = posix.open(folder + b"/hooks/daemon", 0)
     try:
         words = read_all(descriptor).rstrip(b"\0").split(b"\0")
@@ -182,9 +195,9 @@ def still_starts(started: int, folder: bytes) -> int:
     """The process that was started; 0 once it ended as there is another. OSError if it failed."""
     ended, status = posix.waitpid(started, posix.WNOHANG)
     if ended and status:
-        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC
+        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
         mark = posix.open(folder + b"/hooks/failed", flags, 0o600)
-        posix.write(mark, b"%d\n" % status)
+        posix.write(mark, b".")
         posix.close(mark)
         raise OSError
     return 0 if ended else started
@@ -246,6 +259,35 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
     raise OSError
 
 
+def note(folder: bytes, who: bytes, data: bytes) -> None:
+    """Note that a hook was not handed over, for the next warm process: one line, one write.
+
+    Where the file was moved away meanwhile, it goes into the one that has its place.
+    """
+    names = (b"hook_event_name", b"session_id", b"tool_use_id", b"cwd", b"transcript_path")
+    told = [who, *(field(data, name) for name in names)]
+    told = [bytes(byte for byte in one if byte >= 32) for one in told]
+    line = b"loom-failed 1 %.3f\t%s\n" % (time.time(), b"\t".join(told))
+    if len(line) > LONGEST_LINE:  # the longest is the path of the transcript
+        line = line[:64].rpartition(b"\t")[0] + b"\n"
+    name = folder + b"/hooks/" + SPOOL
+    flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_NOFOLLOW
+    for _ in range(3):
+        spool = posix.open(name, flags | posix.O_NONBLOCK, 0o600)
+        seen = posix.fstat(spool)
+        # a file of the person's own, which somebody has linked here, is not written
+        if seen.st_mode & 0o170000 != 0o100000 or seen.st_nlink != 1:
+            raise OSError
+        posix.write(spool, line)
+        posix.close(spool)
+        try:
+            now = posix.stat(name, follow_symlinks=False)
+        except OSError:
+            continue
+        if (now.st_dev, now.st_ino) == (seen.st_dev, seen.st_ino):
+            return
+
+
 def main(arguments: list[str]) -> None:
     words = [word.encode("utf-8", "surrogateescape") for word in arguments]
     folder = __file__.encode("utf-8", "surrogateescape").rsplit(b"/", 2)[0]
@@ -262,6 +304,10 @@ def main(arguments: list[str]) -> None:
         answer, reason = b"", UNANSWERED
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on, or is told
         answer = b""
+        try:
+            note(folder, client + flags, data)
+        except OSError:
+            answer = b""  # there is nowhere else to say it
         if before and b"--strict" in words:
             reason = NOT_RECORDED
     if before and not answer:  # the warm process puts right what is said of a session it knows

@@ -150,15 +150,27 @@ def test_without_a_warm_process_the_agent_goes_on_and_strict_denies(
     assert run_hook(home, after, "claude-code", "--strict", cwd=root).stdout == b""
 
 
-def test_a_warm_process_that_cannot_start_is_not_waited_for_again(home: Path, root: Path) -> None:
-    marker = home / "tries"
+def test_a_warm_process_that_cannot_start_is_tried_again_after_half_a_second_then_one_then_two(
+    home: Path, root: Path
+) -> None:
+    marker, failed = home / "tries", home / FOLDER / "failed"
     script = home / "start.sh"
     script.write_text(f"#!/bin/sh\necho >>{marker}\nexit 3\n")
     script.chmod(0o700)
     (home / FOLDER / "daemon").write_bytes(f"{script}\0".encode())
-    for _ in range(3):
+
+    def tries(ago: float) -> int:
+        """How often it was tried by now, with a hook so long after the last start that failed."""
+        if failed.exists():
+            os.utime(failed, (time.time() - ago,) * 2)
         assert run_hook(home, pre_tool_use(root), "claude-code", cwd=root).stdout == b""
-    assert marker.read_text() == "\n"
+        return marker.read_text().count("\n")
+
+    # a time that lies ahead leaves the hook time to begin
+    found = [tries(0), tries(-0.3), tries(0.6), tries(0.6 - 1), tries(1.1), tries(0), tries(2.1)]
+    assert found == [1, 1, 2, 2, 3, 3, 4]
+    os.utime(failed, (0, 0))
+    assert tries(1e9) == 5
 
 
 def test_a_held_session_is_denied_its_calls_where_no_warm_process_is(

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from loom_audit.api.client_approvals import (
@@ -14,15 +15,27 @@ from loom_audit.api.client_approvals import (
     wait_for_answer,
 )
 from loom_audit.api.conversations import Container, Conversation, real_path, transcript_name
+from loom_audit.api.failed_hooks import (
+    FailedSession,
+    by_session,
+    is_of,
+    own_transcript,
+    record_failed,
+)
+from loom_audit.api.launcher import hooks_folder
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
-from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NotFound, NoWorkspace
+from loom_audit.disk.spool import Spool
+from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NoWorkspace
 from loom_audit.history.watching import end_watch
 
 SECONDS = 600.0
 """For how long a hook waits where it does not say."""
+
+_MOMENT, _LONGEST = timedelta(seconds=3), timedelta(seconds=60)
+"""For how long the next hook of a session is waited for of which one failed."""
 
 QUIET = 5.0
 """Seconds after a hook for which its session's transcript is read without another one."""
@@ -45,6 +58,7 @@ class Hooks:
         self._asking: dict[int, Sequence[int]] = {}
         self._known_roots: Mapping[str, str] = {}
         self._here = threading.RLock()
+        self._spool = Spool(hooks_folder(store.adapters.settings))
 
     def answer(
         self,
@@ -155,6 +169,52 @@ class Hooks:
         """Whether no call is open of the sessions that were heard here."""
         return not any(one.has_open_calls for one in list(self._conversations.values()))
 
+    def reserve(self) -> None:
+        """Let hooks have space for what they cannot hand over."""
+        self._spool.reserve()
+
+    def take_up(self, *, last: bool = False) -> None:
+        """Put on record which hooks failed, and what the transcripts of their sessions tell.
+
+        A session of which one failed just now is waited for, unless this is the `last` time.
+        """
+        if self._spool.is_empty:
+            return
+        now = datetime.now(UTC)
+        for one in () if last else by_session(self._spool.waiting(), now):
+            if now - one.last < _MOMENT and now - one.first < _LONGEST:
+                return
+        with self._spool.taken() as lines:
+            for one in by_session(lines, now):
+                self._take_up(one)
+
+    def _take_up(self, failed: FailedSession) -> None:
+        origin = own_transcript(failed)
+        known = [one for one in self._all() if is_of(one, failed.session)]
+        owner = None if origin is None else self._owner_of(origin.cwd)
+        cwd = failed.cwd if os.path.isabs(failed.cwd) else ""
+        where = owner or next(iter(known), None) or (self._owner_of(cwd) if cwd else None)
+        if where is None:
+            return
+        record_failed(where, failed)
+        if origin is not None and owner is not None:
+            with self._lock(failed.session):
+                self._recall(failed, origin.cwd, known)
+
+    def _recall(self, failed: FailedSession, cwd: str, known: Sequence[AuditedWorkspace]) -> None:
+        """Put on record what the transcript of a session tells that no hook told."""
+        client = CLIENTS[failed.client]
+        found = self._conversations.get((client.name, failed.session))
+        if found is not None:
+            found.read()
+            return
+        found = Conversation(
+            client, failed.session, self._owner_of, self._store.adapters.transcript
+        )
+        found.prompts = failed.prompts
+        if found.find_home(cwd, known):
+            found.read_alone(failed.transcript)
+
     def close(self) -> None:
         """Read no more, and look at everything that was watched."""
         for conversation in self._conversations.values():
@@ -244,7 +304,7 @@ class Hooks:
                 self._asking_now,
                 self._container,
             )
-            known = [one for one in self._all() if _has_session(one, hook.session)]
+            known = [one for one in self._all() if is_of(one, hook.session)]
             names_others = any(getattr(report, "paths", None) for report in hook.reports)
             if not found.find_home(hook.cwd, known) and not names_others:
                 self.outside.add(hook.cwd)
@@ -342,12 +402,6 @@ def _innermost(roots: Mapping[str, str], path: str) -> str | None:
         if path == last:
             return None
     return roots[path]
-
-
-def _has_session(workspace: AuditedWorkspace, session: str) -> bool:
-    with suppress(NotFound):
-        return bool(workspace.timeline.projections.session(session))
-    return False
 
 
 def _client(name: str) -> Client:

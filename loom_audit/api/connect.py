@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -32,13 +34,15 @@ class Change(Struct, frozen=True):
 class Kept(Struct, frozen=True):
     """What a settings file was before we were in it, and the hash of what we made of it.
 
-    `made` are the folders that were made for it.
+    `made` are the folders that were made for it. It runs our hook `since` then, in seconds of 1970;
+    0 where that was not kept.
     """
 
     path: str
     before: bytes | None
     after: str
     made: tuple[str, ...] = ()
+    since: float = 0.0
 
 
 def installed_clients() -> Sequence[str]:
@@ -99,7 +103,7 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
     with audit_errors(str(change.path)):
         made = _make_folders(change.path.parent) if change.after is not None else ()
         if connect and kept is None and change.after is not None:
-            known = Kept(str(change.path), change.before, _hash(change.after), made)
+            known = Kept(str(change.path), change.before, _hash(change.after), made, time.time())
         elif connect and kept is not None and change.after is not None:
             known = msgspec.structs.replace(kept, after=_hash(change.after))
         else:
@@ -127,6 +131,16 @@ def is_connected(client: str, path: Path) -> bool:
         return settings.HOOK_CLIENT.encode() in path.read_bytes()
     except OSError:
         return False
+
+
+def connected_since(home: Path, client: str, root: str) -> datetime | None:
+    """Since when a client runs our hook in a folder; None where it does not, or nobody kept it."""
+    found = []
+    for place in (settings_file(client, root), settings_file(client, None)):
+        if is_connected(client, place):
+            kept = _kept(home, Path(os.path.realpath(place)))
+            found.append(kept.since if kept is not None else 0.0)
+    return datetime.fromtimestamp(min(found), UTC) if found and all(found) else None
 
 
 def leave_out_of_git(root: str, path: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from loom_audit.api.connect import connected_since
 from loom_audit.api.foreign import changed_paths, error_of
 from loom_audit.api.holding import follow
 from loom_audit.api.workspace import AuditedWorkspace
@@ -119,8 +120,10 @@ class Conversation:
         if found is None:
             name = self.client.name
             within = partial(_request_in, self._container, workspace)
+            home = workspace.adapters.settings.home
+            since = partial(connected_since, home, name, workspace.root)
             found = Ingest(
-                workspace.attachment, self.session, name, record_of, self._asking, within
+                workspace.attachment, self.session, name, record_of, self._asking, within, since
             )
             self.ingests[workspace.id] = found
         return found
@@ -197,6 +200,28 @@ class Conversation:
         """Put on record that the session is over, though nobody tells."""
         self._read_to_the_end()
         self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
+
+    def read_alone(self, path: str) -> None:
+        """Put on record what this transcript tells; the session ends unless its client runs."""
+        self.follow_file(path)
+        was_open = self.is_open
+        try:
+            if not was_open:
+                self.go_on(None)
+            self.read()
+            if not was_open or self._is_dead:
+                self.end()
+        finally:
+            self.close_file()
+
+    @property
+    def _is_dead(self) -> bool:
+        """Whether the process under which the session is on record has ended."""
+        if self._home is None:
+            return False
+        attachment = self._home.attachment
+        lease = attachment.lease(self.session)
+        return lease is not None and attachment.processes.is_alive(lease) is False
 
     def take(self, report: Report, *, heard: bool) -> None:
         """Hand one report to the workspaces that it is about."""

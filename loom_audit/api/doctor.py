@@ -17,6 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from loom_audit.api.connect import installed_clients, is_connected, settings_file
+from loom_audit.api.failed_hooks import FailedSession, failures_of, last_words, waiting
 from loom_audit.api.heard import heard_clients
 from loom_audit.api.holding import agree
 from loom_audit.api.launcher import CLIENT, hooks_folder
@@ -204,6 +205,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
     try:
         with open_store(settings.url) as store:
             heard: dict[str, tuple[datetime, str]] = {}
+            failed = {one.client: 0 for one in waiting(settings)}
             roots = list[str]()
             for entry in store.workspaces():
                 name = f"workspace {entry.root}"
@@ -214,9 +216,10 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                     continue
                 workspace = store.workspace(entry.id)
                 yield from _guarded(name, partial(_workspace, workspace, now))
-                yield from _guarded(name, partial(_hear, workspace, heard))
+                yield from _guarded(name, partial(_hear, workspace, heard, failed))
                 roots.append(entry.root)
-            yield from _clients(settings, roots, heard)
+            yield _failed(settings, waiting(settings), failed)
+            yield from _clients(settings, roots, heard, failed)
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
             yield from _guarded("held sessions", partial(_held, store.adapters))
     except AuditError as error:
@@ -246,15 +249,39 @@ def _held(adapters: Adapters) -> Sequence[Check]:
     return [Check("held sessions", "ok", "hooks read of them what the logs say")]
 
 
-def _hear(workspace: AuditedWorkspace, heard: dict[str, tuple[datetime, str]]) -> Sequence[Check]:
-    """Note which clients were heard in a workspace later than in those before."""
+def _hear(
+    workspace: AuditedWorkspace, heard: dict[str, tuple[datetime, str]], failed: dict[str, int]
+) -> Sequence[Check]:
+    """Note which clients were heard in a workspace later than in those before, and which failed."""
+    for client, count in failures_of(workspace).items():
+        failed[client] = failed.get(client, 0) + count
     for client, at in heard_clients(workspace).items():
         heard[client] = max((at, workspace.root), heard.get(client, (at, "")))
     return []
 
 
+def _failed(
+    settings: Settings, waiting: Sequence[FailedSession], failed: Mapping[str, int]
+) -> Check:
+    """Whether hooks could not be handed over, and why as far as the warm process said."""
+    if not waiting:
+        known = sum(failed.values())
+        text = f"{count_text(known, 'hook')} on record as failed" if known else "none failed"
+        return Check("hooks", "ok", text)
+    said = last_words(settings)
+    text = first_few(waiting, 3, lambda one: one.text)
+    hint = f"The warm process said last: {said}" if said else "The warm process does not start."
+    return Check("hooks", "warning", f"{text}; not on record yet", f"{hint} {_BY_HAND}")
+
+
+_BY_HAND = "`loom-audit daemon` starts it by hand, and says what is wrong."
+
+
 def _clients(
-    settings: Settings, roots: Sequence[str], heard: Mapping[str, tuple[datetime, str]]
+    settings: Settings,
+    roots: Sequence[str],
+    heard: Mapping[str, tuple[datetime, str]],
+    failed: Mapping[str, int],
 ) -> Iterator[Check]:
     """Which clients run our hook, and when each was last heard."""
     installed = installed_clients()
@@ -271,6 +298,8 @@ def _clients(
         if connected and not hooks_folder(settings).joinpath(CLIENT).is_file():
             hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
             yield Check(name, "problem", text, hint)
+        elif connected and told is None and client in failed:
+            yield Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
         elif connected and told is None:
             hint = place.trust or f"Start `{place.program}` there: its first call is recorded."
             yield Check(name, "warning", text, hint)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.failed_hooks import note_failed_hooks
 from loom_audit.cli.shared.holds import note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, event_line
@@ -121,6 +122,7 @@ def log(
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
         note_holds(workspace, invocation.output)
+        note_failed_hooks(workspace, invocation.output)
         query = CallFilter(
             after=read_point(invocation, workspace, after) if after is not None else 0,
             before=read_point(invocation, workspace, upto) + 1 if upto is not None else None,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.failed_hooks import failed_hook_records, note_failed_hooks
 from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines
@@ -49,6 +50,7 @@ def status(
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
                     "held": [hold_record(held) for held in workspace.timeline.holds()],
+                    "failed_hooks": failed_hook_records(workspace),
                 }
             )
         else:
@@ -71,6 +73,7 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
     output = invocation.output
     output.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
     note_holds(workspace, output)
+    note_failed_hooks(workspace, output)
     if found.drift:
         output.line("changed on disk and not on record yet:")
         output.lines(change_lines(found.drift))

@@ -6,6 +6,7 @@ read from its beginning again after a crash, so what it tells counts by its orde
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -37,6 +38,7 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import CallRequested, Event, SessionStarted
 from loom_audit.model.records import Call
+from loom_audit.ports import EventFilter
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
@@ -54,7 +56,8 @@ RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
 class Ingest:
     """What is told of one session in one workspace, on its way to the log. One caller at a time.
 
-    `within` gives the request of the call of ours that runs the client, if there is one.
+    `within` gives the request of the call of ours that runs the client, if there is one, and
+    `since` since when the client runs our hooks here, where that is known.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Ingest:
         record_of: RecordOf,
         asking: Callable[[], Collection[int]] = tuple,
         within: Callable[[], int | None] = lambda: None,
+        since: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self.attachment = attachment
         self.session = session
@@ -73,6 +77,7 @@ class Ingest:
         self._record_of = record_of
         self._asking = asking
         self._within = within
+        self._since = since
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
         self._inferred: set[str] = set()
@@ -320,9 +325,8 @@ class Ingest:
         if self._served.has(began, heard=False):
             return
         at = began.at or (ended.at if ended else None)
-        session = self.attachment.projections.session(self.session)
-        if at is not None and (session.started_at - at).total_seconds() > _EARLIER:
-            return  # from before it was on record
+        if self._is_earlier(at) or self._is_copied(began):
+            return
         status: Status = (ended.status if ended else None) or "unknown"
         call_id = safe_id(began.call_id) or safe_id(ended.call_id if ended else "")
         result = ended.result if ended else NOT_TOLD
@@ -379,18 +383,45 @@ class Ingest:
     ) -> None:
         """Put a text on record unless it is there: told by a hook, or here in the transcript."""
         count = self._texts.count(fact, heard=heard)
-        if count is None or not report.text.strip() or self._is_earlier(report):
+        if count is None or not report.text.strip() or self._is_earlier(report.at):
+            return
+        if self._is_before_start(report.at) and self._is_known_text(fact):
             return
         key = "\0".join((self.session, fact.kind, fact.text, str(count)))
         draft = replace(self.writer, occurred_at=report.at).draft(fact)
         id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.attachment.log.append([replace(draft, id=id)])
 
-    def _is_earlier(self, report: PromptTold | MessageTold) -> bool:
-        if report.at is None:
-            return False
+    def _is_earlier(self, at: datetime | None) -> bool:
+        """Whether what is told lies before the client ran our hooks here.
+
+        Where it is not known since when it does, before the session was on record.
+        """
+        since = self._since()
+        if since is None or at is None:
+            return self._is_before_start(at)
+        return at < since
+
+    def _is_before_start(self, at: datetime | None) -> bool:
         started = self.attachment.projections.session(self.session).started_at
-        return (started - report.at).total_seconds() > _EARLIER
+        return at is not None and (started - at).total_seconds() > _EARLIER
+
+    def _is_copied(self, began: CallBegan) -> bool:
+        """Whether the client told of this call in another session: a resumed one copies its own."""
+        call_id = safe_id(began.call_id)
+        wanted = EventFilter(kinds=(CallRequested.kind,), call_id=call_id)
+        return bool(call_id) and any(
+            event.actor == self.writer.actor
+            and event.session != self.session
+            and isinstance(event.fact, CallRequested)
+            and event.fact.tool == (safe_id(began.tool) or "unknown")
+            for event in self.attachment.log.read(wanted)
+        )
+
+    def _is_known_text(self, fact: PromptSubmitted | MessageReceived) -> bool:
+        """Whether this text is on record, with its id, in another session of the client."""
+        texts = self.attachment.log.read(EventFilter(kinds=(fact.kind,)))
+        return any(one.fact == fact and one.actor == self.writer.actor for one in texts)
 
     def _end_turn(self, report: TurnEnded, *, heard: bool) -> None:
         status: Status = "cancelled" if report.interrupted else "unknown"

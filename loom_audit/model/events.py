@@ -261,6 +261,18 @@ class CallReported(Struct, frozen=True):
     inferred: Inferred = ""
 
 
+class HookFailed(Struct, frozen=True):
+    """Hooks of a client could not be handed over, which is all that is known from this.
+
+    The event happened when the first of so many did; `session` is as they named it.
+    """
+
+    kind: ClassVar[str] = "hook.failed"
+    client: str
+    session: str = ""
+    count: int = 1
+
+
 class CoverageLowered(Struct, frozen=True):
     """What was found later lowers the coverage of finished calls, by their numbers."""
 
@@ -312,6 +324,7 @@ Fact = (
     | ContentFound
     | CallFinished
     | CallReported
+    | HookFailed
     | CoverageLowered
     | TreeListed
     | CheckpointMarked

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from loom_audit.api.drift import accept_drift, content_of_drift
+from loom_audit.api.failed_hooks import waiting_in
 from loom_audit.web.budget import Budget
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Form, Query, Render, Workspace
@@ -34,6 +35,7 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
     return fragment_of(request, pages, changes, budget) or pages.page(
         request,
         "status.html",
+        failed_hooks=waiting_in(workspace),
         section="status",
         found=found,
         changes=changes,

@@ -30,6 +30,7 @@ from loom_audit.model.events import (
     Draft,
     Fact,
     FilesChanged,
+    HookFailed,
     PathsUntracked,
     ScopeAccepted,
     SessionEnded,
@@ -102,6 +103,7 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         CallFinished("c2", "Bash", "execute", "unknown", None, inferred=True),
         CallReported("c2", "Bash", "ok", {"output": odd}, None, "unknown"),
         CallReported("c2", "Bash", "ok", {"output": odd}, replaces=13, inferred="unknown"),
+        HookFailed("codex", odd, 3),
         CheckpointMarked("name", 5, "note"),
         SessionEnded("failed"),
     ]

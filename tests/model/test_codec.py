@@ -51,6 +51,7 @@ from loom_audit.model.events import (
     Event,
     Fact,
     FilesChanged,
+    HookFailed,
     Lease,
     LeftOut,
     PathsUntracked,
@@ -215,6 +216,7 @@ facts = st.one_of(
     st.builds(CallReported, ids, names, statuses, any_json),
     st.builds(CallReported, ids, names, statuses, any_json, number, inferred),
     st.builds(CoverageLowered, seqs, coverages),
+    st.builds(HookFailed, any_text, any_text, st.integers(1)),
     st.builds(TreeListed, st.integers(0), blobs),
     st.builds(PathsUntracked, st.lists(st.builds(Untracked, paths, any_text)).map(tuple)),
     st.builds(
@@ -434,6 +436,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         FilesChanged((FileChange(secret, None, state),), "tool"),
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
+        HookFailed(secret, secret),
         WorkspaceAttached(secret, secret, 1),
         PathsUntracked((Untracked(secret, secret),)),
     ):

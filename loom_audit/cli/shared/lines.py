@@ -26,6 +26,7 @@ from loom_audit.model.events import (
     ContentFound,
     Event,
     FilesChanged,
+    HookFailed,
     PathsUntracked,
     SessionEnded,
     SessionStarted,
@@ -219,6 +220,9 @@ def fact_text(event: Event) -> str:
             return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
             return f"{tool} {status} in {duration_text(duration)}"
+        case HookFailed(client=client, session=session, count=count):
+            when = f" from {local_time(event.occurred_at)} on" if event.occurred_at else ""
+            return f"{count_text(count, 'hook')} of {client} failed{when} {session}".strip()
         case CheckpointMarked(name=name, point=point):
             return f"@{name} at {point}"
     return ""

@@ -1,0 +1,194 @@
+"""What hooks noted that they could not hand over.
+
+A line is a hint and no evidence: from it alone comes only that a hook failed. What the session did
+is asked of its transcript, which must be where its client keeps them.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from loom_audit.api.finding import PLACES
+from loom_audit.api.importing import Origin, origin_of
+from loom_audit.api.launcher import hooks_folder
+from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.clients.known import CLIENTS
+from loom_audit.config import Settings
+from loom_audit.disk.spool import Spool
+from loom_audit.errors import AuditError, NotFound
+from loom_audit.history.attachment import CLIENT
+from loom_audit.history.attribution import OUTSIDE
+from loom_audit.history.told_calls import safe_id
+from loom_audit.model.display import count_text, one_line
+from loom_audit.model.events import Draft, HookFailed
+from loom_audit.ports import EventFilter
+
+_BEGIN = b"loom-failed 1 "
+_FIELDS = 6
+_LONGEST_AGO = timedelta(days=30)
+MOST = 1000
+"""So many sessions are told of at once; a client has few."""
+
+
+class FailedHook(Struct, frozen=True):
+    """A hook that was not handed over, as it says itself; "" where it does not."""
+
+    at: datetime
+    client: str
+    event: str
+    session: str
+    call_id: str
+    cwd: str
+    transcript: str
+    prompts: bool
+
+
+class FailedSession(Struct, frozen=True):
+    """The failed hooks of a session, and the last folder and transcript that they name.
+
+    `prompts`: what people and the model say may be recorded.
+    """
+
+    client: str
+    session: str
+    first: datetime
+    last: datetime
+    count: int
+    cwd: str
+    transcript: str
+    prompts: bool
+
+    @property
+    def text(self) -> str:
+        """That they failed, in one line."""
+        since = f"{self.first:%Y-%m-%d %H:%M:%SZ}"
+        until = f" to {self.last:%H:%M:%SZ}" if self.count > 1 else ""
+        return f"{count_text(self.count, 'hook')} of {self.client} failed: {since}{until}"
+
+
+def waiting(settings: Settings) -> Sequence[FailedSession]:
+    """What failed and is not on record yet, by session; nothing is changed."""
+    return by_session(Spool(hooks_folder(settings)).waiting(), datetime.now(UTC))
+
+
+def waiting_in(workspace: AuditedWorkspace) -> Sequence[FailedSession]:
+    """Those of sessions that are of a workspace, or say that they are in its folder."""
+    return [
+        one
+        for one in waiting(workspace.adapters.settings)
+        if _is_below(one.cwd, workspace.root) or is_of(workspace, one.session)
+    ]
+
+
+def is_of(workspace: AuditedWorkspace, session: str) -> bool:
+    """Whether a session is on record in a workspace."""
+    with suppress(NotFound):
+        return bool(workspace.timeline.projections.session(session))
+    return False
+
+
+def _is_below(path: str, root: str) -> bool:
+    real = os.path.realpath(path) if os.path.isabs(path) and "\0" not in path else ""
+    return (real + os.sep).startswith(root.rstrip(os.sep) + os.sep)
+
+
+def failures_of(workspace: AuditedWorkspace) -> Mapping[str, int]:
+    """By client how many hooks are on record as failed in a workspace."""
+    found: dict[str, int] = {}
+    for event in workspace.timeline.events(EventFilter(kinds=(HookFailed.kind,))):
+        if isinstance(event.fact, HookFailed):
+            found[event.fact.client] = found.get(event.fact.client, 0) + event.fact.count
+    return found
+
+
+def last_words(settings: Settings) -> str:
+    """The last line of what the warm process noted that went wrong."""
+    with suppress(OSError):
+        lines = (hooks_folder(settings) / "daemon.log").read_bytes().splitlines()
+        return one_line(lines[-1].decode("utf-8", "replace"), 300) if lines else ""
+    return ""
+
+
+def by_session(lines: Iterable[bytes], now: datetime) -> Sequence[FailedSession]:
+    """The failed hooks that these lines tell, by session; what else they say is passed over."""
+    found: dict[tuple[str, str], FailedSession] = {}
+    for one in filter(None, (_parsed(line, now) for line in dict.fromkeys(lines))):
+        key = one.client, one.session
+        known = found.get(key)
+        if known is None and len(found) >= MOST:
+            continue
+        found[key] = FailedSession(
+            one.client,
+            one.session,
+            min(known.first, one.at) if known else one.at,
+            max(known.last, one.at) if known else one.at,
+            known.count + 1 if known else 1,
+            one.cwd or (known.cwd if known else ""),
+            one.transcript or (known.transcript if known else ""),
+            one.prompts and (known is None or known.prompts),
+        )
+    return [*found.values()]
+
+
+def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
+    """Put on record that hooks failed, once."""
+    key = "\0".join((failed.client, failed.session, failed.first.isoformat()))
+    id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    fact = HookFailed(failed.client, failed.session, failed.count)
+    draft = Draft(fact, "", OUTSIDE, id=id, occurred_at=failed.first, source=CLIENT)
+    workspace.log.append([draft])
+
+
+def _parsed(line: bytes, now: datetime) -> FailedHook | None:
+    """What a line says; None for what no hook of a known client wrote, or not lately."""
+    if not line.startswith(_BEGIN):
+        return None
+    time, *fields = line.removeprefix(_BEGIN).split(b"\t")
+    if len(fields) > _FIELDS:
+        return None
+    texts = [os.fsdecode(one) for one in fields] + [""] * (_FIELDS - len(fields))
+    said, event, session, call_id, cwd, transcript = texts
+    client, _, flags = said.partition(" ")
+    if client not in CLIENTS or safe_id(session) != session:
+        return None
+    try:
+        at = datetime.fromtimestamp(float(time), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    if not now - _LONGEST_AGO < at < now + timedelta(minutes=1):
+        return None
+    prompts = "no-prompts" not in flags
+    return FailedHook(at, client, event, session, call_id, cwd, transcript, prompts)
+
+
+def own_transcript(
+    failed: FailedSession, environment: Mapping[str, str] = os.environ
+) -> Origin | None:
+    """Who wrote the transcript that failed hooks name, where it may be believed.
+
+    None unless it is a regular file of this account, where the client keeps its transcripts, and of
+    this session.
+    """
+    variable, folder, patterns = PLACES.get(failed.client, ("", "", ()))
+    if not patterns or not os.path.isabs(failed.transcript):
+        return None
+    home = Path(environment.get("HOME") or Path.home())
+    base = os.path.realpath(environment.get(variable) or home / folder)
+    with suppress(AuditError, OSError, ValueError):
+        path = os.path.realpath(failed.transcript)
+        seen = os.lstat(path)
+        places = [os.path.join(base, pattern.split("/", 1)[0]) + os.sep for pattern in patterns]
+        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
+            return None
+        if not any(path.startswith(place) for place in places):
+            return None
+        origin = origin_of(Path(path), failed.client)
+        if origin.cwd and failed.session.split(".")[0] == origin.session:
+            return origin
+    return None

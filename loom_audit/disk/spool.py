@@ -1,0 +1,133 @@
+"""The file in which hooks note what they could not hand over, in space that is reserved for it.
+
+`hook_client.py` appends to it also on a full disk, since the warm process has reserved space behind
+its end. Who takes the lines moves the file aside first: what is written meanwhile goes into
+another, and what was taken and not put on record stays for the next one.
+"""
+
+import ctypes
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+NAME = "spool"
+RESERVED = 256 * 1024
+"""Bytes, which are some thousand lines."""
+
+LONGEST_LINE = 4096
+MOST_BYTES = 16 * 1024 * 1024
+"""What is read of one file at most: more was not written by hooks."""
+
+_KEEP_SIZE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Spool:
+    """The one of a folder. Several processes may use it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / NAME
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits; asked often."""
+        with suppress(OSError):
+            return not self._file.lstat().st_size and not self._aside()
+        return not self._aside()
+
+    def waiting(self) -> Sequence[bytes]:
+        """The lines that wait; nothing is changed."""
+        files = [*self._aside(), self._file]
+        return [line for file in files for line in _lines(file)]
+
+    def reserve(self) -> None:
+        """Let there be a file with space for lines, where there is none."""
+        with suppress(OSError):  # lines go into a file without it
+            if not self._file.lstat().st_blocks:
+                _allocate(self._file)
+            return
+        self._make()
+
+    @contextmanager
+    def taken(self) -> Iterator[Sequence[bytes]]:
+        """The lines that wait, which are gone after the block unless it raises.
+
+        While another process takes them there are none.
+        """
+        lock = os.open(self._folder / f"{NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield ()
+                return
+            with suppress(OSError):
+                if self._file.lstat().st_size:
+                    self._move_aside()
+            files = self._aside()
+            yield [line for file in files for line in _lines(file)]
+            for file in files:
+                with suppress(OSError):
+                    file.unlink()
+        finally:
+            os.close(lock)
+
+    def _aside(self) -> list[Path]:
+        """What was moved aside and not removed, oldest first; a folder is not ours."""
+        with suppress(OSError):
+            found = sorted(self._folder.glob(f"{NAME}-*"))
+            return [one for one in found if not stat.S_ISDIR(one.lstat().st_mode)]
+        return []
+
+    def _move_aside(self) -> None:
+        """Move the file aside and put an empty one in its place, over no other."""
+        self._file.rename(self._folder / f"{NAME}-{time.time_ns()}-{os.getpid()}")
+        self._make()
+
+    def _make(self) -> None:
+        """Make the file with its space, unless a hook makes it just now."""
+        made = self._folder / f"{NAME}.{os.getpid()}"
+        with suppress(OSError):  # then the next hook makes it, without space
+            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            try:
+                _allocate(made)
+                os.link(made, self._file)
+            finally:
+                made.unlink()
+
+
+def _allocate(file: Path) -> None:
+    """Reserve space for a file behind its end, where its filesystem can."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(_libc, "fallocate"):
+            length = ctypes.c_longlong(RESERVED)
+            _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(0), length)
+    finally:
+        os.close(descriptor)
+
+
+def _lines(file: Path) -> Sequence[bytes]:
+    """The whole lines of a file of our own; none of what is something else."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(file, flags)
+    except OSError:
+        return ()
+    try:
+        seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
+            return ()
+        data = b""
+        while len(data) < MOST_BYTES and (part := os.read(descriptor, 1 << 20)):
+            data += part
+    except OSError:
+        return ()
+    finally:
+        os.close(descriptor)
+    return [line for line in data.split(b"\n")[:-1] if 0 < len(line) < LONGEST_LINE]
