@@ -229,6 +229,9 @@ class Check:
                 self.tell("wrong", f"log number {number!a}", f"{table} rows are of no log")
         for log in {log for log, _, _ in self.heads} - logs.keys():
             self.tell("wrong", f"log {log}", "it is not here, there is a head of it")
+        query = "SELECT blob FROM blob_content WHERE blob NOT IN (SELECT number FROM blob)"
+        for (number,) in self.rows.execute(query):
+            self.tell("wrong", f"content number {number}", "its bytes are stored, it has no row")
         query = "SELECT number, hex(sha256) FROM blob WHERE encoding <> 'absent' ORDER BY number"
         for number, digest in self.rows.execute(query):
             self.found["contents"] += 1
@@ -283,7 +286,8 @@ class Check:
     def _check_ends(self, size: int, where: str, number: int, due: int) -> None:
         """What lies behind the last event, and a head of more events."""
         if due > size:
-            self.tell("wrong", where, f"it has {size} events, a head {due}")
+            why = "cut off, or copied while it was written"
+            self.tell("wrong", where, f"it has {size} events, a head {due}: {why}")
         for twice in self.twice.values():
             self.tell("wrong", f"{where} event {twice}", "it says once more what happened")
         self.twice.clear()

@@ -317,6 +317,7 @@ def test_a_head_kept_elsewhere_finds_what_the_store_cannot_tell(
     assert verified(store.path)[0] == 0
     code, said = verified(store.path, *heads_of(store), last)
     assert code == 1 and "head" in said
+    assert ("cut off, or copied while it was written" in said) == (changed is without_end)
 
 
 @pytest.mark.parametrize("old", ["v1 ", " {size} ", "{root}"])

@@ -9,7 +9,7 @@ from loom_audit.errors import AuditError, NoWorkspace, StorageFailed
 from loom_audit.history import verification
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.disk_check import find_hidden
-from loom_audit.history.log_check import Finding
+from loom_audit.history.log_check import SHORTER, Finding
 from loom_audit.history.verification import Verification
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import Report
@@ -34,7 +34,7 @@ def verify(
     with closing(adapters.evidence(id)) as evidence:
         found = verification.verify(evidence, heads=kept, quick=quick, sample=sample, report=report)
     missing = [
-        Finding(None, "log", f"log {log} is not in the store as far as heads of it were kept")
+        Finding(None, "log", f"log {log} is not in the store as far as heads were kept. {SHORTER}")
         for log in adapters.missing_logs()
         if log != id
     ]

@@ -7,7 +7,7 @@ import stat
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan
-from loom_audit.history.log_check import Finding
+from loom_audit.history.log_check import SHORTER, Finding
 from loom_audit.history.observation import MAX_READ_AT_ONCE
 from loom_audit.ports import IndexEntry
 
@@ -28,7 +28,7 @@ def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
                 size,
                 "log.short",
                 f"the change index has followed {seen} events, the log has {size}: the last"
-                f" {seen - size} were removed, or an older copy was put back",
+                f" {seen - size} are missing. {SHORTER}",
             )
         )
     with checked.exclusive_if_possible():

@@ -19,6 +19,9 @@ from loom_audit.ports import EventRow
 
 Grade = Literal["tampered", "incomplete", "unreadable", "harmless"]
 
+SHORTER = "The store was cut off, or copied while it was written, or an older copy was put back"
+"""Why a log may be shorter than what is known of it elsewhere."""
+
 _MAX_GAP = 1 << 20
 _UNKNOWN = bytes(32)
 
@@ -246,7 +249,7 @@ class LogChecker:
                 self.size,
                 "log.short",
                 f"a head kept elsewhere is of {size} events, the log has {self.size}:"
-                f" the last {size - self.size} were removed",
+                f" the last {size - self.size} are missing. {SHORTER}",
             )
         if self._nodes and not self.broken:
             self._findings.add(

@@ -30,6 +30,7 @@ from loom_audit.sql.projections import keyframes, tree
 from loom_audit.sql.projections.comparison import RebuiltProjections
 from loom_audit.sql.projections.quick_check import QuickCheck
 from loom_audit.sql.projections.rows import FollowedEvent, followed
+from loom_audit.sql.schema import REVISION
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
@@ -49,9 +50,14 @@ _ODD_BLOBS = (
     "SELECT b.number, hex(b.sha256) FROM blob b LEFT JOIN blob_content c ON c.blob = b.number "
     "WHERE length(b.sha256) <> 32 OR typeof(b.sha256) <> 'blob' OR typeof(b.size) <> 'integer' "
     "OR b.large NOT IN (0, 1) OR typeof(b.version) <> 'integer' "
-    "OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0)) "
-    "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0))"
+    "OR (b.encoding = 'absent' AND (b.stored <> 0 OR b.large <> 0 OR c.blob IS NOT NULL)) "
+    "OR (b.large = 0 AND b.stored <> coalesce(length(c.content), 0)) "
+    "OR (b.large = 1 AND (b.encoding <> 'zstd' OR c.blob IS NOT NULL)) "
+    "OR b.encoding NOT IN ('raw', 'zstd', 'zstd-delta', 'absent') "
+    "OR (b.encoding = 'zstd-delta') <> (b.base IS NOT NULL)"
 )
+_OF_NO_ROW = "SELECT blob FROM blob_content WHERE blob NOT IN (SELECT number FROM blob)"
+_REVISIONS = "SELECT version_num FROM alembic_version"
 _VERSIONS = (
     "SELECT b.number, hex(b.sha256), b.version, base.version FROM blob b "
     "LEFT JOIN blob base ON base.number = b.base "
@@ -272,8 +278,12 @@ class SqlEvidence:
             raise _storage_error(error, self._path) from error
         if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
             yield "the dictionaries are not those that rows are packed with"
+        if [*self._rows(_REVISIONS)] != [(REVISION,)]:
+            yield f"the store does not say that it is at revision {REVISION}, and at no other"
         yield from self._find_misfiled_logs()
         yield from self._find_rows_of_no_log()
+        for (number,) in self._rows(_OF_NO_ROW):
+            yield f"the bytes of content {number} are stored, and it has no row"
         for seq, role in self._rows(_IN_TWO_PLACES, self._number):
             yield f"the payload {role} of event {seq} is in its row and elsewhere"
         odd = self._rows(_ODD_BLOBS)

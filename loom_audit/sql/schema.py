@@ -52,12 +52,16 @@ def create_all(connection: Connection) -> None:
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision the store is at; None for an empty database or one that is not a store."""
+    """The revision the store is at; None for an empty database or one that is not a store.
+
+    Of several, which verifying finds, ours where it is among them.
+    """
     has = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
     if connection.execute(has).fetchone() is None:
         return None
-    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return None if found is None or found[0] is None else str(found[0])
+    rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    named = [str(found) for (found,) in rows if found is not None]
+    return max(named, key=lambda one: (one == REVISION, one), default=None)
 
 
 def is_empty(connection: Connection) -> bool:

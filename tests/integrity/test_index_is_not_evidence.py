@@ -66,6 +66,10 @@ def test_a_log_shorter_than_the_index_has_seen_is_a_finding_also_after_a_look(
         seen = again(workspace)
         found = [(one.code, one.grade) for one in seen.verify().findings]
         assert ("log.short", "tampered") in found
+        assert any(
+            "cut off, or copied while it was written" in one.message
+            for one in workspace.verify().findings
+        )
         seen.status()
 
 

@@ -674,6 +674,8 @@ def test_an_old_copy_put_back_is_too_short_for_the_heads(
     shutil.copytree(old.path.parent, store.path.parent)
     found = store.verify()
     assert [(one.code, one.seq) for one in found.findings] == [("log.short", found.size)]
+    assert "cut off, or copied while it was written" in found.findings[0].message
+    assert found.exit_code == 1
     assert found.exit_code == 1
     assert found.anchored == found.size
 
