@@ -15,7 +15,7 @@ from loom_audit.clients import settings
 from loom_audit.clients.settings import PLACES, Place
 from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.history.capture import record_drift
+from loom_audit.history.drift import record_drift
 
 KEPT = "connected"
 _MARK = b"# loom-audit connect\n"

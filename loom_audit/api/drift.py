@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict
-from loom_audit.history.capture import record_drift
+from loom_audit.history.drift import record_drift
+from loom_audit.history.recovery import recover_all
 from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, FileState, is_within, parents
 
@@ -40,8 +41,10 @@ def accept_drift(workspace: AuditedWorkspace, paths: Sequence[str] = ()) -> int:
     """Put on record as from outside what differs at these paths and below them, by default all.
 
     With a path the new folders above it and the other names of its file are recorded. Where calls
-    are open, it may be recorded as theirs, as always. How many paths it is.
+    are open, it may be recorded as theirs, as always. How many paths it is. Conflict while an
+    interrupted undo waits to be continued or abandoned.
     """
+    recover_all(workspace.attachment)
     drift = workspace.status().drift
     wanted = {change.path for change in drift if not paths or is_within(change.path, paths)}
     groups = {_group(change) for change in drift if change.path in wanted} - {None}

@@ -11,7 +11,7 @@ from loom_audit.config import VERSION
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.call import close_unfinished
-from loom_audit.history.recovery import decision_needed, recover
+from loom_audit.history.recovery import recover_all
 from loom_audit.history.room import check_room
 from loom_audit.history.watching import end_watch
 from loom_audit.history.writer import Writer, new_id
@@ -57,9 +57,7 @@ class SessionRecord:
         check_room(self._attachment, "no session begins")
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
-            for one in recover(self._attachment):
-                if one.waiting:
-                    raise decision_needed(one.call)
+            recover_all(self._attachment)
         try:
             with self._attachment.lock.uninterrupted():
                 self._begin()

@@ -51,13 +51,17 @@ MAX_NAME = 256
 
 
 class Status(Struct, frozen=True):
-    """Disk against log: `drift` leads from the log's tree to what is on disk."""
+    """Disk against log: `drift` leads from the log's tree to what is on disk.
+
+    What interrupted calls made of what they intended is not in it, but in `begun`.
+    """
 
     head: int
     drift: tuple[FileChange, ...]
     untracked: tuple[Untracked, ...]
     open_calls: tuple[Call, ...]
     interrupted: tuple[Call, ...]
+    begun: tuple[FileChange, ...] = ()
 
 
 class AuditedWorkspace:
@@ -210,13 +214,17 @@ class AuditedWorkspace:
         return Checkpoint(name, fact.point, event.seq, event.at, note)
 
     def accept_scope(self, *, actor: str | None = None) -> str:
-        """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS."""
+        """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS;
+        CONFLICT while an interrupted undo waits to be continued or abandoned.
+        """
         from loom_audit.history.baseline import accept_scope
+        from loom_audit.history.recovery import recover_all
 
         text = ""
         if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
             text = self.attachment.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
         check_rules(text)
+        recover_all(self.attachment)
         accept_scope(self.attachment, ScopeAccepted(text), actor=actor or self.actor)
         return text
 
@@ -237,16 +245,19 @@ class AuditedWorkspace:
         With `rehash` every file is read, and the change index is not asked.
         """
         from loom_audit.history.capture import scan
+        from loom_audit.history.interrupted import without_interrupted
         from loom_audit.history.recovery import interrupted_calls
 
         with self.attachment.exclusive_if_possible():
             found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
+            drift, begun = without_interrupted(self.attachment, found.changes)
         return Status(
             self.log.head(),
-            tuple(found.changes),
+            tuple(drift),
             tuple(found.untracked),
             tuple(self.timeline.open_calls()),
             tuple(interrupted_calls(self.attachment)),
+            tuple(begun),
         )
 
     def leftovers(self) -> Sequence[str]:

@@ -38,7 +38,7 @@ def status(
     with invocation.workspace() as workspace:
         note_baseline(invocation, workspace)
         found = workspace.status(rehash=rehash)
-        anything = bool(found.drift or found.untracked or found.interrupted)
+        anything = bool(found.drift or found.begun or found.untracked or found.interrupted)
         if invocation.output.json:
             invocation.output.record(
                 {
@@ -46,6 +46,7 @@ def status(
                     "root": workspace.root,
                     "head": found.head,
                     "drift": [change_record(change) for change in found.drift],
+                    "begun": [change_record(change) for change in found.begun],
                     "untracked": plain(found.untracked),
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
@@ -91,5 +92,8 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
     if found.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
         output.lines(call_line(call, width=output.width) for call in found.interrupted)
+        if found.begun:
+            output.line("changed by it, and not on record yet:")
+            output.lines(change_lines(found.begun))
     if not (found.drift or found.untracked or found.interrupted):
         output.line("the disk is as the log says")

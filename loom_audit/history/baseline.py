@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, outside_draft
-from loom_audit.history.capture import ScanResult, record_drift, scan
+from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.drift import record_drift
 from loom_audit.history.opaque import left_out_rows
 from loom_audit.history.room import check_room
 from loom_audit.history.without_gc import without_gc

@@ -22,10 +22,14 @@ from loom_audit.history.interrupted import (
     Comparison,
     add_outcome,
     compare_with_disk,
-    record_found_changes,
     writer_of,
 )
-from loom_audit.history.looks import keep_going_on, look_after_block, look_before_block
+from loom_audit.history.looks import (
+    keep_going_on,
+    look_after_block,
+    look_before_block,
+    record_found_changes,
+)
 from loom_audit.history.named import named_paths
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.temporaries import remove_temporaries

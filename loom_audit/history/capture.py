@@ -9,12 +9,10 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
 from loom_audit.history.attachment import UNTRACKED, Attachment
-from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.change_index import (
     catch_up,
     every_path_stale,
     is_newly_untracked,
-    update_index,
 )
 from loom_audit.history.links import ScannedLinks
 from loom_audit.history.observation import observe
@@ -27,7 +25,6 @@ from loom_audit.history.opaque import (
     unrecorded,
 )
 from loom_audit.history.parts import HeldDeletions, LooseEnds
-from loom_audit.history.survivors import Window
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
@@ -366,33 +363,4 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
         attachment.projections.tree().get
         if count > WHOLE_TREE_FROM
         else attachment.projections.state
-    )
-
-
-def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = None) -> None:
-    """Put on record what others changed on disk since the last scan; the lock is held.
-
-    Only at `wanted` paths: what is elsewhere is found again by the next scan.
-    """
-
-    among = candidates(attachment)  # of before the scan
-    window = Window.begin(attachment)
-
-    def flush(found: ScanResult) -> None:
-        found = found if wanted is None else _only(found, wanted)
-        among_now = window.with_survivors(among)
-        drafts = attributed_drafts(found.changes, among_now, found.moves, found.arrived)
-        update_index(attachment, found.entries, attachment.log.append(drafts))
-
-    flush(scan(attachment, flush))
-    window.end()
-
-
-def _only(found: ScanResult, wanted: Callable[[str], bool]) -> ScanResult:
-    return replace(
-        found,
-        changes=[change for change in found.changes if wanted(change.path)],
-        entries={path: entry for path, entry in found.entries.items() if wanted(path)},
-        moves=tuple(m for m in found.moves if wanted(m.source) and wanted(m.target)),
-        arrived=tuple(path for path in found.arrived if wanted(path)),
     )

@@ -1,14 +1,13 @@
 """What calls did whose process ended before they did."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
 
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import acting_calls, innermost, outside_draft
+from loom_audit.history.attribution import outside_draft
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.looks import collect_changes
 from loom_audit.history.outcome import as_left_out, observe_all
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
@@ -120,22 +119,53 @@ def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
     record.entries.update(found.entries)
     record.lower_coverage(*(f"outside the scope: {path}" for path in found.unrecorded[:10]))
     if found.made:
-        origin: Origin = "undo" if is_undo(call) else "tool"
-        record.add_changes(FilesChanged(found.made, origin, call.call_id, found.moves))
+        record.add_changes(_made_fact(call, found))
     if found.foreign:
         record.add_drafts([outside_draft(found.foreign)])
 
 
-def record_found_changes(attachment: Attachment, calls: Sequence[Call]) -> None:
-    """Record what changed on disk as the interrupted calls', shared with those that go on.
+def _made_fact(call: Call, found: Comparison) -> FilesChanged:
+    origin: Origin = "undo" if is_undo(call) else "tool"
+    return FilesChanged(found.made, origin, call.call_id, found.moves)
 
-    The lock is held.
+
+def record_interrupted(attachment: Attachment) -> None:
+    """Put on record, as theirs, what calls whose process is gone made of what they intended.
+
+    The lock is held. A look would find it as somebody else's; the calls stay open.
     """
-    ended = {call.requested for call in calls}
-    running = [one for one in acting_calls(attachment) if one.requested not in ended]
-    among = innermost(attachment, [*calls, *running])
-    owner = among[0]
-    writer = Writer(attachment, owner.session, owner.actor, SOURCE)
-    record = CallRecord(writer, owner.call_id)
-    collect_changes(record, among)
-    record.commit_and_index()
+    for call in _interrupted(attachment):
+        found = compare_with_disk(attachment, call)
+        if found.made:
+            record = CallRecord(writer_of(attachment, call), call.call_id)
+            made = {change.path for change in found.made}
+            record.entries.update({p: entry for p, entry in found.entries.items() if p in made})
+            record.add_changes(_made_fact(call, found))
+            record.commit_and_index()
+
+
+def without_interrupted(
+    attachment: Attachment, drift: Iterable[FileChange]
+) -> tuple[list[FileChange], list[FileChange]]:
+    """A drift without what interrupted calls made of what they intended, and that."""
+    begun: dict[str, FileChange] = {}
+    for call in _interrupted(attachment):
+        begun.update((change.path, change) for change in intended(attachment, call)[0])
+    rest: list[FileChange] = []
+    theirs: list[FileChange] = []
+    for change in drift:
+        meant = begun.get(change.path)
+        known = meant is not None and _outcome(as_left_out(meant, change.after), change.after)
+        (theirs if known not in (False, "unknown") else rest).append(change)
+    return rest, theirs
+
+
+def _interrupted(attachment: Attachment) -> list[Call]:
+    """The open calls of processes that are gone, as far as they say what they change."""
+    return [
+        call
+        for call in attachment.projections.open_calls()
+        if call.effect == "write"
+        and (call.session, call.call_id) not in attachment.unfinished
+        and not attachment.is_alive(call)
+    ]

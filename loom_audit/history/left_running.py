@@ -5,7 +5,7 @@ from time import monotonic, sleep
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.call import exclusive
-from loom_audit.history.capture import record_drift
+from loom_audit.history.drift import record_drift
 from loom_audit.history.kept_looks import running_at
 from loom_audit.history.survivors import Activity, hooks_left, tasks_left
 from loom_audit.model.records import Call

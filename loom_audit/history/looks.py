@@ -5,19 +5,24 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import (
     Candidate,
+    acting_calls,
     attributed_drafts,
     by_owners,
     candidates,
     candidates_with,
     ended_unseen,
     found_fact,
+    innermost,
 )
 from loom_audit.history.call_record import CallRecord
 from loom_audit.history.capture import ScanResult, scan
+from loom_audit.history.interrupted import SOURCE, record_interrupted
 from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
 from loom_audit.history.watching import note_command, note_unchecked
+from loom_audit.history.writer import Writer
 from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
@@ -83,6 +88,7 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
     def flush(part: ScanResult) -> None:
         record.commit_foreign(part, window.with_survivors(among))
 
+    record_interrupted(record.attachment)
     found = scan(record.attachment, flush)
     record.window = window
     among = window.with_survivors(among)
@@ -135,6 +141,7 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
         add(found)
         record.commit_and_index()
 
+    record_interrupted(record.attachment)
     found = scan(record.attachment, flush, after_the_fact=True)
     add(found)
     record.window = window
@@ -150,3 +157,18 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
         record.shared = record.shared or bool(recorded.causes)
     if record.shared:
         record.lower_coverage("shared with other commands")
+
+
+def record_found_changes(attachment: Attachment, calls: Sequence[Call]) -> None:
+    """Record what changed on disk as the interrupted calls', shared with those that go on.
+
+    The lock is held.
+    """
+    ended = {call.requested for call in calls}
+    running = [one for one in acting_calls(attachment) if one.requested not in ended]
+    among = innermost(attachment, [*calls, *running])
+    owner = among[0]
+    writer = Writer(attachment, owner.session, owner.actor, SOURCE)
+    record = CallRecord(writer, owner.call_id)
+    collect_changes(record, among)
+    record.commit_and_index()

@@ -16,9 +16,9 @@ from loom_audit.history.interrupted import (
     SOURCE,
     PathOutcome,
     intentions,
-    record_found_changes,
 )
 from loom_audit.history.kept_looks import discard_look, recall_looks
+from loom_audit.history.looks import record_found_changes
 from loom_audit.history.open_calls import check_open
 from loom_audit.history.questions import is_waiting
 from loom_audit.history.temporaries import remove_temporaries
@@ -71,6 +71,13 @@ def recover(
         _end_sessions(attachment, gone)
         left = [RecoveredCall(call, waiting=True) for call in waiting]
         return sorted([*closed, *left], key=lambda one: one.call.requested)
+
+
+def recover_all(attachment: Attachment) -> None:
+    """As `recover`. Conflict where an undo waits for a person to decide."""
+    for one in recover(attachment):
+        if one.waiting:
+            raise decision_needed(one.call)
 
 
 def _ended(attachment: Attachment, sparing: str = "") -> tuple[list[Call], list[Session]]:

@@ -11,7 +11,7 @@ from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.capture import record_drift
+from loom_audit.history.drift import record_drift
 from loom_audit.history.interrupted import (
     add_outcome,
     compare_with_disk,

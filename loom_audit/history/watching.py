@@ -16,8 +16,9 @@ from loom_audit.history.attribution import (
     candidates,
     outside_draft,
 )
-from loom_audit.history.capture import ScanResult, record_drift, scan
+from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
+from loom_audit.history.drift import record_drift
 from loom_audit.history.survivors import Window
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.display import visible_path

@@ -1,20 +1,27 @@
 """Two questions a person asks: is the disk as the log says, and is the log as it was written?"""
 
+from typing import get_args
+
 from fastapi import APIRouter, Request
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from loom_audit.api.drift import accept_drift, content_of_drift
 from loom_audit.api.failed_hooks import waiting_in
+from loom_audit.api.holding import put_right
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.planning import Verb
 from loom_audit.web.budget import Budget
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.dependencies import Form, Query, Render, Workspace
+from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace
 from loom_audit.web.live import Works
 from loom_audit.web.pages import redirect, wants_fragment
 from loom_audit.web.urls import address, first
 
 router = APIRouter()
 UNTRACKED = 50
+BEGUN = 20
+TAKING_BACK = get_args(Verb)
 LATELY = 5
 
 
@@ -31,7 +38,8 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
         address("w", workspace.id, "status"),
         old=found.head,
     )
-    changes = replace(changes, unrecorded=True)
+    stopped = [call for call in found.interrupted if call.tool in TAKING_BACK]
+    changes = replace(changes, unrecorded=not stopped)
     return fragment_of(request, pages, changes, budget) or pages.page(
         request,
         "status.html",
@@ -40,6 +48,8 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
         found=found,
         changes=changes,
         untracked=found.untracked[:UNTRACKED],
+        begun=found.begun[:BEGUN],
+        stopped=stopped,
         lately=workspace.timeline.outside(limit=LATELY),
     )
 
@@ -48,6 +58,17 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
 def accept(request: Request, workspace: Workspace, form: Form) -> Response:
     """Put on record what differs, at one path or everywhere."""
     accept_drift(workspace, [path for path in form.get("path", ()) if path])
+    return redirect(request, address("w", workspace.id, "status"))
+
+
+@router.post("/w/{workspace}/recover")
+def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedIn) -> Response:
+    """Finish what was interrupted, or leave things as they are, and show the status again."""
+    mode = first(form, "mode")
+    if mode not in ("continue", "abandon"):
+        raise InvalidArguments(f"{mode!r} is neither continue nor abandon")
+    put_right(workspace)
+    workspace.recover("continue" if mode == "continue" else "abandon", actor=visitor.actor)
     return redirect(request, address("w", workspace.id, "status"))
 
 

@@ -18,7 +18,7 @@ from loom_audit.disk import inotify
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history import watching
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import record_drift
+from loom_audit.history.drift import record_drift
 from loom_audit.model.events import CoverageLowered, FilesChanged
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call

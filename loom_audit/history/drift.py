@@ -1,0 +1,42 @@
+"""Putting on record what is on disk and was not found by the look of any call."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from loom_audit.history.attachment import Attachment
+from loom_audit.history.attribution import attributed_drafts, candidates
+from loom_audit.history.capture import ScanResult, scan
+from loom_audit.history.change_index import update_index
+from loom_audit.history.interrupted import record_interrupted
+from loom_audit.history.survivors import Window
+
+
+def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = None) -> None:
+    """Put on record what others changed on disk since the last scan; the lock is held.
+
+    Only at `wanted` paths: what is elsewhere is found again by the next scan.
+    """
+
+    record_interrupted(attachment)
+    among = candidates(attachment)  # of before the scan
+    window = Window.begin(attachment)
+
+    def flush(found: ScanResult) -> None:
+        found = found if wanted is None else _only(found, wanted)
+        among_now = window.with_survivors(among)
+        drafts = attributed_drafts(found.changes, among_now, found.moves, found.arrived)
+        update_index(attachment, found.entries, attachment.log.append(drafts))
+
+    flush(scan(attachment, flush))
+    window.end()
+
+
+def _only(found: ScanResult, wanted: Callable[[str], bool]) -> ScanResult:
+    return replace(
+        found,
+        changes=[change for change in found.changes if wanted(change.path)],
+        entries={path: entry for path, entry in found.entries.items() if wanted(path)},
+        moves=tuple(m for m in found.moves if wanted(m.source) and wanted(m.target)),
+        arrived=tuple(path for path in found.arrived if wanted(path)),
+    )
