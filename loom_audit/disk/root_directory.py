@@ -116,6 +116,13 @@ class RootDirectory:
                         return error.errno == errno.EXDEV
         return any(f"{folder}/".startswith(f"{point}/") for point in mounts_below(self.real))
 
+    def is_elsewhere(self, path: str, device: int) -> bool:
+        """Whether what is at a path, of this device, is on a mount inside the root.
+
+        Another device alone does not say so: an overlay's files have those of its layers.
+        """
+        return device != self.device and self.is_mounted(path)
+
     def open(self, path: str, flags: int) -> int:
         """Open a path, following links that stay inside, its last one too unless O_NOFOLLOW."""
         if self.calls.openat2:

@@ -119,7 +119,7 @@ def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 continue
             if not first:
                 seen = os.fstat(folder)
-                if seen.st_dev != scan.beneath.device:
+                if scan.beneath.is_elsewhere(folders.path, seen.st_dev):
                     yield folders.path, "mount"
                     continue
                 stamp = stamp_of(seen)
@@ -324,7 +324,7 @@ def _stamp_or_reason(
     seen = entry.stat(follow_symlinks=False)  # the entry kept it
     if seen.st_mode & _KIND not in (_FILE, _LINK):
         return f"not a file: {kind_of(seen.st_mode)}"
-    if seen.st_dev != scan.beneath.device:
+    if scan.beneath.is_elsewhere(child, seen.st_dev):
         return "mount"
     if seen.st_ino in scan.mapped:
         return Stamp._make(fields)._replace(ctime_ns=-now)
@@ -343,7 +343,7 @@ def find_leftovers(beneath: RootDirectory, prefix: str) -> Iterator[str]:
         except OSError:
             continue
         try:
-            if os.fstat(descriptor).st_dev != beneath.device:
+            if beneath.is_elsewhere(folder, os.fstat(descriptor).st_dev):
                 continue
             with os.scandir(descriptor) as entries:
                 for entry in entries:
