@@ -1,0 +1,275 @@
+"""Signals at random moments of every verb: what was recorded is whole, and recorded once."""
+
+import contextlib
+import functools
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, open_store, verify_alone
+from loom_audit.disk import exchange
+from loom_audit.errors import AuditError
+from loom_audit.model.events import CallFinished, CallRequested
+from tests.changes import check_each_change_once
+from tests.crash.faults import check_finishes, check_fold, wait_for, working_in
+from tests.examples import some
+from tests.forked import Forked
+from tests.trees import tree_of
+
+FILES = 12
+ROUNDS = 10
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TWICE = 0.15
+"""How often a second signal follows, which kills when it comes within a step."""
+
+CHANGE = "for n in 0 1 2 3 4 5; do echo run >> f$n; done; rm f6; mkdir made; echo x > made/x"
+CLAUDE = Path(__file__).parent.parent / "data" / "clients" / "claude-code" / "session.jsonl"
+
+VERBS: dict[str, tuple[str, Sequence[str]]] = {
+    "run": ("changed", ("run", "--", "sh", "-c", CHANGE)),
+    "run, slowly": ("changed", ("run", "--", "sh", "-c", f"sleep 0.1; {CHANGE}; sleep 0.1")),
+    "write": ("changed", ("call", "write_file", "path=f1", "content=written")),
+    "write new": ("changed", ("call", "write_file", "path=deep/er/new", "content=written")),
+    "edit": ("changed", ("call", "edit_file", "path=f1", "old_str=more", "new_str=edited")),
+    "delete": ("changed", ("call", "delete_file", "path=d", "recursive=true")),
+    "move": ("changed", ("call", "move_file", "from=d", "to=e")),
+    "shell": ("changed", ("call", "shell_execute", f"command={CHANGE}")),
+    "read": ("changed", ("call", "read_file", "path=f1")),
+    "undo": ("changed", ("undo", "--yes")),
+    "redo": ("undone", ("redo", "--yes")),
+    "revert": ("changed", ("revert", "{call}", "--yes")),
+    "rollback": ("changed", ("rollback", "@start", "--yes")),
+    "rollback, with what came from outside": (
+        "changed",
+        ("rollback", "@start", "--yes", "--outside"),
+    ),
+    "continue": ("stopped", ("recover", "--continue")),
+    "abandon": ("stopped", ("recover", "--abandon")),
+    "recover": ("killed", ("recover",)),
+    "scope accept": ("changed", ("scope", "accept")),
+    "checkpoint": ("changed", ("checkpoint", "here")),
+    "init": ("changed", ("init", "{other}")),
+    "import": ("changed", ("import", str(CLAUDE))),
+    "replay": ("changed", ("replay", "@start", "--to", "{into}")),
+    "rebuild": ("changed", ("db", "rebuild")),
+    "verify": ("changed", ("verify",)),
+    "status": ("changed", ("status",)),
+}
+CASES = [(verb, n) for n in range(8) for verb in VERBS]
+"""Of 10 signals each: 2,000."""
+
+
+class Place:
+    """A store and a workspace in several states, brought back for each signal."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.home, self.root, self.other = folder / "home", folder / "root", folder / "other"
+        self.into = folder / "into"
+        self._kept = folder / "kept"
+        self._seconds: dict[str, float] = {}
+        patch.setenv("LOOM_AUDIT_HOME", str(self.home))
+        for root in (self.root, self.other):
+            root.mkdir()
+            (root / "d" / "e").mkdir(parents=True)
+            (root / "d" / "e" / "f").write_text("deep\n")
+            for n in range(FILES):
+                (root / f"f{n}").write_text(f"old {n}\n" * 200)
+        with open_store() as store:
+            workspace = store.attach(self.root)
+            workspace.checkpoint("start")
+            with workspace.session("earlier") as session:
+                words = "for n in 0 1 2 3 4 5 6 7; do echo more >> f$n; done; rm f9; echo y > y"
+                session.run(["sh", "-c", words])
+        (self.root / "f10").write_text("by a person\n")
+        (self.root / ".loomignore").write_text("f11\n")
+        self._keep("changed")
+        self._prepare("undone", lambda one: one.carry_out(one.plan_undo()))
+        self._prepare("stopped", _roll_back_to_start, killed=True)
+        self._prepare("killed", _run, killed=True)
+
+    def _prepare(
+        self, state: str, act: Callable[[AuditedWorkspace], object], *, killed: bool = False
+    ) -> None:
+        self.bring_back("changed")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                if killed:
+                    _die_in_the_middle()
+                with open_store() as store:
+                    act(store.workspace(self.root))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status == (-signal.SIGKILL if killed else 0)
+        wait_for("the end of the commands", lambda: not working_in(self.root))
+        self._keep(state)
+
+    def _keep(self, state: str) -> None:
+        (self.home / "audit.db.ballast").unlink(missing_ok=True)
+        for part in (self.home, self.root, self.other):
+            shutil.copytree(part, self._kept / state / part.name, symlinks=True)
+
+    def bring_back(self, state: str) -> None:
+        shutil.rmtree(self.into, ignore_errors=True)
+        for part in (self.home, self.root, self.other):
+            shutil.rmtree(part)
+            shutil.copytree(self._kept / state / part.name, part, symlinks=True)
+
+    def begin(self, verb: str) -> Forked:
+        state, words = VERBS[verb]
+        self.bring_back(state)
+        named = {"other": self.other, "into": self.into, "call": self.call}
+        arguments = [word.format(**named) if word[0] == "{" else word for word in words]
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
+        return Forked(arguments, cwd=self.root, env=kept | {"LC_ALL": "C.UTF-8"})
+
+    @functools.cached_property
+    def call(self) -> int:
+        """The number of the call that changed files."""
+        with open_store() as store:
+            return store.workspace(self.root).timeline.calls()[-1].seq or 0
+
+    def seconds(self, verb: str) -> float:
+        """How long it takes when nothing comes in between."""
+        if verb not in self._seconds:
+            began = time.monotonic()
+            process = self.begin(verb)
+            code = process.wait()
+            assert code in (0, 3, 7), (verb, code, process.printed())
+            self._seconds[verb] = time.monotonic() - began
+        return self._seconds[verb]
+
+
+def _roll_back_to_start(workspace: AuditedWorkspace) -> None:
+    workspace.carry_out(workspace.plan_rollback("@start"))
+
+
+def _run(workspace: AuditedWorkspace) -> None:
+    with workspace.session("agent") as session:
+        session.run(["sh", "-c", f"{CHANGE}; kill -9 {os.getpid()}; sleep 100"])
+
+
+def _die_in_the_middle() -> None:
+    put, left = exchange._renameat2, [4]
+
+    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> None:
+        put(source, target, flags)
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    exchange._renameat2 = mortal  # in this process only, which ends
+
+
+@pytest.fixture(scope="module")
+def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Place(tmp_path_factory.mktemp("signals"), patch)
+
+
+@pytest.fixture
+def place(_place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(_place.home))
+    return _place
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("verb", "n"), some(CASES, 5))
+def test_a_signal_at_any_moment_leaves_one_finish_and_each_change_once(
+    place: Place, verb: str, n: int, seed: str
+) -> None:
+    chosen = random.Random(f"{seed} {verb} {n}")
+    ends: Counter[int] = Counter()
+    for _ in range(ROUNDS):
+        sent = interrupt(place, verb, chosen, ends)
+        try:
+            check(place, chosen)
+        except BaseException as error:
+            error.add_note(f"{verb}: {sent}")
+            raise
+    sys.stdout.write(f"{verb}: {dict(ends)}\n")
+
+
+def interrupt(place: Place, verb: str, chosen: random.Random, ends: Counter[int]) -> str:
+    """Send one signal, or two, at random moments of a verb; which they were."""
+    whole = place.seconds(verb)
+    numbers = chosen.choices(SIGNALS, k=1 + (chosen.random() < TWICE))
+    first = chosen.random() * whole
+    process = place.begin(verb)
+    told: list[str] = []
+    for number in numbers:
+        wait = first if not told else chosen.random() * 0.05 * whole
+        time.sleep(wait)  # the moment is what is chosen
+        process.kill(number)
+        told.append(f"{number.name} after {wait:.4f} s")
+    ends[process.wait()] += 1
+    wait_for("the end of the commands", lambda: not working_in(place.root))
+    out, errors = process.printed()
+    assert b"Traceback" not in out + errors, (verb, told, errors)
+    return ", ".join(told)
+
+
+def check(place: Place, chosen: random.Random) -> None:
+    """After recovery, which leaves or finishes what was killed, all is whole and on record."""
+    with open_store() as store:
+        for entry in store.workspaces():
+            workspace = store.workspace(entry.id)
+            if entry.root.startswith("import:"):
+                assert workspace.verify().ok
+                continue
+            store.attach(entry.root)  # as far as the first listing did not come
+            if any(one.waiting for one in workspace.recover()):
+                decide(workspace, chosen)
+            check_finishes(workspace)
+            check_each_change_once([*workspace.log.read()])
+            assert workspace.timeline.open_calls() == [] and workspace.recover() == []
+            assert workspace.leftovers() == []
+            with workspace.session("next") as session:
+                session.run(["true"])
+            assert workspace.status().drift == ()
+            if not workspace.scope.ignore:
+                check_fold(workspace, tree_of(workspace.root))
+            found = workspace.verify()
+            assert found.ok, found.findings
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = verify_alone.main([str(place.home / "audit.db")])
+    assert code == 0, said.getvalue()
+
+
+def decide(workspace: AuditedWorkspace, chosen: random.Random) -> None:
+    """Finish what waits, or leave it, as a person would; left where it cannot be finished."""
+    if chosen.random() < 0.5:
+        with contextlib.suppress(AuditError):
+            workspace.recover("continue")
+            return
+    workspace.recover("abandon")
+
+
+def test_a_single_signal_leaves_no_undo_to_be_decided_about(place: Place, seed: str) -> None:
+    """Its step is carried through, and its process ends the call."""
+    chosen = random.Random(f"{seed} once")
+    for verb in ("undo", "rollback", "revert"):
+        for _ in range(4):
+            process = place.begin(verb)
+            time.sleep(chosen.random() * place.seconds(verb))
+            process.kill(chosen.choice(SIGNALS))
+            process.wait()
+            with open_store() as store:
+                workspace = store.workspace(place.root)
+                events = [one.fact for one in workspace.log.read()]
+                asked = [one.call_id for one in events if isinstance(one, CallRequested)]
+                ended = [one.call_id for one in events if isinstance(one, CallFinished)]
+                assert asked == ended, verb
+                assert workspace.timeline.open_sessions() == []
