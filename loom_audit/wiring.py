@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk.heads import (
@@ -29,6 +29,7 @@ from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.continuous_log import ContinuousLog
 from loom_audit.history.read_only_log import read_only
 from loom_audit.history.roots import first_root, is_attached_to, last_root, not_named
 from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
@@ -65,6 +66,7 @@ class Adapters(Struct, frozen=True):
     database: Database
     lock: Lock
     runner: Runner
+    logs: dict[str, EventLog] = field(default_factory=dict)
 
     @property
     def blobs(self) -> BlobStore:
@@ -81,9 +83,12 @@ class Adapters(Struct, frozen=True):
         return DiskTranscript(Path(path))
 
     def log(self, id: str) -> EventLog:
-        """A log that keeps its heads as it grows."""
-        log, projections = self.database.event_log(id), self.projections(id)
-        return AnchoredLog(log, self.heads(id), projections, keyframe=KEYFRAME_EVENTS)
+        """A log that takes only what can be, and keeps its heads as it grows; one for each id."""
+        if id not in self.logs:
+            log, heads = self.database.event_log(id), self.heads(id)
+            checked = ContinuousLog(log, heads, self.projections(id), keyframe=KEYFRAME_EVENTS)
+            self.logs[id] = AnchoredLog(checked, heads)
+        return self.logs[id]
 
     def heads(self, id: str) -> Heads:
         """The tree heads of a log that are kept outside the store."""

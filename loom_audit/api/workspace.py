@@ -30,6 +30,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange
+from loom_audit.model.imported import is_imported
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.ports import BlobStore, EventLog, Report
@@ -79,7 +80,8 @@ class AuditedWorkspace:
         self.log: EventLog = adapters.log(entry.id)
         self.blobs: BlobStore = adapters.blobs
         projections = adapters.projections(entry.id)
-        proven = ProvenLog(self.log, adapters.heads(entry.id))
+        heads, of_folder = adapters.heads(entry.id), not is_imported(entry.root)
+        proven = ProvenLog(self.log, heads, of_folder)
         verified = VerifiedProjections(proven, projections, KeptContents(self.log, self.blobs))
         self.timeline = Timeline(self.log, projections, self.blobs, proven, verified)
 

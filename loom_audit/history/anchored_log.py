@@ -1,16 +1,12 @@
-"""A log that keeps its tree heads elsewhere as it grows, and lists its tree on record."""
+"""A log that keeps its tree heads elsewhere as it grows."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 from loom_audit.errors import AuditError
-from loom_audit.history.attribution import OUTSIDE
-from loom_audit.history.proven_log import ProvenLog
-from loom_audit.history.verified_tree import VerifiedTree
-from loom_audit.model.events import Draft, Event, SessionEnded, TreeHead, TreeListed
-from loom_audit.model.listing import listing_hash
-from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
+from loom_audit.model.events import Draft, Event, SessionEnded, TreeHead
+from loom_audit.ports import EventFilter, EventLog, Heads, Wanted
 
 HEAD_EVENTS = 256
 """A head is kept when the log has grown past a multiple of so many events."""
@@ -19,18 +15,12 @@ HEAD_EVENTS = 256
 class AnchoredLog:
     """An `EventLog` on another one.
 
-    At each session's end and every 256 events its head is kept. Past every `keyframe` events the
-    tree is folded from the log, checked, and its hash goes on record, so that later reads need not
-    begin further back.
+    At each session's end and every 256 events its head is kept.
     """
 
-    def __init__(
-        self, log: EventLog, heads: Heads, projections: Projections, *, keyframe: int
-    ) -> None:
+    def __init__(self, log: EventLog, heads: Heads) -> None:
         self._log = log
         self._heads = heads
-        self._projections = projections
-        self._keyframe = keyframe
 
     @property
     def id(self) -> str:
@@ -47,15 +37,7 @@ class AnchoredLog:
         if due or any(isinstance(draft.fact, SessionEnded) for draft in drafts):
             with suppress(AuditError):
                 self._heads.keep(self._log.tree_head())
-        if before // self._keyframe != head // self._keyframe:
-            with suppress(AuditError):
-                self._list_tree(head // self._keyframe * self._keyframe)
         return events
-
-    def _list_tree(self, point: int) -> None:
-        proven = ProvenLog(self._log, self._heads)
-        listing = listing_hash(VerifiedTree(proven, self._projections).at(point))
-        self._log.append([Draft(TreeListed(point, listing), "", OUTSIDE)])
 
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
         return self._log.read(filter)

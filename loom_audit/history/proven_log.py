@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.codec import parse_time
+from loom_audit.model.continuity import TREE_KINDS
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.ports import EventLog, Heads, Wanted
 
@@ -15,11 +16,13 @@ from loom_audit.ports import EventLog, Heads, Wanted
 class ProvenLog(Struct, frozen=True):
     """One log, of which what is read is what was recorded, or Corrupt names the event.
 
-    `heads` are those that are kept of it outside the store.
+    `heads` are those that are kept of it outside the store. One that is `continuous` is of a
+    folder, so that every change must apply to the tree before it; one that was imported is not.
     """
 
     log: EventLog
     heads: Heads
+    continuous: bool = True
 
     def events(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events with `after < seq <= until`, in order of seq."""
@@ -43,6 +46,10 @@ class ProvenLog(Struct, frozen=True):
         for event in self.events(after, until, changes_files):
             if isinstance(event.fact, FilesChanged):
                 yield event, event.fact
+
+    def folded(self, after: int, until: int) -> Iterator[Event]:
+        """The events that trees are folded from."""
+        return self.events(after, until, changes_trees)
 
     def around(self, at: datetime) -> tuple[int, int]:
         """The seq before the first event later than `at`, and the last event not later than it.
@@ -82,3 +89,8 @@ class ProvenLog(Struct, frozen=True):
 def changes_files(envelope: Mapping[str, Any]) -> bool:
     """Whether an event says how files changed, by its envelope."""
     return bool(envelope.get("kind") == FilesChanged.kind)
+
+
+def changes_trees(envelope: Mapping[str, Any]) -> bool:
+    """Whether trees are folded from an event, by its envelope."""
+    return envelope.get("kind") in TREE_KINDS

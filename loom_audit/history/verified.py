@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.call_lookup import CallLookup, Whose
 from loom_audit.history.kept_contents import KeptContents
-from loom_audit.history.proven_log import ProvenLog, changes_files
+from loom_audit.history.proven_log import ProvenLog, changes_trees
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.model.calls import CALL_KINDS, CallFold
+from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
@@ -65,8 +66,9 @@ class VerifiedProjections:
         self._proven = proven
         self._contents = contents
         self._suggested = suggested
-        self._trees = VerifiedTree(proven, suggested, self._changed)
-        self._read: tuple[int, int, Sequence[Whose]] = 0, 0, ()
+        self._trees = VerifiedTree(proven, suggested, self._folded)
+        self._read: tuple[int, int, Sequence[Whose], Sequence[Event]] = 0, 0, (), ()
+        """What changed files in the stretch that was read last, and what trees are folded from."""
 
     # --- made of events -------------------------------------------------------------------
 
@@ -77,6 +79,10 @@ class VerifiedProjections:
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
         return self._trees.at(at).get(path)
+
+    def untracked(self, at: int | None = None) -> set[str]:
+        """The paths that had left that tree and may have been there, each with all below it."""
+        return set(self._trees.untracked(at))
 
     def changes(
         self,
@@ -103,22 +109,25 @@ class VerifiedProjections:
                 if names is None or change.path in names:
                     yield whose.recorded(change)
 
-    def _changed(self, after: int, until: int) -> Iterable[tuple[Event, FilesChanged]]:
-        """The events of a stretch that changed files; those read last are not read again."""
-        first, last, known = self._read
+    def _folded(self, after: int, until: int) -> Iterable[Event]:
+        """The events that trees are folded from; those read last are not read again."""
+        first, last, _, known = self._read
         if first <= after and until <= last:
-            return [(one.event, one.fact) for one in known if after < one.event.seq <= until]
-        return self._proven.changes(after, until)
+            return [one for one in known if after < one.seq <= until]
+        return self._proven.folded(after, until)
 
     def _since(self, after: int) -> Sequence[Whose]:
         """What changed files after an event up to the head; calls since then are compared."""
         head = self._proven.log.head()
-        first, last, known = self._read
+        first, last, known, _ = self._read
         if last == head and first <= after:
             return [whose for whose in known if whose.event.seq > after]
         fold, events = CallFold(), list[tuple[Event, FilesChanged]]()
+        folded: list[Event] = []
         for event in self._proven.events(after, head, _of_calls_and_changes):
             fold.add(event)
+            if isinstance(event.fact, TREE_FACTS):
+                folded.append(event)
             if isinstance(event.fact, FilesChanged):
                 events.append((event, event.fact))
         self._compare(after, fold)
@@ -132,7 +141,7 @@ class VerifiedProjections:
             if state
         )
         if head - after <= _KEPT:
-            self._read = after, head, found
+            self._read = after, head, found, folded
         return found
 
     def files_changed(self, seqs: Set[int]) -> Mapping[int, FilesChanged]:
@@ -376,15 +385,18 @@ class VerifiedProjections:
     def lowered(self, number: int) -> Sequence[int]:
         return self._suggested.lowered(number)
 
+    def followed(self) -> int:
+        return self._suggested.followed()
+
     def keyframes(self, at: int) -> Sequence[int]:
         return self._suggested.keyframes(at)
 
-    def keyframe(self, point: int) -> dict[str, FileState]:
+    def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
         return self._suggested.keyframe(point)
 
 
 def _of_calls_and_changes(envelope: Mapping[str, Any]) -> bool:
-    return envelope.get("kind") in CALL_KINDS or changes_files(envelope)
+    return envelope.get("kind") in CALL_KINDS or changes_trees(envelope)
 
 
 def _has_fact(envelope: Mapping[str, Any]) -> bool:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.envelope import fit_envelope
-from loom_audit.model.events import Draft, Event, Fact
+from loom_audit.model.events import Draft, Event, Fact, PathsUntracked
 from loom_audit.model.facts import (
     PayloadBytes,
     Record,
@@ -46,7 +47,16 @@ _CANONICAL = json.JSONEncoder(
 
 Upcaster = Callable[[Record], Record]
 
-UPCASTERS: Mapping[str, Upcaster] = {"1.0": upcast_from_1_0}
+
+def upcast_from_2_0(record: Record) -> Record:
+    """The record as format 2.1 has it: what was untracked stayed in the tree."""
+    envelope = {**record.envelope, "v": "2.1"}
+    if envelope.get("kind") == PathsUntracked.kind:
+        envelope["kept"] = True
+    return replace(record, envelope=envelope)
+
+
+UPCASTERS: Mapping[str, Upcaster] = {"1.0": upcast_from_1_0, "2.0": upcast_from_2_0}
 """By version: pure functions to a later one."""
 
 

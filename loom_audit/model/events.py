@@ -76,11 +76,15 @@ class BaselineFinished(Struct, frozen=True):
 
 
 class ScopeAccepted(Struct, frozen=True):
-    """A person accepted the text of `.loomignore` as the scope from here on."""
+    """A person accepted the text of `.loomignore` as the scope from here on.
+
+    `untracked` are the paths that leave the tree by this, each with all below it.
+    """
 
     kind: ClassVar[str] = "scope.accepted"
     ignore: str
     left_out: tuple[LeftOut, ...] = ()
+    untracked: tuple[str, ...] = ()
 
 
 class RulesChanged(Struct, frozen=True):
@@ -91,10 +95,14 @@ class RulesChanged(Struct, frozen=True):
 
 
 class PathsUntracked(Struct, frozen=True):
-    """Paths of the tree that could not be read; the tree keeps their last recorded state."""
+    """Paths that could not be read: they leave the tree, with all below, until recorded again.
+
+    In formats before 2.1 the tree `kept` their last recorded state.
+    """
 
     kind: ClassVar[str] = "paths.untracked"
     paths: tuple[Untracked, ...]
+    kept: bool = False
 
 
 class SessionStarted(Struct, frozen=True):
@@ -215,6 +223,20 @@ class FilesChanged(Struct, frozen=True):
     arrived: tuple[str, ...] = ()
 
 
+class TreeRelisted(Struct, frozen=True):
+    """A part of a listing of all that is on disk, as from outside, after what could not be.
+
+    Trees begin anew with its `last` part: they hold what its parts list, and nothing else. Each
+    change is from null, which says nothing of what was there before.
+    """
+
+    kind: ClassVar[str] = "tree.relisted"
+    changes: tuple[FileChange, ...]
+    part: int = 1
+    last: bool = True
+    untracked: tuple[Untracked, ...] = ()
+
+
 class ContentFound(Struct, frozen=True):
     """A content that a late writer left and that is not in the tree; trees do not fold it."""
 
@@ -282,11 +304,15 @@ class CoverageLowered(Struct, frozen=True):
 
 
 class TreeListed(Struct, frozen=True):
-    """SHA-256, in hex, of the listing of the whole tree after event `point`."""
+    """SHA-256, in hex, of the listing of the whole tree after event `point`.
+
+    `continuous`: every change up to it applied to the tree, so that one may begin here.
+    """
 
     kind: ClassVar[str] = "tree.listed"
     point: int
     listing: str
+    continuous: bool = False
 
 
 class CheckpointMarked(Struct, frozen=True):
@@ -321,6 +347,7 @@ Fact = (
     | CallDecided
     | ChangeIntended
     | FilesChanged
+    | TreeRelisted
     | ContentFound
     | CallFinished
     | CallReported

@@ -33,6 +33,7 @@ from loom_audit.model.events import (
     SessionEnded,
     SessionStarted,
     Temporary,
+    TreeRelisted,
     UnknownFact,
     Untracked,
 )
@@ -91,6 +92,8 @@ LAYOUTS: Mapping[type[Any], Layout] = {
         manifest=_CHANGES,
         tolerant=True,
     ),
+    TreeRelisted: Layout(manifest=("changes",)),
+    PathsUntracked: Layout(_same("kept")),
     ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
     CallFinished: Layout(
         {**_CALL, **_same("effect", "status", "coverage", "sandbox", "reverts", "inferred")},
@@ -108,6 +111,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
 _PLAIN = Layout()
 _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (PathsUntracked, "paths"): Untracked,
+    (TreeRelisted, "untracked"): Untracked,
     (BaselineFinished, "left_out"): LeftOut,
     (ScopeAccepted, "left_out"): LeftOut,
     (SessionStarted, "lease"): Lease,
@@ -218,6 +222,8 @@ def _manifest_of(
         return fact.changes, fact.moves, more
     if isinstance(fact, FilesChanged) and fact.intention is None:
         return fact.changes, fact.moves, {}
+    if isinstance(fact, TreeRelisted):
+        return fact.changes, (), {}
     return None
 
 
@@ -315,6 +321,8 @@ def _stored_elsewhere(cls: type[Any], layout: Layout, record: Record) -> dict[st
     if cls is ContentFound:
         [change] = manifest.changes
         return {**values, "path": change.path, "state": change.after}
+    if cls is TreeRelisted:
+        return {**values, "changes": manifest.changes}
     values.update(changes=manifest.changes, moves=manifest.moves)
     for name in layout.manifest[len(_CHANGES) :]:
         if name in manifest.fields:

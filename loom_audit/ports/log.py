@@ -218,12 +218,20 @@ class Projections(Protocol):
         """One path of that tree."""
         ...
 
+    def followed(self) -> int:
+        """The last event that any of the tables tells of; 0 for none."""
+        ...
+
+    def untracked(self, at: int | None = None) -> set[str]:
+        """The paths that have left the tree and may be there, each with all below it."""
+        ...
+
     def keyframes(self, at: int) -> Sequence[int]:
         """The points up to `at` of which a listing of the whole tree is kept, newest first."""
         ...
 
-    def keyframe(self, point: int) -> dict[str, FileState]:
-        """What is listed there. NotFound where none is kept."""
+    def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
+        """What is listed there, and what is untracked there. NotFound where none is kept."""
         ...
 
     def checkpoints(self) -> Sequence[Checkpoint]:

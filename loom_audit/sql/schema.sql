@@ -218,6 +218,27 @@ CREATE TABLE tree_entry (
     PRIMARY KEY (log, path)
 ) WITHOUT ROWID;
 
+CREATE TABLE tree_step (
+    log INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    what VARCHAR NOT NULL,
+    path BLOB NOT NULL,
+    PRIMARY KEY (log, seq, n)
+) WITHOUT ROWID;
+
+CREATE INDEX tree_step_path ON tree_step (log, path, seq);
+
+CREATE TABLE relisted (
+    log INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    mode INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    blob BLOB,
+    PRIMARY KEY (log, seq, path)
+) WITHOUT ROWID;
+
 CREATE TABLE keyframe (
     log INTEGER NOT NULL,
     seq INTEGER NOT NULL,

@@ -316,7 +316,7 @@ class FileChangeRow(SQLModel, table=True):
 
 
 class TreeEntryRow(SQLModel, table=True):
-    """One path of the tree at the head."""
+    """One path of the tree at the head; one that is untracked has the mode 0."""
 
     __tablename__ = "tree_entry"
     __table_args__ = (_CLUSTERED,)
@@ -325,6 +325,31 @@ class TreeEntryRow(SQLModel, table=True):
     mode: int
     size: int = Field(sa_type=BIG)
     blob: int | None = Field(default=None, sa_type=BIG)
+
+
+class TreeStepRow(SQLModel, table=True):
+    """How the event `seq` changes the tree after its changes: see `projections.steps`."""
+
+    __tablename__ = "tree_step"
+    __table_args__ = (Index("tree_step_path", "log", "path", "seq"), _CLUSTERED)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    n: int = Field(primary_key=True)
+    what: str
+    path: bytes = Field(sa_type=BYTES)
+
+
+class RelistedRow(SQLModel, table=True):
+    """One path of a part of a whole listing, the event `seq`."""
+
+    __tablename__ = "relisted"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    path: bytes = Field(primary_key=True, sa_type=BYTES)
+    mode: int
+    size: int = Field(sa_type=BIG)
+    blob: bytes | None = Field(default=None, sa_type=BYTES)
 
 
 class KeyframeRow(SQLModel, table=True):
@@ -389,6 +414,8 @@ CHANGE_SET = table_of(ChangeSetRow)
 CANDIDATE = table_of(CandidateRow)
 FILE_CHANGE = table_of(FileChangeRow)
 TREE_ENTRY = table_of(TreeEntryRow)
+TREE_STEP = table_of(TreeStepRow)
+RELISTED = table_of(RelistedRow)
 KEYFRAME = table_of(KeyframeRow)
 CHECKPOINT = table_of(CheckpointRow)
 REACH = table_of(ReachRow)
@@ -397,5 +424,5 @@ SEARCHED = table_of(SearchedRow)
 TABLES = (
     LOG, EVENT, TREE_NODE, DICTIONARY, PAYLOAD, BLOB, BLOB_CONTENT,
     WORKSPACE, SESSION, CALL, LOWERED, OUTCOME, REVERT, PATH, CHANGE_SET, CANDIDATE, FILE_CHANGE,
-    TREE_ENTRY, KEYFRAME, CHECKPOINT, REACH, SEARCHED,
+    TREE_ENTRY, TREE_STEP, RELISTED, KEYFRAME, CHECKPOINT, REACH, SEARCHED,
 )  # fmt: skip

@@ -27,9 +27,12 @@ from loom_audit.model.events import (
     CheckpointMarked,
     CoverageLowered,
     FilesChanged,
+    PathsUntracked,
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
+    TreeRelisted,
+    Untracked,
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
@@ -648,6 +651,8 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     stored.log.append([draft(CoverageLowered((number,), Coverage("partial", ("late",))))])
     told = CallReported("call-1", "t", "denied", {}, number, "interrupted")
     stored.log.append([draft(told)])
+    stored.log.append([draft(PathsUntracked((Untracked("z", "unreadable"),)), "")])
+    stored.log.append([draft(TreeRelisted((FileChange("y", None, b),)), "")])
     before = rows_of(stored)
     assert all(before[name] for name in before if name != "keyframe")
     assert rebuild(stored) == stored.log.head()

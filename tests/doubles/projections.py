@@ -16,12 +16,14 @@ from loom_audit.model.events import (
     CoverageLowered,
     Event,
     FilesChanged,
+    PathsUntracked,
     ScopeAccepted,
     SessionEnded,
     SessionStarted,
+    TreeRelisted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileState, apply
+from loom_audit.model.files import FileChange, FileState, apply, parents
 from loom_audit.model.naming import Typed, choose_reading, read_typed
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
@@ -117,18 +119,50 @@ class MemoryProjections:
         return found[::-1][:limit]
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
+        return self._tree_and_untracked(at)[0]
+
+    def untracked(self, at: int | None = None) -> set[str]:
+        return self._tree_and_untracked(at)[1]
+
+    def _tree_and_untracked(self, at: int | None) -> tuple[dict[str, FileState], set[str]]:
         if at is not None and not 0 <= at <= self._log.head():
             raise NotFound(f"There is no event {at}")
-        changes = [c.change for c in self._changes() if at is None or c.seq <= at]
-        return apply({}, changes)
+        tree: dict[str, FileState] = {}
+        marks: set[str] = set()
+        listed: list[FileChange] = []
+        for event in self._log.read():
+            fact = event.fact
+            gone: list[str] = []
+            if at is not None and event.seq > at:
+                break
+            if isinstance(fact, FilesChanged):
+                tree = apply(tree, fact.changes)
+                marks -= {one.path for one in fact.changes}
+                opaque = [p for p, state in tree.items() if state.kind == "opaque"]
+                tree = {p: s for p, s in tree.items() if not set(parents(p)) & set(opaque)}
+                marks = {p for p in marks if not set(parents(p)) & set(opaque)}
+            elif isinstance(fact, PathsUntracked) and not fact.kept:
+                gone = [one.path for one in fact.paths]
+            elif isinstance(fact, ScopeAccepted):
+                gone = [*fact.untracked]
+            elif isinstance(fact, TreeRelisted):
+                listed = [*(listed if fact.part > 1 else []), *fact.changes]
+                if fact.last:
+                    tree, marks = apply({}, listed), {one.path for one in fact.untracked}
+            tree = {p: s for p, s in tree.items() if not {p, *parents(p)} & set(gone)}
+            marks = {p for p in marks if not {p, *parents(p)} & set(gone)} | set(gone)
+        return tree, marks
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         return self.tree(at).get(path)
 
+    def followed(self) -> int:
+        return self._log.head()
+
     def keyframes(self, at: int) -> Sequence[int]:
         return []
 
-    def keyframe(self, point: int) -> dict[str, FileState]:
+    def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
         raise NotFound(f"There is no keyframe of event {point}")
 
     def checkpoints(self) -> Sequence[Checkpoint]:

@@ -59,13 +59,13 @@ def test_a_read_begins_at_the_last_listing(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stretches = []
-    whole = ProvenLog.changes
+    whole = ProvenLog.folded
 
     def noted(self: ProvenLog, after: int, until: int) -> object:
         stretches.append((after, until))
         return whole(self, after, until)
 
-    monkeypatch.setattr(ProvenLog, "changes", noted)
+    monkeypatch.setattr(ProvenLog, "folded", noted)
     again(workspace).timeline.state("folder/1.txt", 55)
     assert stretches == [(40, 55)]
 

@@ -24,3 +24,26 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("log", "number"),
         sqlite_with_rowid=False,
     )
+    # how trees change besides by changes
+    op.create_table(
+        "tree_step",
+        sa.Column("log", BIG, nullable=False),
+        sa.Column("seq", BIG, nullable=False),
+        sa.Column("n", sa.Integer, nullable=False),
+        sa.Column("what", sa.String, nullable=False),
+        sa.Column("path", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("log", "seq", "n"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("tree_step_path", "tree_step", ["log", "path", "seq"])
+    op.create_table(
+        "relisted",
+        sa.Column("log", BIG, nullable=False),
+        sa.Column("seq", BIG, nullable=False),
+        sa.Column("path", sa.LargeBinary, nullable=False),
+        sa.Column("mode", sa.Integer, nullable=False),
+        sa.Column("size", BIG, nullable=False),
+        sa.Column("blob", sa.LargeBinary, nullable=True),
+        sa.PrimaryKeyConstraint("log", "seq", "path"),
+        sqlite_with_rowid=False,
+    )

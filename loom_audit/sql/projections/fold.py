@@ -7,7 +7,7 @@ it wrote for earlier ones, and however the events are cut into commits the rows 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from loom_audit.model.events import Event
+from loom_audit.model.events import Event, TreeRelisted
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.rows import FollowedEvent, Rows, followed
@@ -24,8 +24,7 @@ def fold(connection: Connection, log: int, events: Sequence[FollowedEvent]) -> N
             for subject in FOLLOWING[type(event.fact)]:
                 subject.apply(event, rows)
         rows.run(connection, STATEMENTS)
-        if group[-1].seq % keyframes.KEYFRAME_EVENTS == 0:
-            keyframes.write(connection, log, group[-1].seq)
+        keyframes.follow(connection, log, group[-1])
 
 
 def rebuild(connection: Connection, log: int, events: Iterator[Event]) -> int:
@@ -45,9 +44,9 @@ def empty(connection: Connection, log: int) -> None:
 
 
 def between_keyframes(events: Sequence[FollowedEvent]) -> Iterator[Sequence[FollowedEvent]]:
-    """The events in parts, each of which ends where a keyframe is due or with the last event."""
+    """The events in parts, each of which ends with the last, or where the tree is listed whole."""
     start = 0
     for end, event in enumerate(events, 1):
-        if event.seq % keyframes.KEYFRAME_EVENTS == 0 or end == len(events):
+        if keyframes.is_due(event) or isinstance(event.fact, TreeRelisted) or end == len(events):
             yield events[start:end]
             start = end

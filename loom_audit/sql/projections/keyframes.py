@@ -1,6 +1,6 @@
-"""Keyframes: a full listing of the tree every 10,000 events, and the latest time up to it.
+"""Keyframes: a full listing of the tree every 10,000 events and where its hash is on record.
 
-An earlier tree is a keyframe and the changes since.
+Each has the latest time up to it. An earlier tree is a keyframe and the changes since.
 """
 
 import sys
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from backports.zstd import ZstdError, compress, decompress
 
 from loom_audit.errors import Corrupt, NotFound
+from loom_audit.model.events import TreeListed
 from loom_audit.sql.connection import LARGEST, Connection
 from loom_audit.sql.projections import tree
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
@@ -31,6 +32,7 @@ _INSERT = prepare(
     "INSERT INTO keyframe (log, seq, latest, listing) SELECT :log, :seq, latest, :listing "
     "FROM reach WHERE log = :log ON CONFLICT (log, seq) DO NOTHING"
 )
+_AT = prepare("SELECT seq FROM keyframe WHERE log = :log AND seq = :seq")
 _ALL = prepare("SELECT seq, listing FROM keyframe WHERE log = :log ORDER BY seq")
 _POINTS = prepare("SELECT seq FROM keyframe WHERE log = :log AND seq <= :at ORDER BY seq DESC")
 _BEFORE = prepare(
@@ -47,9 +49,22 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         reached["latest"] = event.at
 
 
-def write(connection: Connection, log: int, seq: int) -> None:
-    """Keep the tree as the projections have it now as the tree after event `seq`."""
-    _INSERT.run(connection, log=log, seq=seq, listing=pack(tree.listed(connection, log)))
+def is_due(event: FollowedEvent) -> bool:
+    """Whether a keyframe is kept when this event has been followed."""
+    return event.seq % KEYFRAME_EVENTS == 0 or isinstance(event.fact, TreeListed)
+
+
+def follow(connection: Connection, log: int, event: FollowedEvent) -> None:
+    """Keep the tree after an event, and after the one that it lists, where that is due."""
+    points = {event.seq} if event.seq % KEYFRAME_EVENTS == 0 else set()
+    if isinstance(event.fact, TreeListed) and 0 < event.fact.point <= event.seq:
+        points.add(event.fact.point)
+    for point in sorted(points):
+        if _AT.first(connection, log=log, seq=point) is None:
+            changed = tree.is_changed(connection, log, point)
+            entries = tree_at(connection, log, point) if changed else tree.listed(connection, log)
+            listing = pack(sorted(entries))
+            _INSERT.run(connection, log=log, seq=point, listing=listing)
 
 
 def agrees(store: Connection, log: int) -> bool:

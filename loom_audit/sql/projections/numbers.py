@@ -1,13 +1,16 @@
 """Numbers for paths and contents, which rows hold instead of long texts; they stay for ever."""
 
-from loom_audit.model.events import FilesChanged
+from collections.abc import Sequence
+
+from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
+from loom_audit.model.files import FileChange
 from loom_audit.sql.blob_rows import INSERT_ABSENT
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
 
 TABLES = ()
-FACTS = (FilesChanged,)
+FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 
 PATH = "(SELECT number FROM path WHERE log = :log AND path = :path)"
 BLOB = "(SELECT number FROM blob WHERE sha256 = :{})"
@@ -20,11 +23,21 @@ STATEMENTS = (INSERT_ABSENT, _PATH)
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """Number what the event names for the first time."""
-    if not isinstance(event.fact, FilesChanged):
-        return
-    for change in event.fact.changes:
-        path = change.path.encode("utf-8", "surrogateescape")
-        rows.keep(_PATH, path, path=path)
+    changes: Sequence[FileChange] = ()
+    more: Sequence[str] = ()
+    match event.fact:
+        case FilesChanged(changes=changes):
+            pass
+        case TreeRelisted(changes=changes, untracked=untracked):
+            more = [one.path for one in untracked]
+        case PathsUntracked(paths=untracked):
+            more = [one.path for one in untracked]
+        case ScopeAccepted(untracked=more):
+            pass
+    for path in (*(change.path for change in changes), *more):
+        raw = path.encode("utf-8", "surrogateescape")
+        rows.keep(_PATH, raw, path=raw)
+    for change in changes:
         for state in (change.before, change.after):
             _, size, digest = states.columns(state)
             if digest is not None and rows.kept(INSERT_ABSENT, digest) is None:

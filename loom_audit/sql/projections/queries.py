@@ -25,6 +25,15 @@ from loom_audit.sql.projections import (
     workspaces,
 )
 from loom_audit.sql.projections.fold import rebuild
+from loom_audit.sql.statements import prepare
+
+_FOLLOWED = prepare(
+    "SELECT (SELECT max(seq) FROM change_set WHERE log = :log), "
+    "(SELECT max(seq) FROM tree_step WHERE log = :log), "
+    "(SELECT max(requested) FROM call WHERE log = :log), "
+    "(SELECT max(finished) FROM call WHERE log = :log), "
+    "(SELECT max(seq) FROM keyframe WHERE log = :log)"
+)
 
 
 class SqlProjections:
@@ -159,16 +168,30 @@ class SqlProjections:
                 self._check_point(connection, at)
         return tree.state(self._connections, self._number, path, at)
 
+    def followed(self) -> int:
+        """The last event that any of the tables tells of; 0 for none."""
+        [row] = self._connections.rows(_FOLLOWED, log=self._number)
+        return max(value for value in (*row, 0) if isinstance(value, int))
+
+    def untracked(self, at: int | None = None) -> set[str]:
+        """The paths that have left the tree and may be there, each with all below it."""
+        with self._connections.reading() as connection:
+            if at is None:
+                return tree.to_untracked(connection, tree.marked(connection, self._number))
+            self._check_point(connection, at)
+            return tree.to_untracked(connection, keyframes.tree_at(connection, self._number, at))
+
     def keyframes(self, at: int) -> Sequence[int]:
         """The points up to `at` of which the tree is listed whole, newest first."""
         with self._connections.reading() as connection:
             return keyframes.points(connection, self._number, at)
 
-    def keyframe(self, point: int) -> dict[str, FileState]:
-        """What is listed there. NotFound where nothing is."""
+    def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
+        """What is listed there, and what is untracked there. NotFound where nothing is."""
         with self._connections.reading() as connection:
             entries = keyframes.listed_at(connection, self._number, point)
-            return tree.to_tree(connection, entries)
+            untracked = tree.to_untracked(connection, entries)
+            return tree.to_tree(connection, entries), untracked
 
     def _check_point(self, connection: Connection, at: int) -> None:
         head = HEAD.value(connection, log=self._number) or 0

@@ -72,8 +72,7 @@ class QuickCheck:
                     self._good = False
                     return
             rows.run(self._scratch, _STATEMENTS)
-            if group[-1].seq % keyframes.KEYFRAME_EVENTS == 0:
-                keyframes.write(self._scratch, self._log, group[-1].seq)
+            keyframes.follow(self._scratch, self._log, group[-1])
 
     def agrees(self, size: int) -> bool:
         """Whether every projection of a log of `size` events is as it should be."""

@@ -1,7 +1,7 @@
 """What the statements of projections are run with, collected over some events of one log."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -86,6 +86,12 @@ class Rows:
     def drop(self, statement: Prepared, key: Hashable) -> None:
         """Do not run the statement for the key after all."""
         self._kept.get(statement, {}).pop(key, None)
+
+    def drop_all(self, statement: Prepared, unwanted: Callable[[Any], bool]) -> None:
+        """Do not run the statement for these keys after all."""
+        kept = self._kept.get(statement, {})
+        for key in [key for key in kept if unwanted(key)]:
+            del kept[key]
 
     def added(self, statement: Prepared) -> Sequence[Mapping[str, Any]]:
         """The values added for a statement, in order."""

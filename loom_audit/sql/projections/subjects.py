@@ -21,6 +21,7 @@ from loom_audit.sql.projections import (
     outcomes,
     reverts,
     sessions,
+    steps,
     tree,
     workspaces,
 )
@@ -50,6 +51,7 @@ SUBJECTS: tuple[Subject, ...] = (
     reverts,
     numbers,
     changes,
+    steps,
     tree,
     keyframes,
     checkpoints,

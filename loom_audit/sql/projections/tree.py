@@ -1,19 +1,22 @@
-"""The tree: at the head a table, at earlier points a keyframe and the changes since."""
+"""The tree: at the head a table, at earlier points a keyframe and the changes and steps since.
 
-from collections.abc import Iterable
+What is untracked has an entry without a mode.
+"""
 
-from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import FileState
+from collections.abc import Iterable, Sequence
+
+from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
+from loom_audit.model.files import FileState, is_opaque
 from loom_audit.sql.conditions import chunks, in_list
-from loom_audit.sql.connection import LARGEST, Connection
+from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.connections import Connections
 from loom_audit.sql.packing import check_numbers, corrupt_on_mismatch
-from loom_audit.sql.projections import numbers, states
+from loom_audit.sql.projections import numbers, states, steps
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
 
 TABLES = ("tree_entry",)
-FACTS = (FilesChanged,)
+FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 
 Listed = tuple[int, int, int, int | None]
 """A path's number, its st_mode, size, and its blob's number."""
@@ -26,33 +29,101 @@ _SET = prepare(
     f":size, {numbers.BLOB.format('blob')}) ON CONFLICT (log, path) DO UPDATE SET "
     "mode = excluded.mode, size = excluded.size, blob = excluded.blob"
 )
-STATEMENTS = (_DELETED, _SET)
+# What was below a path that leaves the tree goes first; what comes there later in a commit is set.
+_BELOW = "(SELECT number FROM path WHERE log = :log AND path > :inside AND path < :beyond)"
+_EMPTIED = prepare(f"DELETE FROM tree_entry WHERE log = :log AND path IN {_BELOW}")
+# A whole listing ends what is folded together, so it runs after what came before it.
+_FORGOTTEN = prepare("DELETE FROM tree_entry WHERE log = :log")
+_FIRST = "(SELECT max(seq) FROM tree_step WHERE log = :log AND what = 'begun' AND seq <= :until)"
+_LISTING = (
+    "FROM relisted r JOIN path p ON p.log = r.log AND p.path = r.path "
+    "LEFT JOIN blob b ON b.sha256 = r.blob "
+    f"WHERE r.log = :log AND r.seq >= {_FIRST} AND r.seq <= :until"
+)
+_LISTED = prepare(
+    "INSERT INTO tree_entry (log, path, mode, size, blob) "
+    f"SELECT r.log, p.number, r.mode, r.size, b.number {_LISTING}"
+)
+_MARKED = prepare(
+    f"INSERT INTO tree_entry (log, path, mode, size) VALUES (:log, {numbers.PATH}, 0, 0) "
+    "ON CONFLICT (log, path) DO UPDATE SET mode = 0, size = 0, blob = NULL"
+)
+STATEMENTS = (_EMPTIED, _DELETED, _SET, _FORGOTTEN, _LISTED, _MARKED)
 
+_RELISTED = prepare(f"SELECT p.number, r.mode, r.size, b.number {_LISTING}")
+_INSIDE = prepare(_BELOW[1:-1])
+_NUMBER = prepare("SELECT number FROM path WHERE log = :log AND path = :path")
 _HEAD = prepare("SELECT path, mode, size, blob FROM tree_entry WHERE log = :log ORDER BY path")
 _SINCE = prepare(
     "SELECT path, new_mode, new_size, new_blob FROM file_change "
     "WHERE log = :log AND seq > :after AND seq <= :until ORDER BY seq, n"
 )
+_UNTRACKED = prepare("SELECT path FROM tree_entry WHERE log = :log AND mode = 0")
+_CHANGED = prepare(
+    "SELECT EXISTS (SELECT 1 FROM change_set WHERE log = :log AND seq > :after) "
+    "OR EXISTS (SELECT 1 FROM tree_step WHERE log = :log AND seq > :after)"
+)
 _STATE = prepare(
-    "SELECT f.new_mode, f.new_size, b.sha256 FROM file_change f "
+    "SELECT f.seq, f.new_mode, f.new_size, b.sha256 FROM file_change f "
     "LEFT JOIN blob b ON b.number = f.new_blob WHERE f.log = :log AND f.seq <= :at "
     f"AND f.path = {numbers.PATH} ORDER BY f.seq DESC, f.n DESC LIMIT 1"
+)
+_NOW = prepare(
+    "SELECT t.mode, t.size, b.sha256 FROM tree_entry t LEFT JOIN blob b ON b.number = t.blob "
+    f"WHERE t.log = :log AND t.path = {numbers.PATH}"
 )
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """What is at each path now; of several changes of one path the last counts."""
-    fact = event.fact
-    if not isinstance(fact, FilesChanged):
-        return
-    for change in fact.changes:
-        path = change.path.encode("utf-8", "surrogateescape")
-        mode, size, blob = states.columns(change.after)
-        if mode is None:
-            rows.keep(_DELETED, path, path=path)
-            rows.drop(_SET, path)
-        else:
-            rows.keep(_SET, path, path=path, mode=mode, size=size, blob=blob)
+    match event.fact:
+        case FilesChanged(changes=changes):
+            for change in changes:
+                _set(rows, change.path, change.after)
+            for change in changes:
+                if is_opaque(change.after):
+                    _empty(rows, change.path)
+        case PathsUntracked(paths=untracked, kept=False):
+            _leave(rows, (one.path for one in untracked))
+        case ScopeAccepted(untracked=paths):
+            _leave(rows, paths)
+        case TreeRelisted(last=True, untracked=untracked):
+            rows.add(_FORGOTTEN)
+            rows.add(_LISTED, until=event.seq)
+            for one in untracked:
+                rows.add(_MARKED, path=_raw(one.path))
+
+
+def _set(rows: Rows, name: str, state: FileState | None) -> None:
+    path = _raw(name)
+    mode, size, blob = states.columns(state)
+    if mode is None:
+        rows.keep(_DELETED, path, path=path)
+        rows.drop(_SET, path)
+    else:
+        rows.keep(_SET, path, path=path, mode=mode, size=size, blob=blob)
+
+
+def _leave(rows: Rows, paths: Iterable[str]) -> None:
+    """Let paths leave the tree with all below them, and be untracked."""
+    for name in paths:
+        _empty(rows, name)
+        rows.keep(_SET, _raw(name), path=_raw(name), mode=0, size=0, blob=None)
+
+
+def _empty(rows: Rows, folder: str) -> None:
+    inside, beyond = _span(_raw(folder))
+    rows.add(_EMPTIED, inside=inside, beyond=beyond)
+    rows.drop_all(_SET, lambda path: inside < path < beyond)
+
+
+def _span(path: bytes) -> tuple[bytes, bytes]:
+    """Between these two are the paths below one: "0" follows "/"."""
+    return path + b"/", path + b"0"
+
+
+def _raw(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
 
 
 def listed(connection: Connection, log: int) -> list[Listed]:
@@ -61,10 +132,40 @@ def listed(connection: Connection, log: int) -> list[Listed]:
     return [(path, mode, size, blob) for path, mode, size, blob in rows]
 
 
+def marked(connection: Connection, log: int) -> list[Listed]:
+    """What is untracked at the head."""
+    return [(row[0], 0, 0, None) for row in _UNTRACKED.rows(connection, log=log)]
+
+
+def is_changed(connection: Connection, log: int, after: int) -> bool:
+    """Whether the tree is not as it was after this event."""
+    return bool(_CHANGED.value(connection, log=log, after=after))
+
+
 def advance(
     connection: Connection, log: int, entries: dict[int, Listed], start: int, until: int
 ) -> None:
     """Bring a tree, by the paths' numbers, from after event `start` to after event `until`."""
+    for seq, what, path in steps.between(connection, log, start, until):
+        _follow_changes(connection, log, entries, start, seq)
+        start = max(start, seq)
+        if what == steps.LISTED:
+            entries.clear()
+            for row in _RELISTED.rows(connection, log=log, until=seq):
+                entries[row[0]] = (row[0], row[1], row[2], row[3])
+        elif what in (steps.LEFT, steps.EMPTIED):
+            inside, beyond = _span(path)
+            for (number,) in _INSIDE.rows(connection, log=log, inside=inside, beyond=beyond):
+                entries.pop(number, None)
+            if what == steps.LEFT:
+                for (number,) in _NUMBER.rows(connection, log=log, path=path):
+                    entries[number] = (number, 0, 0, None)
+    _follow_changes(connection, log, entries, start, until)
+
+
+def _follow_changes(
+    connection: Connection, log: int, entries: dict[int, Listed], start: int, until: int
+) -> None:
     for row in _SINCE.rows(connection, log=log, after=start, until=until):
         if row[1] is None:
             entries.pop(row[0], None)
@@ -73,8 +174,8 @@ def advance(
 
 
 def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, FileState]:
-    """What is listed, by name."""
-    entries = list(entries)
+    """What is listed, by name, without what is untracked."""
+    entries = [entry for entry in entries if entry[1]]
     found: dict[str, FileState] = {}
     with corrupt_on_mismatch():
         paths = _by_number(connection, "path", "path", {entry[0] for entry in entries})
@@ -92,6 +193,14 @@ def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, File
     return found
 
 
+def to_untracked(connection: Connection, entries: Iterable[Listed]) -> set[str]:
+    """What of it is untracked, by name."""
+    with corrupt_on_mismatch():
+        marked = {entry[0] for entry in entries if not entry[1]}
+        paths = _by_number(connection, "path", "path", marked)
+        return {paths[number].decode("utf-8", "surrogateescape") for number in marked}
+
+
 def _by_number(
     connection: Connection, table: str, column: str, numbers: Iterable[int]
 ) -> dict[int, bytes]:
@@ -105,7 +214,13 @@ def _by_number(
 
 def state(connections: Connections, log: int, path: str, at: int | None) -> FileState | None:
     """One path after event `at`; None for the head."""
-    raw = path.encode("utf-8", "surrogateescape")
-    rows = connections.rows(_STATE, log=log, path=raw, at=LARGEST if at is None else at)
-    with corrupt_on_mismatch():
-        return states.to_state(*rows[0]) if rows else None
+    if at is None:
+        rows: Sequence[Row] = connections.rows(_NOW, log=log, path=_raw(path))
+        with corrupt_on_mismatch():
+            return states.to_state(*rows[0]) if rows and rows[0][0] else None
+    with connections.reading() as connection, corrupt_on_mismatch():
+        last, listed = steps.last_step(connection, log, path, at)
+        row = _STATE.first(connection, log=log, path=_raw(path), at=at)
+        if last and (row is None or row[0] <= last):
+            return states.to_state(*listed) if listed else None
+        return states.to_state(*row[1:]) if row else None

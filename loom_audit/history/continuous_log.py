@@ -1,0 +1,192 @@
+"""A log into which nothing goes that could not have happened to the tree that it makes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from loom_audit.errors import AuditError, Corrupt
+from loom_audit.history.attribution import OUTSIDE
+from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.roots import first_root
+from loom_audit.history.verified_tree import VerifiedTree
+from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
+from loom_audit.model.events import Draft, Event, TreeHead, TreeListed, TreeRelisted
+from loom_audit.model.imported import is_imported
+from loom_audit.model.listing import listing_hash
+from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
+
+EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 4
+"""Microseconds, about: to read an event, to fold a change, to begin from a listed path."""
+
+MOST_BEHIND = 20_000
+"""Microseconds of folding, about, after which the tree is listed, and in a large tree as many as
+beginning from the listing takes."""
+
+
+class ContinuousLog:
+    """An `EventLog` on another one.
+
+    The tree is folded from the log once, from the last listing on, and kept up with what is
+    appended here and by others. What trees are folded from is appended under the workspace lock,
+    and only where it applies to that tree: Corrupt where it does not, with nothing stored, and
+    where the log is shorter than a head that was kept of it, or than the tables that follow it.
+    """
+
+    def __init__(
+        self, log: EventLog, heads: Heads, projections: Projections, *, keyframe: int
+    ) -> None:
+        """The tree is listed past every `keyframe` events at the latest."""
+        self._log = log
+        self._heads = heads
+        self._projections = projections
+        self._keyframe = keyframe
+        self._proven = ProvenLog(log, heads)
+        self._is_of_folder: bool | None = None
+        """An imported log is of no folder: what is told there need not fit together."""
+        self._tree: TreeFold | None = None
+        self._seq = 0
+        self._behind = 0
+        """What it would take to fold the tree from its last listing, in microseconds."""
+
+    @property
+    def id(self) -> str:
+        return self._log.id
+
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        """As the other log's; Corrupt for what cannot be."""
+        if not (any(isinstance(one.fact, TREE_FACTS) for one in drafts) and self._is_checked()):
+            events = self._log.append(drafts)
+            if events and events[0].seq == self._seq + 1:
+                self._seq = events[-1].seq
+        else:
+            events = self._append_checked(drafts)
+        if events:
+            self._list_when_due(events)
+        return events
+
+    def _is_checked(self) -> bool:
+        if self._is_of_folder is None:
+            self._is_of_folder = not is_imported(first_root(self._log) or "")
+        return self._is_of_folder
+
+    def _append_checked(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        facts = [draft.fact for draft in drafts if isinstance(draft.fact, TREE_FACTS)]
+        listed = all(isinstance(fact, TreeRelisted) for fact in facts)
+        tree = self._current(may_be_broken=listed)
+        with tree.attempt():
+            for fact in facts:
+                tree.follow(fact)
+            if tree.broken and not listed:
+                raise _refusal(tree.broken)
+            events = self._log.append(drafts)
+        if events[0].seq <= self._seq:
+            self._tree = None  # it was on record already
+            return events
+        self._seq = events[-1].seq
+        self._behind += CHANGE_COST * sum(len(getattr(fact, "changes", ())) for fact in facts)
+        return events
+
+    def _current(self, *, may_be_broken: bool) -> TreeFold:
+        """The tree after the last event."""
+        if self._tree is None:
+            self._load()
+        head = self._log.head()
+        if head < self._seq:
+            raise _cut_error(head, self._seq)
+        tree, self._tree = self._tree or TreeFold(), None
+        if head > self._seq:
+            for event in self._proven.folded(self._seq, head):
+                tree.follow(event.fact)
+            self._behind += EVENT_COST * (head - self._seq)
+            self._seq = head
+        if tree.broken and not may_be_broken:
+            VerifiedTree(self._proven, self._projections).at()  # names the event
+        self._tree = tree
+        return tree
+
+    def _load(self) -> None:
+        """Fold the tree from its last listing."""
+        # the heads are read before the log, which others may be writing
+        kept = max((one.size for one in self._heads.kept() if one.log == self.id), default=0)
+        listed = self._projections.followed()
+        head = self._log.head()
+        if head < max(kept, listed):
+            raise _cut_error(head, max(kept, listed))
+        verified = VerifiedTree(self._proven, self._projections)
+        self._tree = verified.fold(head, may_be_broken=True)
+        self._seq = head
+        self._behind = EVENT_COST * (head - verified.begun) + CHANGE_COST * verified.folded_changes
+
+    # --- listing --------------------------------------------------------------------------
+
+    def _list_when_due(self, events: Sequence[Event]) -> None:
+        before, head = events[0].seq - 1, events[-1].seq
+        self._behind += EVENT_COST * len(events)
+        past = before // self._keyframe != head // self._keyframe
+        if not past and self._tree is None:
+            return
+        # what fails is tried again later, and told by who reads or verifies
+        with suppress(AuditError):
+            if past:
+                self._list(head // self._keyframe * self._keyframe)
+            elif self._tree is not None and self._behind > max(
+                MOST_BEHIND, PATH_COST * len(self._tree.states)
+            ):
+                self._list(self._seq)
+
+    def _list(self, point: int) -> None:
+        """Put the tree after an event on record, of which all was compared."""
+        if self._tree is None or self._tree.broken or point != self._seq:
+            proven = replace(self._proven, continuous=self._is_checked())
+            tree = VerifiedTree(proven, self._projections).fold(point)
+        else:
+            tree = self._tree
+        fact = TreeListed(point, listing_hash(tree.states, tree.untracked), continuous=True)
+        [event] = self._log.append([Draft(fact, "", OUTSIDE)])
+        self._behind = EVENT_COST * (event.seq - point)
+        if event.seq == self._seq + 1:
+            self._seq = event.seq
+
+    # --- the rest is the other log's ------------------------------------------------------
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        return self._log.read(filter)
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        return self._log.stretch(after, until, wanted)
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        self._log.prove(after, until, head)
+
+    def head(self) -> int:
+        return self._log.head()
+
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        return self._log.newest(kinds, after)
+
+    def tree_head(self) -> TreeHead:
+        return self._log.tree_head()
+
+    def listed_before(self, at: datetime) -> int:
+        return self._log.listed_before(at)
+
+
+def _refusal(violation: Violation) -> Corrupt:
+    return Corrupt(
+        f"what would be recorded of {violation.path} cannot be: {violation.why}; nothing was "
+        "recorded",
+        hint="The tables are not what the log makes. Run `loom-audit verify`, then "
+        "`loom-audit db rebuild`.",
+        details={"path": violation.path},
+    )
+
+
+def _cut_error(head: int, known: int) -> Corrupt:
+    return Corrupt(
+        f"the log has {head} events, and was known to have {known}: its end is gone",
+        hint="Run `loom-audit verify`. Who has put back an older copy of the store moves its file "
+        "of heads away and runs `loom-audit db rebuild`.",
+        details={"head": head, "known": known},
+    )

@@ -1,0 +1,111 @@
+"""How a tree changes besides by changes: what left it, what was emptied, what was listed anew.
+
+A step of an event comes after the event's changes. `left`: the path is untracked from there on, and
+all below it is in no tree. `emptied`: only what is below it, since its inside is not recorded.
+`listed`: the tree is what the parts of a whole listing say, from the newest first part on.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
+from loom_audit.model.files import is_opaque, parents
+from loom_audit.sql.conditions import in_list
+from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.projections import states
+from loom_audit.sql.projections.rows import FollowedEvent, Rows
+from loom_audit.sql.statements import prepare
+
+TABLES = ("tree_step", "relisted")
+FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
+
+LEFT, EMPTIED, BEGUN, LISTED = "left", "emptied", "begun", "listed"
+
+Step = tuple[int, str, bytes]
+"""The event, what it does, and the path."""
+
+_STEP = prepare(
+    "INSERT INTO tree_step (log, seq, n, what, path) VALUES (:log, :seq, :n, :what, :path)"
+)
+_RELISTED = prepare(
+    "INSERT INTO relisted (log, seq, path, mode, size, blob) "
+    "VALUES (:log, :seq, :path, :mode, :size, :blob)"
+)
+STATEMENTS = (_STEP, _RELISTED)
+
+_BETWEEN = prepare(
+    "SELECT seq, what, path FROM tree_step "
+    "WHERE log = :log AND seq > :after AND seq <= :until ORDER BY seq, n"
+)
+_LAST_LISTING = prepare(
+    "SELECT max(seq) FROM tree_step WHERE log = :log AND what = 'listed' AND seq <= :until"
+)
+_BEGINNING = prepare(
+    "SELECT max(seq) FROM tree_step WHERE log = :log AND what = 'begun' AND seq <= :until"
+)
+_ONE_LISTED = prepare(
+    "SELECT mode, size, blob FROM relisted "
+    "WHERE log = :log AND seq >= :first AND seq <= :until AND path = :path"
+)
+
+
+def apply(event: FollowedEvent, rows: Rows) -> None:
+    """The steps of an event, and what a part of a whole listing lists."""
+    found: list[tuple[str, str]] = []
+    match event.fact:
+        case FilesChanged(changes=changes):
+            found = [(EMPTIED, one.path) for one in changes if is_opaque(one.after)]
+        case PathsUntracked(paths=paths, kept=False):
+            found = [(LEFT, one.path) for one in paths]
+        case ScopeAccepted(untracked=paths):
+            found = [(LEFT, path) for path in paths]
+        case TreeRelisted() as fact:
+            found = [(BEGUN, "")] if fact.part == 1 else []
+            if fact.last:
+                found += [(LISTED, ""), *((LEFT, one.path) for one in fact.untracked)]
+            for change in fact.changes:
+                mode, size, blob = states.columns(change.after)
+                rows.add(
+                    _RELISTED,
+                    seq=event.seq,
+                    path=_raw(change.path),
+                    mode=mode,
+                    size=size,
+                    blob=blob,
+                )
+    for n, (what, path) in enumerate(found):
+        rows.add(_STEP, seq=event.seq, n=n, what=what, path=_raw(path))
+
+
+def _raw(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def between(connection: Connection, log: int, after: int, until: int) -> Sequence[Step]:
+    """The steps of these events, in order."""
+    return [(seq, what, path) for seq, what, path in _rows(connection, log, after, until)]
+
+
+def _rows(connection: Connection, log: int, after: int, until: int) -> Iterator[Row]:
+    yield from _BETWEEN.rows(connection, log=log, after=after, until=until)
+
+
+def first_part(connection: Connection, log: int, until: int) -> int:
+    """The event that began the whole listing of which the last part is this event."""
+    return int(_BEGINNING.value(connection, log=log, until=until) or until)
+
+
+def last_step(connection: Connection, log: int, path: str, at: int) -> tuple[int, Row | None]:
+    """The last step up to an event that tells of a path, 0 for none; what it lists there."""
+    listed = _LAST_LISTING.value(connection, log=log, until=at) or 0
+    above = [_raw(one) for one in parents(path)]
+    named, values = in_list("path", [*above, _raw(path)])
+    query = prepare(
+        f"SELECT max(seq) FROM tree_step WHERE log = :log AND seq <= :at AND path IN ({named}) "
+        "AND (what = 'left' OR (what = 'emptied' AND path <> :own))"
+    )
+    gone = query.value(connection, log=log, at=at, own=_raw(path), **values) or 0
+    if gone >= listed:
+        return int(gone), None
+    first = first_part(connection, log, listed)
+    row = _ONE_LISTED.first(connection, log=log, first=first, until=listed, path=_raw(path))
+    return int(listed), row
