@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from loom_audit.errors import Corrupt
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.questions import is_waiting
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
 from loom_audit.model.files import FileChange, Move, moves_among, parents
@@ -224,7 +225,7 @@ def attributed_drafts(
     What was changed later at a path that an ended call declared lowers its coverage.
     """
     drafts = []
-    for owners, part in by_owners(changes, among).items():
+    for owners, part in in_applicable_order(by_owners(changes, among)):
         if not all(one.outlived for one in owners):
             fact = found_fact(owners, part, moves, arrived)
             drafts.append(Draft(fact, owners[0].session, owners[0].actor))

@@ -21,7 +21,7 @@ from loom_audit.model.events import (
     ScopeAccepted,
     WorkspaceAttached,
 )
-from loom_audit.model.files import FileChange, is_opaque
+from loom_audit.model.files import FileChange, is_opaque, parents
 from loom_audit.model.scope import Scope
 from loom_audit.ports import EventFilter, Report
 
@@ -96,8 +96,24 @@ def accept_scope(
         attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1
         found = scan(attachment, let_in)
         if isinstance(fact, ScopeAccepted):
-            fact = replace(fact, left_out=left_out_rows(found.left_out))
+            left_out, untracked = left_out_rows(found.left_out), _out_of_scope(attachment, found)
+            fact = replace(fact, left_out=left_out, untracked=untracked)
         let_in(found, Draft(fact, "", actor))
+
+
+def _out_of_scope(attachment: Attachment, found: ScanResult) -> tuple[str, ...]:
+    """The outermost paths of the tree that the scope leaves out; the inside of what is opaque
+    leaves with the event that says so.
+    """
+    opaque = {change.path for change in found.changes if is_opaque(change.after)}
+    left: dict[str, None] = {}
+    for path, state in sorted(attachment.projections.tree().items()):
+        above = parents(path)
+        if path in opaque or not opaque.isdisjoint(above) or any(one in left for one in above):
+            continue
+        if not attachment.scope.holds(path, state.kind):
+            left[path] = None
+    return (*left,)
 
 
 def _let_in_drafts(changes: Sequence[FileChange]) -> list[Draft]:

@@ -25,12 +25,14 @@ from loom_audit.history.opaque import (
     unrecorded,
 )
 from loom_audit.history.parts import HeldDeletions, LooseEnds
+from loom_audit.history.tracked_again import came_back, record_back
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
+    is_directory,
     is_opaque,
     parents,
     proven_moves,
@@ -263,8 +265,10 @@ def _scan_paths(
             if whole:
                 found.known |= _known_identities(attachment, doubtful)
                 whole = False
+            _settle_back(attachment, found, keep=keep)
             _complete(attachment, found)
             _hold_folders(found, held)
+            _release_inside(attachment, found, held)
             flush(found)
             found = replace(found, changes=[], entries={}, moves=(), arrived=())
         if report and n % 200 == 0:
@@ -273,8 +277,22 @@ def _scan_paths(
         report(Progress(stage, len(doubtful), len(doubtful)))
     _add_deletions(found, held.rest())
     found.changes.sort(key=lambda change: change.path)
+    _settle_back(attachment, found, keep=keep)
     _complete(attachment, found)
     return found
+
+
+def _settle_back(attachment: Attachment, found: ScanResult, *, keep: bool) -> None:
+    """Leave out what was untracked and is as it was; with `keep` it goes on record by itself."""
+    if not found.tracked_again:
+        return
+    again = set(found.tracked_again)
+    back = came_back(attachment, [one for one in found.changes if one.path in again])
+    paths = {change.path for change in back}
+    found.changes = [one for one in found.changes if one.path not in paths]
+    found.tracked_again = [path for path in found.tracked_again if path not in paths]
+    if keep:
+        record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
 
 
 def _known_identities(attachment: Attachment, paths: list[tuple[str, Stamp]]) -> set[str]:
@@ -293,6 +311,16 @@ def _hold_folders(found: ScanResult, held: HeldDeletions) -> None:
     for path in {change.path for change in found.changes} - {change.path for change in left}:
         del found.entries[path]
     found.changes = left
+
+
+def _release_inside(attachment: Attachment, found: ScanResult, held: HeldDeletions) -> None:
+    """Add what was in folders that are none any more: nothing is left below what is no folder."""
+    gone = {c.path for c in found.changes if is_directory(c.before) and not is_directory(c.after)}
+    released = held.release_below(gone)
+    known = ((one.path, attachment.index.get(one.path)) for one in released)
+    was = {path: entry.identity for path, entry in known if entry is not None}
+    found.apart += found.ends.add(released, (), was, {})
+    _add_deletions(found, released)
 
 
 def _is_content(one: tuple[str, Stamp]) -> bool:
@@ -323,6 +351,7 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
             if change.after.kind == "directory":
                 found.moved_in.add(path)
         arrived.append(path)
+    arrived += [path for path in found.tracked_again if path not in arrived]
     found.arrived = tuple(arrived)
     found.unrecorded = unrecorded(found.changes, found.moves, found.moved_in, found.unrecorded)
 

@@ -12,7 +12,16 @@ from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.roots import first_root
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
-from loom_audit.model.events import Draft, Event, TreeHead, TreeListed, TreeRelisted
+from loom_audit.model.events import (
+    CallRequested,
+    ChangeIntended,
+    Draft,
+    Event,
+    Fact,
+    TreeHead,
+    TreeListed,
+    TreeRelisted,
+)
 from loom_audit.model.imported import is_imported
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
@@ -56,7 +65,7 @@ class ContinuousLog:
 
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         """As the other log's; Corrupt for what cannot be."""
-        if not (any(isinstance(one.fact, TREE_FACTS) for one in drafts) and self._is_checked()):
+        if not (any(_begins_effect(one.fact) for one in drafts) and self._is_checked()):
             events = self._log.append(drafts)
             if events and events[0].seq == self._seq + 1:
                 self._seq = events[-1].seq
@@ -73,11 +82,13 @@ class ContinuousLog:
 
     def _append_checked(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         facts = [draft.fact for draft in drafts if isinstance(draft.fact, TREE_FACTS)]
-        listed = all(isinstance(fact, TreeRelisted) for fact in facts)
+        listed = bool(facts) and all(isinstance(fact, TreeRelisted) for fact in facts)
         tree = self._current(may_be_broken=listed)
         with tree.attempt():
-            for fact in facts:
-                tree.follow(fact)
+            for draft in drafts:
+                tree.follow(draft.fact)
+                if isinstance(draft.fact, ChangeIntended):
+                    tree.expect(draft.fact.changes)
             if tree.broken and not listed:
                 raise _refusal(tree.broken)
             events = self._log.append(drafts)
@@ -171,6 +182,13 @@ class ContinuousLog:
 
     def listed_before(self, at: datetime) -> int:
         return self._log.listed_before(at)
+
+
+def _begins_effect(fact: Fact) -> bool:
+    """Whether a fact says how the tree changes, or comes before what may change it."""
+    if isinstance(fact, CallRequested):
+        return fact.effect in ("write", "execute")
+    return isinstance(fact, (ChangeIntended, *TREE_FACTS))
 
 
 def _refusal(violation: Violation) -> Corrupt:

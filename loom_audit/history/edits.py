@@ -162,6 +162,7 @@ def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]
     What is not recorded could not be brought back, so it is never deleted or moved.
     """
     attachment = preconditions.attachment
+    preconditions.look_below(path)
     inside: dict[str, FileState] = {}
     for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
         state = None if isinstance(stamp, str) else preconditions.look(below)

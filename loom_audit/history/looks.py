@@ -23,6 +23,7 @@ from loom_audit.history.interrupted import SOURCE, record_interrupted
 from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
 from loom_audit.history.watching import note_command, note_unchecked
 from loom_audit.history.writer import Writer
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
@@ -131,7 +132,7 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
             window.with_survivors(among),
             key=lambda one: (one.key != own, one.outlived, one.requested),
         )
-        for owners, part in by_owners(found.changes, ordered).items():
+        for owners, part in in_applicable_order(by_owners(found.changes, ordered)):
             if owners and owners[0].key == own:
                 record.add_changes(found_fact(owners, part, found.moves, found.arrived))
             else:

@@ -1,10 +1,10 @@
 """Moves in a scan that is recorded in parts: both ends of one have to be in the same part."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from loom_audit.model.files import FileChange, Move
+from loom_audit.model.files import FileChange, Move, parents
 
 _WITHOUT_CONTENT = ("directory", "opaque")
 
@@ -48,12 +48,34 @@ class HeldDeletions:
         waiting.remove(found)
         return [found]
 
+    def release_below(self, folders: Collection[str]) -> list[FileChange]:
+        """The deletions below folders that are none any more, which cannot wait."""
+        if not folders:
+            return []
+        kept_folders, found = _divided(self._folders, folders)
+        self._folders = kept_folders
+        for identity, waiting in [*self._files.items()]:
+            self._files[identity], released = _divided(waiting, folders)
+            found += released
+        return found
+
     def rest(self) -> list[FileChange]:
         """All that is still held."""
         held = [*self._folders, *(one for waiting in self._files.values() for one in waiting)]
         self._files.clear()
         self._folders.clear()
         return held
+
+
+def _divided(
+    changes: Iterable[FileChange], folders: Collection[str]
+) -> tuple[list[FileChange], list[FileChange]]:
+    """Those that are not below these folders, and those that are."""
+    apart: list[FileChange] = []
+    below: list[FileChange] = []
+    for change in changes:
+        (apart if set(parents(change.path)).isdisjoint(folders) else below).append(change)
+    return apart, below
 
 
 class LooseEnds(Struct):

@@ -18,6 +18,8 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
+    is_directory,
+    is_opaque,
     parents,
 )
 from loom_audit.model.left_out import is_remade
@@ -71,7 +73,7 @@ class Preconditions:
         if stamp is None and recorded is None:
             return None
         if stamp is None and special_kind(self.attachment.workspace.stamp(path)):
-            self.drift.append(FileChange(path, recorded, None))
+            self._add_drift(path, recorded, None)
             return None
         entry = self.attachment.index.get(path)
         if (
@@ -86,8 +88,27 @@ class Preconditions:
         if self.is_recorded(path, state or recorded):
             self.entries[path] = seen
             if state != recorded:
-                self.drift.append(FileChange(path, recorded, state))
+                self._add_drift(path, recorded, state)
         return state
+
+    def _add_drift(self, path: str, recorded: FileState | None, state: FileState | None) -> None:
+        """List what is not as the log has it, with what follows from it above and below.
+
+        What is new lies in folders that may be new too, and with a folder all in it is gone.
+        """
+        self.drift.append(FileChange(path, recorded, state))
+        if state is not None and recorded is None:
+            for above in parents(path):
+                self.look(above)
+        if is_directory(recorded) and not is_directory(state) and not is_opaque(state):
+            self.look_below(path)
+
+    def look_below(self, path: str) -> None:
+        """Look at all that is on record below a path, so that what is gone is on record first."""
+        below = path + "/"
+        for inside in self.attachment.projections.tree():
+            if inside.startswith(below):
+                self.look(inside)
 
     def whole(self, changes: Sequence[FileChange]) -> Sequence[FileChange]:
         """The changes with all names of every file that they change. Conflict when they differ."""

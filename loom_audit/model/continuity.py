@@ -26,6 +26,9 @@ TREE_FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 TREE_KINDS = frozenset(fact.kind for fact in TREE_FACTS)
 
 
+_OTHER = "what is said to have been there is not what was on record"
+
+
 class Violation(Struct, frozen=True):
     """A path of a change that does not apply to the tree, and why."""
 
@@ -64,6 +67,12 @@ class TreeFold:
         elif isinstance(fact, TreeRelisted):
             self._list_anew(fact)
 
+    def expect(self, changes: Iterable[FileChange]) -> None:
+        """That what changes are to begin with is in the tree."""
+        for change in changes:
+            if change.before != self.states.get(change.path) and not self._is_unknown(change.path):
+                self._break(change.path, _OTHER)
+
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Make the tree what it was when the block raises."""
@@ -91,7 +100,7 @@ class TreeFold:
         for change in changes:
             path, after = change.path, change.after
             if change.before != self.states.get(path) and not self._is_unknown(path):
-                self._break(path, "what is said to have been there is not what was on record")
+                self._break(path, _OTHER)
             self._put(path, after)
             changed[path] = after
         for path, after in changed.items():

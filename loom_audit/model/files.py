@@ -109,6 +109,11 @@ def is_opaque(state: FileState | None) -> TypeGuard[FileState]:
     return state is not None and state.kind == "opaque"
 
 
+def is_directory(state: FileState | None) -> bool:
+    """Whether what is there is a folder whose inside is on record."""
+    return state is not None and state.kind == "directory"
+
+
 def mode_after_write(mode: int) -> int:
     """The mode of a file whose content changes: as in the kernel, it runs as nobody else then.
 
