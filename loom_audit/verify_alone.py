@@ -5,7 +5,8 @@
 A copy of this file does the same; it needs Python 3.11 and, before Python 3.14, `backports.zstd`.
 STORE is the database file. The head of each log is printed, and what was erased or is wrong, one a
 line. Exit 0: every leaf, hash, node, commitment and content is as recorded; 1: not so; 2: not a
-store. Tables that are derived from the log are not read; `loom-audit verify` compares them.
+store; 3: all is as recorded, and changes are on record that do not fit together. Tables that are
+derived from the log are not read; `loom-audit verify` compares them.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import re
 import sqlite3
 import sys
 import zlib
-from base64 import urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,6 +198,102 @@ class Tree:
         return root.hex()
 
 
+State = tuple[Any, ...] | None
+"""Kind, mode, size, SHA-256 of the content, and what else a manifest says but for the identity."""
+
+Change = tuple[str, State, State]
+
+
+def text_of(value: Any) -> str:
+    """A path as a manifest or a fact has it."""
+    if isinstance(value, str):
+        return value
+    return b64decode(value["$b64"]).decode("utf-8", "surrogateescape")
+
+
+def without_identity(state: Any, digest: bytes | None) -> State:
+    """A state of a manifest as states are compared: with a hash in the place of a commitment."""
+    if state is None:
+        return None
+    kind, *rest = state
+    more = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+    mode, size = (*rest[:2], 0, 0)[:2] if kind != "d" else (rest[0], 0)
+    return kind, mode, size, digest, more.get("g"), more.get("a", 0)
+
+
+def above(path: str) -> Iterator[str]:
+    """The folders above a path, innermost first."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+@dataclass
+class Files:
+    """The files that a log says there are; `known` while all that says so could be read."""
+
+    states: dict[str, State] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    listed: list[Change] = field(default_factory=list)
+    parts: int = 0
+    known: bool = True
+
+    def change(self, changes: Sequence[Change]) -> Iterator[str]:
+        """Follow an event; each path of which it says what cannot be."""
+        for path, before, after in changes:
+            there = self.states.get(path)
+            unknown = self.gone and not self.gone.isdisjoint((path, *above(path)))
+            if before != there and not unknown and not self._erased(before, there):
+                yield f"{path!a} was not before what it says"
+            self.states.pop(path, None)
+            if after is not None:
+                self.states[path] = after
+        self.gone -= {path for path, _, _ in changes}
+        emptied = [path for path, _, _ in changes if self._kind(path) == "o"]
+        if emptied:
+            self.leave(emptied, inside=True)
+        folders = {path for path, _, _ in changes if self._kind(path) != "d"}
+        for path in [path for path, _, after in changes if after is not None]:
+            if "/" in path and path in self.states and self._kind(next(above(path))) != "d":
+                yield f"{path!a} is not in a directory"
+        removed = {path for path, before, _ in changes if before and before[0] == "d"} & folders
+        if removed and any(not removed.isdisjoint(above(path)) for path in self.states):
+            yield f"something is left below {min(removed)!a}"
+
+    def _kind(self, path: str) -> str:
+        state = self.states.get(path)
+        return str(state[0]) if state else ""
+
+    @staticmethod
+    def _erased(one: State, other: State) -> bool:
+        """Whether two states differ in nothing but a content that was erased."""
+        sides = [[*state] for state in (one, other) if state]
+        if len(sides) < 2 or all(side[3] for side in sides):
+            return False
+        return sides[0][:3] == sides[1][:3]
+
+    def leave(self, paths: Sequence[str], *, inside: bool = False) -> None:
+        """Let paths leave with all below them, or only what is inside."""
+        named = set(paths)
+        self.states = {
+            path: state
+            for path, state in self.states.items()
+            if named.isdisjoint(above(path)) and (inside or path not in named)
+        }
+        self.gone = {path for path in self.gone if named.isdisjoint(above(path))}
+        if not inside:
+            self.gone |= named
+
+    def list_anew(self, changes: Sequence[Change], fact: Mapping[str, Any]) -> None:
+        """Follow a part of a whole listing, which begins the files anew when it is the last."""
+        part = fact.get("part", 1)
+        self.listed = [*(self.listed if part > 1 else ()), *changes]
+        self.parts = part if part in (1, self.parts + 1) else -1
+        if fact.get("last", True) and self.parts == part:
+            self.states = {path: after for path, _, after in self.listed}
+            self.gone = {text_of(path) for path, *_ in fact.get("untracked", ())}
+            self.known = True
+
+
 class Check:
     """A check of a store as of one moment: prints what it finds, and counts it."""
 
@@ -209,6 +306,10 @@ class Check:
         self.named: dict[object, str] = {}
         self.twice: dict[object, int] = {}
         self.older = True
+        self.meant: dict[tuple[int, str], list[Change] | None] = {}
+        self.files: Files | None = Files()
+        self.changes: list[Change] | None = None
+        self.fact: Any = None
 
     def tell(self, sort: str, where: str, what: object) -> None:
         """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
@@ -251,6 +352,7 @@ class Check:
     def _check_log(self, log: str, number: int) -> None:
         tree, where, prev = Tree(), f"log {log}", b""
         heads = [(size, root) for of, size, root in self.heads if of == log]
+        self.files = Files()
         query = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? ORDER BY seq"
         for seq, *row, packed, stored in self.rows.execute(query, (number,)):
             if seq != tree.size + 1:
@@ -262,10 +364,16 @@ class Check:
                 leaf = unpack(packed, self.dictionaries, MAX_LEAF)
                 if (hashed := sha256(b"\x00", leaf)) != stored:
                     self.tell("wrong", shown, "its leaf is not what its hash was made of")
-                for problem in self._check_event((number, log, seq, *row), leaf, prev):
+                problems = [*self._check_event((number, log, seq, *row), leaf, prev)]
+                for problem in problems:
                     self.tell("wrong", shown, problem)
+                if problems and self.files:
+                    self.files.known = False
+                self._follow(shown, number, json.loads(leaf))
             except DAMAGED as error:
                 self.tell("wrong", shown, error)
+                if self.files:
+                    self.files.known = False
             prev = hashed if isinstance(hashed, bytes) else b""
             self._append(tree, where, number, prev)
             for size, root in heads:
@@ -315,6 +423,33 @@ class Check:
         where, salt_bytes = f"log {log} event {seq}", 32 if major == "1" else 16
         yield from self._check_payloads(number, where, envelope, salt_bytes)
 
+    def _follow(self, shown: str, number: int, envelope: Mapping[str, Any]) -> None:
+        """Follow what an event says of files, and tell what cannot be."""
+        kind, files, seq = envelope["kind"], self.files, envelope["seq"]
+        fact = self.fact if isinstance(self.fact, dict) else {}
+        if seq == 1 and str(fact.get("root", "")).startswith("import:"):
+            self.files = None  # of no folder: what is told there need not fit together
+        if kind == "change.intended":
+            self.meant[number, repr(seq)] = self.changes
+        if files is None:
+            return
+        if kind == "files.changed":
+            call = number, envelope.get("session", ""), envelope.get("call_id")
+            named, again = envelope.get("intention"), self.twice.get(call) == seq
+            changes = self.changes if named is None else self.meant.pop((number, repr(named)), None)
+            if again:
+                return
+            files.known = files.known and changes is not None
+            for problem in files.change(changes or []):
+                if files.known:
+                    self.tell("inconsistent", shown, problem)
+        elif kind == "paths.untracked" and envelope["v"] not in ("1.0", "2.0"):
+            files.leave([text_of(path) for path, *_ in fact.get("paths", ())])
+        elif kind == "scope.accepted":
+            files.leave([text_of(path) for path in fact.get("untracked", ())])
+        elif kind == "tree.relisted":
+            files.list_anew(self.changes or [], fact)
+
     def _check_intention(self, number: int, envelope: Mapping[str, Any]) -> Iterator[str]:
         """That what an event says was intended was, and happened once.
 
@@ -351,6 +486,7 @@ class Check:
         rows = self.rows.execute(query, (number, envelope["seq"]))
         stored = {(role, n): (salt, self._bytes(*row)) for role, n, salt, *row in rows}
         keys = stored.pop(("keys", 0), None) if ("manifest", 0) in stored else None
+        self.changes = self.fact = None
         for item in envelope.get("payloads", ()):
             role, n = item["role"], item["n"]
             salt, content = stored.pop((role, n), (b"", None))
@@ -364,6 +500,8 @@ class Check:
                 yield f"payload {role} {n} is not the one on record"
             elif role == "manifest":
                 yield from self._check_manifest(where, content, keys and keys[1], salt_bytes)
+            elif role == "fact":
+                self.fact = json.loads(content)
         if keys and keys[0]:
             yield "its keys have a salt"
         for role, n in stored:
@@ -382,20 +520,25 @@ class Check:
     ) -> Iterator[str]:
         """Compare each content that a manifest names with the commitment to it."""
         width, left, query = salt_bytes + 32, keys, "SELECT size FROM blob WHERE sha256 = ?"
+        self.changes = []
         for path, *states in json.loads(manifest)["changes"]:
+            sides: list[State] = []
             for state in states:
+                sides.append(without_identity(state, None))
                 if state is None or state[0] not in ("f", "l"):
                     continue
                 self.found["files"] += 1
                 shown = f"the content of {json.dumps(path)}"
                 key, left = (bytes(width), None) if left is None else (left[:width], left[width:])
                 salt, digest = key[:salt_bytes], key[salt_bytes:]
+                sides[-1] = without_identity(state, None if key == bytes(width) else digest)
                 if key == bytes(width):
                     self.tell("erased", where, shown)
                 elif base64url(sha256(salt, b"content", digest)) != state[3]:
                     yield f"{shown} is not the one on record"
                 elif self.rows.execute(query, (digest,)).fetchone() != (state[2],):
                     yield f"{shown} is missing, or its size is another"
+            self.changes.append((text_of(path), sides[0], sides[1]))
         if left:
             yield "there are keys for more contents than its manifest has"
 
@@ -423,7 +566,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DAMAGED as error:
         check.tell("wrong", "store", error)
     print(", ".join(f"{count} {what}" for what, count in sorted(check.found.items())))
-    return 1 if check.found["wrong"] else 0
+    return 1 if check.found["wrong"] else 3 if check.found["inconsistent"] else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ MODULES = sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.part
 LONGEST_MODULE = 500
 """About 400 lines is the rule; a module that is one thing may be longer, up to here."""
 
+ONE_FILE = {"verify_alone.py": 600}
+"""What is copied and run alone, so that it cannot be divided."""
+
 LONGEST_FUNCTION = 60
 """Lines of the body: a command's signature is its options, one or more lines each."""
 
@@ -87,7 +90,7 @@ def tracked() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_modules_and_functions_stay_short(path: Path) -> None:
     lines = len(path.read_text("utf-8").splitlines())
-    assert lines <= LONGEST_MODULE
+    assert lines <= ONE_FILE.get(path.name, LONGEST_MODULE)
     if "migrations" in path.parts:
         return  # a list of tables is as long as the tables are
     long = shape(path).functions

@@ -23,7 +23,15 @@ from loom_audit.cli.shared.records import call_record, event_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.display import one_line
-from loom_audit.model.events import CallFinished, Event, Fact, FilesChanged, PathsUntracked
+from loom_audit.model.events import (
+    CallFinished,
+    Event,
+    Fact,
+    FilesChanged,
+    PathsUntracked,
+    ScopeAccepted,
+    TreeRelisted,
+)
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -212,8 +220,10 @@ def _touches(event: Event, path: str) -> bool:
     paths: list[str] = []
     if isinstance(fact, PathsUntracked):
         paths = [untracked.path for untracked in fact.paths]
-    elif isinstance(fact, FilesChanged):
+    elif isinstance(fact, (FilesChanged, TreeRelisted)):
         paths = [change.path for change in fact.changes]
+    elif isinstance(fact, ScopeAccepted):
+        paths = [*fact.untracked]
     return any(one == path or one.startswith(path + "/") for one in paths)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     codes={
         exits.OK: "all that was checked is as recorded; a head kept elsewhere vouches for it",
         1: "tampered",
-        3: "incomplete, or no head kept elsewhere vouches for the last events",
+        3: "inconsistent or incomplete, or no head kept elsewhere vouches for the last events",
         4: "cannot be read",
     },
     failure=exits.UNREADABLE,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, Corrupt, NotFound
+from loom_audit.history.continuity_check import ContinuityChecker
 from loom_audit.history.log_check import Findings
 from loom_audit.model.codec import decode_fact, intention_in, read_envelope
 from loom_audit.model.events import (
@@ -19,7 +20,6 @@ from loom_audit.model.events import (
     CallRequested,
     ChangeIntended,
     Fact,
-    PathsUntracked,
     TreeListed,
     UnknownFact,
     WorkspaceAttached,
@@ -43,7 +43,7 @@ _EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
 _CallKey = tuple[str, str]
 """A call by its session and id."""
 
-_HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind, PathsUntracked.kind)
+_HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind)
 """Kinds whose payloads are not read by other checks: only their hashes are compared."""
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
@@ -65,6 +65,8 @@ class ContentChecker(Struct):
     hash_only: int = 0
     max_file_bytes: int | None = None
     listed: list[tuple[int, TreeListed]] = field(default_factory=list)
+    continuity: ContinuityChecker | None = None
+    """Follows the trees where all is read."""
     _open_calls: set[_CallKey] = field(default_factory=set)
     _closed_calls: set[int] = field(default_factory=set)
     _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
@@ -100,6 +102,9 @@ class ContentChecker(Struct):
         self._references.clear()
         if calls:
             self.evidence.add_checked(decoded)
+            if self.continuity is None:
+                self.continuity = ContinuityChecker(self.findings)
+            self.continuity.check(rows, decoded)
 
     def _apply_step(
         self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
@@ -121,6 +126,8 @@ class ContentChecker(Struct):
         """Report the payloads that are stored after the last event, and repeats without an end."""
         for repeat in self._repeats.unfinished():
             self._report_repeat(repeat)
+        if self.continuity is not None:
+            self.continuity.finish()
         rest = ([self._next_part] if self._next_part else []) + list(parts)
         for part in rest:
             self._report_orphan(part)
@@ -341,12 +348,23 @@ class ContentChecker(Struct):
     def check_listings(self) -> None:
         """Compare each listing of the tree that is on record with what the log makes."""
         for seq, fact in self.listed:
-            if listing_hash(self.evidence.tree(fact.point)) != fact.listing:
+            if not self._is_listed(fact):
                 self.findings.add(
                     seq,
                     "tree.listed",
                     f"the tree after event {fact.point} is not the one that event {seq} lists",
                 )
+
+    def _is_listed(self, fact: TreeListed) -> bool:
+        """Whether a listing is that of the tree, as it was folded when it went on record.
+
+        Formats before 2.1 kept in the tree what was below an opaque entry.
+        """
+        if listing_hash(*self.evidence.tree(fact.point)) == fact.listing:
+            return True
+        return not fact.continuous and (
+            listing_hash(self.evidence.tree(fact.point, plain=True)[0]) == fact.listing
+        )
 
     # --- blobs ----------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from loom_audit.model.events import TreeHead
 from loom_audit.model.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import EventRow
 
-Grade = Literal["tampered", "incomplete", "unreadable", "harmless"]
+Grade = Literal["tampered", "inconsistent", "incomplete", "unreadable", "harmless"]
 
 SHORTER = "The store was cut off, or copied while it was written, or an older copy was put back"
 """Why a log may be shorter than what is known of it elsewhere."""
@@ -29,7 +29,8 @@ _UNKNOWN = bytes(32)
 class Finding(Struct, frozen=True):
     """One thing that is wrong, and the event it is about, if any.
 
-    `tampered`: what is stored is not what was recorded. `incomplete`: something was erased and
+    `tampered`: what is stored is not what was recorded. `inconsistent`: what was recorded does not
+    fit together, so that trees after it are not known. `incomplete`: something was erased and
     cannot be checked. `unreadable`: the database could not read it. `harmless`: an earlier release
     recorded it oddly, and nothing is lost or doubtful by it.
     """

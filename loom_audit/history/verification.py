@@ -51,7 +51,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 ok, 1 tampered, 3 incomplete or unanchored, 4 cannot be read."""
+        """0 ok, 1 tampered, 3 inconsistent, incomplete or unanchored, 4 cannot be read."""
         grades = self._grades
         if "tampered" in grades:
             return TAMPERED
@@ -73,7 +73,7 @@ def verify(
     `heads` are those kept elsewhere: each must be this log's, and its root that of the first
     `size` events. `quick` stops at leaves, order and tree. `sample` then also reads the
     payloads and contents of so many events chosen at random, and nothing else.
-    Memory grows with findings and calls (some 60 bytes each), not with contents.
+    Memory grows with findings, calls (some 60 bytes each) and the tree, not with contents.
     """
     findings = Findings()
     tell = report or _no_report

@@ -52,12 +52,18 @@ class TreeFold:
         """How many paths are directly in each folder, once that was needed."""
         self._relisted: dict[str, FileState] = {}
         self._parts = 0
+        self._happened: dict[int, None] = {}
+        """The intentions of which it was followed that they happened."""
         self._undone: list[tuple[str, FileState | None, bool]] | None = None
         """What each path was, while what is done may be undone."""
 
     def follow(self, fact: Fact) -> None:
         """Make the tree what it is after a fact."""
         if isinstance(fact, FilesChanged):
+            if fact.intention is not None:
+                if fact.intention in self._happened:
+                    return  # recorded twice by an interruption
+                self._happened[fact.intention] = None
             self._change(fact.changes)
         elif isinstance(fact, PathsUntracked):
             if not fact.kept:
@@ -78,6 +84,7 @@ class TreeFold:
         """Make the tree what it was when the block raises."""
         kept = self.states, self.untracked, self._inside
         others = self.broken, self._relisted, self._parts
+        happened = len(self._happened)
         undone: list[tuple[str, FileState | None, bool]] = []
         self._undone = undone
         try:
@@ -86,6 +93,8 @@ class TreeFold:
             self._undone = None
             self.states, self.untracked, self._inside = kept
             self.broken, self._relisted, self._parts = others
+            for _ in range(len(self._happened) - happened):
+                self._happened.popitem()
             for path, state, marked in reversed(undone):
                 self._put(path, state)
                 (self.untracked.add if marked else self.untracked.discard)(path)

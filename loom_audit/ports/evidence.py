@@ -1,6 +1,6 @@
 """The stored rows of one log, unchecked, for verification."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from loom_audit.model.events import Fact
@@ -103,8 +103,13 @@ class Evidence(Protocol):
         """Where projections differ from the log, as (seq if known, message)."""
         ...
 
-    def tree(self, at: int) -> Mapping[str, FileState]:
-        """The tree after event `at` as the projections have it. Corrupt, StorageFailed."""
+    def tree(
+        self, at: int, *, plain: bool = False
+    ) -> tuple[Mapping[str, FileState], Collection[str]]:
+        """The tree after event `at` as the projections have it, and what is untracked.
+
+        The `plain` one is folded from changes alone. Corrupt, StorageFailed.
+        """
         ...
 
     def damage(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a log's tables hold, row by row, for verification: nothing cached, nothing trusted."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from operator import methodcaller
@@ -254,12 +254,21 @@ class SqlEvidence:
             return part.content
         return self._blobs.get(BlobId((part.digest or b"").hex()))
 
-    def tree(self, at: int) -> Mapping[str, FileState]:
-        """The tree after event `at` as the projections have it."""
+    def tree(
+        self, at: int, *, plain: bool = False
+    ) -> tuple[Mapping[str, FileState], Collection[str]]:
+        """The tree after event `at` as the projections have it, and what is untracked.
+
+        The `plain` one is folded from changes alone.
+        """
         self._raw.text_factory = str
         try:
             store = Connection(self._raw)
-            return tree.to_tree(store, keyframes.tree_at(store, self._number, at))
+            if plain:
+                entries = tree.of_changes(store, self._number, at)
+            else:
+                entries = keyframes.tree_at(store, self._number, at)
+            return tree.to_tree(store, entries), tree.to_untracked(store, entries)
         except driver().Error as error:
             raise _storage_error(error, self._path) from error
         finally:

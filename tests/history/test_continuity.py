@@ -111,7 +111,7 @@ def x_was_moved(d: Path) -> None:
     (d / "x").rename(d / "moved")
 
 
-VARIANTS: dict[str, tuple[Callable[[Path], None], str, dict[str, Any], str | None]] = {
+VARIANTS: dict[str, tuple[Callable[[Path], object], str, dict[str, Any], str | None]] = {
     "write where a folder was": (remove_x, "write_file", {"path": "d/x", "content": "1"}, None),
     "write below where it was": (remove_x, "write_file", {"path": "d/x/a", "content": "1"}, None),
     "write deep below": (remove_d, "write_file", {"path": "d/x/b/c", "content": "1"}, None),

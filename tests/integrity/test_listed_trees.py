@@ -10,7 +10,7 @@ import pytest
 from loom_audit import wiring
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.history import anchored_log
+from loom_audit.history import anchored_log, continuous_log
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.model.events import TreeListed
 from loom_audit.model.listing import listing_hash
@@ -106,7 +106,7 @@ def test_without_a_keyframe_or_a_listing_the_tree_is_folded_from_further_back(
 def test_a_listing_on_record_that_the_log_does_not_make_is_found(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(anchored_log, "listing_hash", lambda _: "0" * 64)
+    monkeypatch.setattr(continuous_log, "listing_hash", lambda *_: "0" * 64)
     with workspace.session("test") as session:
         for n in range(6):
             asyncio.run(session.call("write_file", {"path": "new", "content": str(n)}))

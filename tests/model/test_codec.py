@@ -61,6 +61,7 @@ from loom_audit.model.events import (
     SessionStarted,
     Temporary,
     TreeListed,
+    TreeRelisted,
     UnknownFact,
     Untracked,
     WorkspaceAttached,
@@ -203,10 +204,14 @@ left_out = st.lists(
 rules = st.lists(st.tuples(any_text, blobs), max_size=3).map(tuple)
 some = st.none() | st.integers(0, 2**40)
 leases = st.builds(Lease, some, some, any_text, any_text, st.integers(0))
+relisted = st.lists(
+    st.builds(lambda path, state: FileChange(path, None, state), paths, known_states)
+).map(tuple)
+
 facts = st.one_of(
     st.builds(WorkspaceAttached, paths, any_text, st.integers(0, 2**60)),
     st.builds(BaselineFinished, st.integers(0), st.integers(0), left_out),
-    st.builds(ScopeAccepted, any_text, left_out),
+    st.builds(ScopeAccepted, any_text, left_out, st.lists(paths).map(tuple)),
     st.builds(RulesChanged, rules),
     st.builds(SessionHeld, any_text, any_text),
     st.builds(SessionReleased, any_text, any_text),
@@ -216,8 +221,15 @@ facts = st.one_of(
     st.builds(CallReported, ids, names, statuses, any_json),
     st.builds(CallReported, ids, names, statuses, any_json, number, inferred),
     st.builds(CoverageLowered, seqs, coverages),
+    st.builds(TreeListed, st.integers(0), blobs, st.booleans()),
+    st.builds(
+        TreeRelisted,
+        relisted,
+        st.integers(1),
+        st.booleans(),
+        st.lists(st.builds(Untracked, paths, any_text)).map(tuple),
+    ),
     st.builds(HookFailed, any_text, any_text, st.integers(1)),
-    st.builds(TreeListed, st.integers(0), blobs),
     st.builds(PathsUntracked, st.lists(st.builds(Untracked, paths, any_text)).map(tuple)),
     st.builds(
         SessionStarted,
@@ -439,6 +451,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         HookFailed(secret, secret),
         WorkspaceAttached(secret, secret, 1),
         PathsUntracked((Untracked(secret, secret),)),
+        TreeRelisted((FileChange(secret, None, None),), 1, True, (Untracked(secret, secret),)),
     ):
         leaf = put(fact).leaf
         assert secret.encode() not in leaf

@@ -30,6 +30,7 @@ from loom_audit.model.events import (
     PathsUntracked,
     SessionEnded,
     SessionStarted,
+    TreeRelisted,
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
@@ -202,6 +203,8 @@ def fact_text(event: Event) -> str:
             return f"{count_text(files, 'file')}, {size_text(size)}"
         case PathsUntracked(paths=paths):
             return ", ".join(f"{visible_path(p.path)} ({p.reason})" for p in paths[:5])
+        case TreeRelisted(changes=changes, part=part):
+            return f"{count_text(len(changes), 'path')}, part {part}"
         case SessionStarted(agent=agent, title=title):
             return f"{agent} {title}".strip()
         case SessionEnded(status=status):

@@ -163,6 +163,13 @@ def advance(
     _follow_changes(connection, log, entries, start, until)
 
 
+def of_changes(connection: Connection, log: int, until: int) -> list[Listed]:
+    """The tree that changes alone make, as formats before 2.1 folded it."""
+    entries: dict[int, Listed] = {}
+    _follow_changes(connection, log, entries, 0, until)
+    return [*entries.values()]
+
+
 def _follow_changes(
     connection: Connection, log: int, entries: dict[int, Listed], start: int, until: int
 ) -> None:
