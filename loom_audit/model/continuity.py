@@ -74,9 +74,13 @@ class TreeFold:
             self._list_anew(fact)
 
     def expect(self, changes: Iterable[FileChange]) -> None:
-        """That what changes are to begin with is in the tree."""
+        """That what changes are to begin with is what the tree has there, where it has something.
+
+        What is out of scope is changed as well, and is in no tree.
+        """
         for change in changes:
-            if change.before != self.states.get(change.path) and not self._is_unknown(change.path):
+            there = self.states.get(change.path)
+            if there is not None and change.before != there:
                 self._break(change.path, _OTHER)
 
     @contextmanager
