@@ -1,6 +1,6 @@
 """What calls did whose process ended before they did."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from loom_audit.history.call_record import CallRecord
 from loom_audit.history.outcome import as_left_out, observe_all
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import FileChange, FileState, Move, moves_among
@@ -94,6 +95,9 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
         if now != recorded:
             found = FileChange(change.path, recorded, now)
             (made if outcome == "happened" else foreign).append(found)
+    around = _around(attachment, [*made, *foreign])
+    foreign += around.drift
+    entries.update({one.path: around.entries.get(one.path) for one in around.drift})
     listed = moves_among(made, moves)
     return Comparison(
         tuple(made), tuple(foreign), outcomes, entries, listed, tuple(left), tuple(unrecorded)
@@ -118,15 +122,34 @@ def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
     """Collect what a comparison found, as the call's or from outside."""
     record.entries.update(found.entries)
     record.lower_coverage(*(f"outside the scope: {path}" for path in found.unrecorded[:10]))
-    if found.made:
-        record.add_changes(_made_fact(call, found))
-    if found.foreign:
-        record.add_drafts([outside_draft(found.foreign)])
+    _add(record, call, found.made, found.foreign, found.moves)
 
 
-def _made_fact(call: Call, found: Comparison) -> FilesChanged:
+def _add(
+    record: CallRecord,
+    call: Call,
+    made: Sequence[FileChange],
+    foreign: Sequence[FileChange],
+    moves: Sequence[Move],
+) -> None:
+    """Collect changes that a call made and others, each where it applies."""
     origin: Origin = "undo" if is_undo(call) else "tool"
-    return FilesChanged(found.made, origin, call.call_id, found.moves)
+    for own, part in in_applicable_order({True: made, False: foreign}):
+        if own and part:
+            fact = FilesChanged((*part,), origin, call.call_id, moves_among(part, moves))
+            record.add_changes(fact)
+        elif part:
+            record.add_drafts([outside_draft(part)])
+
+
+def _around(attachment: Attachment, changes: Sequence[FileChange]) -> Preconditions:
+    """What is above and below these paths, as far as it follows from them; in its drift."""
+    seen = Preconditions(attachment)
+    for change in changes:
+        seen.look(change.path)
+    known = {change.path for change in changes}
+    seen.drift = [one for one in seen.drift if one.path not in known]
+    return seen
 
 
 def record_interrupted(attachment: Attachment) -> None:
@@ -140,7 +163,9 @@ def record_interrupted(attachment: Attachment) -> None:
             record = CallRecord(writer_of(attachment, call), call.call_id)
             made = {change.path for change in found.made}
             record.entries.update({p: entry for p, entry in found.entries.items() if p in made})
-            record.add_changes(_made_fact(call, found))
+            around = _around(attachment, found.made)
+            record.entries.update({one.path: around.entries.get(one.path) for one in around.drift})
+            _add(record, call, found.made, around.drift, found.moves)
             record.commit_and_index()
 
 
