@@ -14,6 +14,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.moved_folders import MovedFolder, moved_folders
 from loom_audit.history.observation import observe
+from loom_audit.history.on_disk import ContentsOnDisk
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import (
@@ -100,18 +101,21 @@ class FolderPlan(Struct, frozen=True):
 
 def plan_folders(
     attachment: Attachment,
+    contents: ContentsOnDisk,
     request: Request,
     steps: Sequence[PathStep],
     facts: Mapping[int, FilesChanged],
+    moves: Mapping[int, Sequence[Move]],
     drift: FilesChanged,
 ) -> FolderPlan:
     """Plan to rename back the folders that taken steps moved across the border of the scope.
 
-    `facts` are those of the events in which an opaque entry changed, by seq, with its identities.
+    `facts` are those of the events in which an opaque entry changed, by seq, with its identities,
+    `moves` those of all events.
     `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
     tree = apply(attachment.projections.tree(), drift.changes)
-    folders = moved_folders(steps, facts, drift)
+    folders = moved_folders(steps, facts, moves, drift, attachment.workspace.identity)
     left = [step for step in steps if not any(one.takes(step) for one in folders)]
     plan = FolderPlan(left, dict(tree))
     for one in _in_order([one for one in folders if not one.came_back]):
@@ -132,7 +136,7 @@ def plan_folders(
         there = {p: state for p, state in plan.tree.items() if is_within(p, [one.now])}
         why = (
             _obstacle(attachment, one, steps, plan, folders)
-            or _obstacle_inside(attachment, one, steps, there)
+            or _obstacle_inside(attachment, contents, one, steps, there)
             or _obstacle_to_proof(attachment, request, one, tree)
         )
         if why:
@@ -206,7 +210,11 @@ def _obstacle(
 
 
 def _obstacle_inside(
-    attachment: Attachment, one: MovedFolder, steps: Sequence[PathStep], there: Tree
+    attachment: Attachment,
+    contents: ContentsOnDisk,
+    one: MovedFolder,
+    steps: Sequence[PathStep],
+    there: Tree,
 ) -> str:
     """Why the inside cannot be brought back to what it was when the folder had been moved."""
     for step in one.between(steps):
@@ -222,7 +230,7 @@ def _obstacle_inside(
         if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
             return f"{visible_path(change.path)} was changed by what is taken back too"
     states = [state for change in inside for state in (change.before, change.after) if state]
-    if attachment.blobs.missing({state.blob for state in states if state.blob}):
+    if contents.missing({state.blob for state in states if state.blob}):
         return "a content in it was not kept"
     going = {change.path for change in inside if change.after is None}
     for folder in sorted(path for path in going if there[path].kind == "directory"):

@@ -23,6 +23,7 @@ from loom_audit.history.opaque import (
     lost_files,
     opaque_change,
     unrecorded,
+    written_inside,
 )
 from loom_audit.history.parts import HeldDeletions, LooseEnds
 from loom_audit.history.tracked_again import came_back, record_back
@@ -32,6 +33,7 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
+    border_moves,
     is_directory,
     is_opaque,
     parents,
@@ -72,7 +74,8 @@ class ScanResult(Struct):
     was untracked and is gone, `moved_in` those that are in scope by now, `gone` the vanished caches
     by identity, `known` the identities that were on record, `lost` says which left-out files are
     gone, `created` are the new paths that did not arrive with a folder, `apart` those to which a
-    file was moved that left its old path in another part.
+    file was moved that left its old path in another part, `written` what changed since the last
+    look in a folder of which only one of the places before and after a move is recorded, or none.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -91,6 +94,7 @@ class ScanResult(Struct):
     created: set[str] = field(default_factory=set)
     ends: LooseEnds = field(default_factory=LooseEnds)
     apart: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -100,6 +104,7 @@ class ScanResult(Struct):
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
         texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
         texts += [f"not on record: {one}" for one in self.lost]
+        texts += [f"written in a folder that was moved: {visible_path(p)}" for p in self.written]
         texts += [f"a move that is not on record: {visible_path(path)}" for path in self.apart]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
@@ -338,6 +343,8 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
         found.moves = proven_moves(found.changes, was, now)
         found.known |= set(was.values())
     found.apart += found.ends.add(found.changes, found.moves, was, now)
+    for move in border_moves(found.changes, found.moves):
+        found.written += written_inside(attachment, move.target)
     found.moved_in |= arrivals(found.changes, now, found.gone)
     arrived = []
     for change in found.changes:

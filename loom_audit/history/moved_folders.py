@@ -1,6 +1,6 @@
 """Folders that were moved across the border of the scope: each from where to where, and by whom."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -65,39 +65,123 @@ class MovedFolder(Struct):
 
 
 def moved_folders(
-    steps: Sequence[PathStep], facts: Mapping[int, FilesChanged], drift: FilesChanged
+    steps: Sequence[PathStep],
+    facts: Mapping[int, FilesChanged],
+    moves: Mapping[int, Sequence[Move]],
+    drift: FilesChanged,
+    identity_of: Callable[[str], str],
 ) -> list[MovedFolder]:
-    """The folders that taken steps moved, each once however often."""
+    """The folders that taken steps moved, each once however often.
+
+    `facts` are of the events in which an opaque entry changed, `moves` those of all events, by seq;
+    `identity_of` says which folder is at a path now.
+    """
     if not facts and not drift.moves:
         return []
     ends_of = {(step.seq, step.change.path): step for step in steps}
     found: dict[str, MovedFolder] = {}
     last = max((step.seq for step in steps), default=0)
-    for seq, fact in (*sorted(facts.items()), (last, drift)):
-        by_path = {change.path: change for change in fact.changes}
-        for move in border_moves(fact.changes, fact.moves):
-            step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
-            ends = by_path[move.source].before, by_path[move.target].after
-            identity = next((s.identity for s in ends if is_opaque(s)), "")
-            if step is None or not identity:
-                continue
-            own = [one for one in steps if _belongs(one, step, move)]
-            one = found.get(identity)
-            if one is None and step.taken:
-                brings = _first_states(own, move.source)
-                for path in brings.keys() & by_path.keys():
-                    brings[path] = by_path[path].before or brings[path]  # with its identity
-                one = MovedFolder(identity, move.source, move.target, brings, seq, seq)
-                found[identity] = one
-            if one is None or not (step.taken or move.target == one.now):
-                continue  # not taken, but to where it is: by an undo and a redo
-            one.leaves, one.last = _last_states(own, move.target), seq
-            one.own |= {(s.seq, s.change.path) for s in own}
-            if step.taken:
-                one.now = move.target
-                one.calls.append(step.call)
-                one.paths |= {move.source, move.target}
+    events: dict[int, list[PathStep]] = {}
+    for step in steps:
+        events.setdefault(step.seq, []).append(step)
+    for seq in sorted({*facts, *moves}):
+        for one in [*found.values()]:
+            _follow(one, events.get(seq, ()), moves.get(seq, ()), steps)
+        if seq in facts:
+            _add_border_moves(found, seq, facts[seq], steps, ends_of)
+    _add_border_moves(found, last, drift, steps, ends_of)
+    for one in found.values():
+        _find(one, events, identity_of, steps)
     return list(found.values())
+
+
+def _follow(
+    one: MovedFolder, event: Sequence[PathStep], moves: Iterable[Move], steps: Sequence[PathStep]
+) -> None:
+    """Follow a folder that is in scope, and was renamed there, by the files that moved with it."""
+    left = next((s for s in event if s.change.path == one.now and s.change.after is None), None)
+    if left is None or not left.taken or is_opaque(left.change.before):
+        return
+    made = {s.change.path for s in event if s.change.before is None and _is_folder(s.change.after)}
+    for move in moves:
+        inside = move.source.removeprefix(one.now + "/")
+        to = move.target.removesuffix("/" + inside)
+        if inside != move.source and to in made:
+            _move_on(one, left, Move(one.now, to), steps)
+            return
+
+
+def _find(
+    one: MovedFolder,
+    events: Mapping[int, Sequence[PathStep]],
+    identity_of: Callable[[str], str],
+    steps: Sequence[PathStep],
+) -> None:
+    """Find where a folder is now, that is not where it was last known to be, by its identity."""
+    later = [s for seq, event in events.items() if seq > one.last for s in event if s.taken]
+    if not any(s.change.path == one.now and s.change.after is None for s in later):
+        return
+    for step in reversed(later):
+        change = step.change
+        made = change.before is None and _is_folder(change.after) and change.path != one.now
+        if made and identity_of(change.path) == one.identity:
+            _move_on(one, step, Move(one.now, change.path), steps)
+            return
+
+
+def _move_on(one: MovedFolder, step: PathStep, move: Move, steps: Sequence[PathStep]) -> None:
+    own = [s for s in steps if _belongs(s, step, move)]
+    one.leaves, one.last, one.now = _last_states(own, move.target), step.seq, move.target
+    one.own |= {(s.seq, s.change.path) for s in own}
+    one.calls.append(step.call)
+    one.paths |= {move.source, move.target}
+
+
+def _is_folder(state: FileState | None) -> bool:
+    return state is not None and state.kind == "directory"
+
+
+def _add_border_moves(
+    found: dict[str, MovedFolder],
+    seq: int,
+    fact: FilesChanged,
+    steps: Sequence[PathStep],
+    ends_of: Mapping[tuple[int, str], PathStep],
+) -> None:
+    """Add the folders that an event moved across the border of the scope, or move them on."""
+    by_path = {change.path: change for change in fact.changes}
+    for move in border_moves(fact.changes, fact.moves):
+        step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
+        ends = by_path[move.source].before, by_path[move.target].after
+        identity = next((s.identity for s in ends if is_opaque(s)), "")
+        if step is None or not identity or _goes_along(move, seq, found.values()):
+            continue
+        own = [one for one in steps if _belongs(one, step, move)]
+        one = found.get(identity)
+        if one is None and step.taken:
+            brings = _first_states(own, move.source)
+            for path in brings.keys() & by_path.keys():
+                brings[path] = by_path[path].before or brings[path]  # with its identity
+            one = MovedFolder(identity, move.source, move.target, brings, seq, seq)
+            found[identity] = one
+        if one is None or not (step.taken or move.target == one.now):
+            continue  # not taken, but to where it is: by an undo and a redo
+        one.leaves, one.last = _last_states(own, move.target), seq
+        one.own |= {(s.seq, s.change.path) for s in own}
+        if step.taken:
+            one.now = move.target
+            one.calls.append(step.call)
+            one.paths |= {move.source, move.target}
+
+
+def _goes_along(move: Move, seq: int, folders: Iterable[MovedFolder]) -> bool:
+    """Whether what moved is in a folder that the same event moved, and was."""
+    for one in folders:
+        inside = move.target.removeprefix(one.now + "/")
+        was = {f"{path}/{inside}" for path in one.paths - {one.now}}
+        if one.last == seq and one.first < seq and inside != move.target and move.source in was:
+            return True
+    return False
 
 
 def _belongs(one: PathStep, step: PathStep, move: Move) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
+from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.change_index import catch_up, update_index
@@ -135,6 +136,33 @@ def arrivals(
         and change.after.kind == "directory"
         and left.get(identities.get(change.path, ""))
     }
+
+
+def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
+    """The first path in a folder at which something changed since the last look, if one did.
+
+    A rename leaves the times of what is inside as they are, and a folder's own time of writing.
+    """
+    since = attachment.last_seen.looked
+    waiting = [] if since is None else [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            own = attachment.workspace.mtime(path).timestamp() * 1e9
+            inside = attachment.workspace.list(path)
+        except AuditError:  # what cannot be looked at may be written as well
+            yield path
+            return
+        recent = [f"{path}/{name}" for name, stamp in inside if _is_since(stamp, since or 0)]
+        if own >= (since or 0) or recent:
+            yield (recent or [path])[0]
+            return
+        waiting += [f"{path}/{name}" for name, stamp in inside if stat.S_ISDIR(stamp.mode)]
+
+
+def _is_since(stamp: Stamp, since: int) -> bool:
+    """Whether what has this stamp changed since; of a folder that is not in it."""
+    return not stat.S_ISDIR(stamp.mode) and not 0 <= stamp.ctime_ns < since
 
 
 def unrecorded(

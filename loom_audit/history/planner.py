@@ -5,27 +5,40 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from loom_audit.errors import PermissionDenied
+from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.attribution import Candidate
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.capture import scan
 from loom_audit.history.observation import names_in
+from loom_audit.history.on_disk import ContentsOnDisk
 from loom_audit.history.outlived import Outlived
 from loom_audit.history.selection import (
     UNDO_AND_REDO,
     Selection,
+    as_recorded,
     is_in_paths,
+    may_be_changing,
     select,
     taken_back_notes,
-    taken_drift,
     uncaptured_notes,
 )
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.timeline import Timeline
 from loom_audit.history.without_gc import without_gc
+from loom_audit.model.arrivals import followed_arrivals
+from loom_audit.model.display import first_few
 from loom_audit.model.events import FilesChanged, SessionStarted
-from loom_audit.model.files import FileChange, Move, border_moves, is_within, moves_among, parents
+from loom_audit.model.files import (
+    FileChange,
+    Move,
+    apply,
+    border_moves,
+    is_within,
+    moves_among,
+    parents,
+)
 from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import creation_events, left_out_blocks
 from loom_audit.model.lineage import events_with_moves, events_with_opaque
@@ -41,7 +54,13 @@ from loom_audit.model.planning import (
     plan_taking_back,
 )
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.taken_back import takes_anything_back
+from loom_audit.model.unnamed import unnamed_changes
 from loom_audit.ports import CallFilter, EventFilter
+
+UNNAMED = "it would change with the plan, which says nothing of it"
+MOST_NAMED = 1_000
+"""Of the paths that an error names."""
 
 ALL_STEPS = 20_000
 """In longer stretches of the log only the changes of the paths concerned are read."""
@@ -79,6 +98,16 @@ class Planner:
                 return plan
         return self.plan(plan.request or Request(plan.verb))
 
+    def check_named(self, plan: Plan) -> None:
+        """Conflict when carrying out the plan now would change a path that it does not list."""
+        unnamed = unnamed_changes(plan, self.attachment.projections.tree())
+        if unnamed:
+            raise Conflict(
+                f"{first_few(unnamed, 1)} would change with this plan, which does not list it",
+                hint="Nothing was changed. Make the plan again; if that does not help, report it.",
+                details={"path": unnamed[0], "paths": unnamed[:MOST_NAMED]},
+            )
+
     # --- the plan -------------------------------------------------------------------------
 
     def _make_plan(
@@ -92,30 +121,34 @@ class Planner:
 
         `whole` is the request with what it chooses for one name of a file chosen for all.
         """
-        head = self.attachment.log.head()
         candidates = self._selected_changes(selection)
         request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
         is_taken = selection.predicate(request, Outlived(self.attachment))
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
-        drift = self._find_drift(request, touched, whole=selection.rollback)
+        among = may_be_changing(self.attachment)
+        drift = self._find_drift(is_taken, touched, among, whole=selection.rollback or bool(among))
         whole = self._with_whole_choices(request, drift.changes)
         if whole != request:
             return self._make_plan(asked, selection, more_paths, whole)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
-        steps, moves, shared = self._steps(request, selection, recorded, is_taken)
+        unrecorded = as_recorded(self.attachment, drift.changes, among)
+        steps, moves, shared = self._steps(request, selection, recorded, unrecorded, is_taken)
         opaque = self.timeline.verified.files_changed(events_with_opaque(steps))
-        steps += self._drift_steps(request, selection, drift)
-        folders = plan_folders(self.attachment, request, steps, opaque, drift)
+        if selection.rollback:
+            unrecorded = [one for one in unrecorded if is_in_paths(request, one.change.path)]
+        steps += _unrecorded_steps(unrecorded, is_taken, drift)
+        contents = ContentsOnDisk(self.attachment, drift.changes)
+        folders = plan_folders(self.attachment, contents, request, steps, opaque, moves, drift)
         make = partial(
             plan_taking_back,
             verb=request.verb,
-            head=head,
+            head=(head := self.attachment.log.head()),
             target=selection.target,
             reverts=self._reverts(request, selection, candidates, selected, steps),
             steps=folders.steps,
             tree=folders.tree,
-            blobs=self.attachment.blobs,
+            blobs=contents,
             moves={**moves, head + 1: drift.moves},
             choices=request.choices,
             notes=shared,
@@ -123,10 +156,7 @@ class Planner:
         )
         own = make()
         if not selection.rollback:
-            plan = folders.added_to(own)
-            concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
-            concerned |= self._held_paths(plan)
-            unseen = self._occupied_paths(plan) | self._differing_paths(concerned - touched)
+            unseen = self._unseen_paths(folders.added_to(own), touched)
             if not unseen <= touched:
                 return self._make_plan(asked, selection, more_paths | unseen)
         plan = self._with_holds(own, make, selection, folders)
@@ -141,12 +171,25 @@ class Planner:
                 *taken_back_notes(selection.taken_back_by, selected),
             ),
             drifted=bool(drift.changes),
+            blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._aside_notes(plan)),
         )
-        if request.verb == "revert" and not plan.changes:
-            # later calls changed all of it; when they are taken back, this revert can still be made
-            return replace(plan, reverts=())
-        return plan
+        return plan if self._takes_anything_back(plan, steps) else replace(plan, reverts=())
+
+    def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
+        """Notes on what the plan would change and does not list, where nothing else blocks it."""
+        if not plan.blocked:
+            on_disk = apply(self.attachment.projections.tree(), drift.changes)
+            yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
+
+    def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
+        """Whether a call that stands does so no more with the plan.
+
+        What later calls hide is not taken back by a revert: once they are, it can still be made.
+        """
+        if plan.verb == "revert" and not (plan.changes or set(plan.already) - _hidden(steps)):
+            return False
+        return takes_anything_back(plan.reverts, self.attachment.projections.reverted())
 
     def _with_whole_choices(self, request: Request, changes: Iterable[FileChange]) -> Request:
         """The request, what it chooses for one name of a file chosen for all."""
@@ -207,6 +250,7 @@ class Planner:
         request: Request,
         selection: Selection,
         recorded: Iterable[RecordedChange],
+        unrecorded: Sequence[RecordedChange],
         is_taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
         """The recorded changes as steps, their moves, and notes on shared changes that stay."""
@@ -215,30 +259,31 @@ class Planner:
         calls = {call.requested for call in selection.calls}
         recorded = list(recorded)
         facts = self.timeline.verified.files_changed
-        captured = facts(events_with_arrivals(filter(is_taken, recorded)))
+        captured = facts(events_with_arrivals(recorded))
         arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
-        for one in recorded:
-            if selection.rollback and not is_in_paths(request, one.change.path):
-                continue
-            taken = is_taken(one)
+
+        def note_shared(one: RecordedChange) -> None:
             outlived = selection.rollback and one.origin == "outside" and one.causes
-            if not taken and (outlived or not calls.isdisjoint(one.causes)):
+            asked = not selection.rollback or is_in_paths(request, one.change.path)
+            if asked and (outlived or not calls.isdisjoint(one.causes)):
                 shared[one.change.path] = self._shared_note(one, calls)
+
+        for one in recorded:
+            taken = is_taken(one)
             came = one.change.path in arrived.get(one.seq, ())
             steps.append(PathStep(one.seq, one.change, taken, one.number, came))
+            if not taken:
+                note_shared(one)
+        for one in unrecorded:
+            if not is_taken(one):
+                note_shared(one)
         moves = {seq: fact.moves for seq, fact in facts(events_with_moves(steps)).items()}
+        steps = [
+            step
+            for step in followed_arrivals(steps, moves)
+            if not selection.rollback or is_in_paths(request, step.change.path)
+        ]
         return steps, moves, tuple(shared.values())
-
-    def _drift_steps(
-        self, request: Request, selection: Selection, drift: FilesChanged
-    ) -> Iterator[PathStep]:
-        """What is not on record yet, as steps after all others."""
-        head = self.attachment.log.head()
-        taken = taken_drift(request, self.attachment, drift.changes)
-        for change in drift.changes:
-            if not selection.rollback or is_in_paths(request, change.path):
-                is_taken = selection.rollback and change.path in taken
-                yield PathStep(head + 1, change, is_taken, came_in=change.path in drift.arrived)
 
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
         """Why a change that is shared stays: it may be that of the calls that are named."""
@@ -295,18 +340,26 @@ class Planner:
 
     # --- what disk says -------------------------------------------------------------------
 
-    def _find_drift(self, request: Request, touched: set[str], *, whole: bool) -> FilesChanged:
-        """All drift, when there is some at the touched paths; else nothing.
+    def _find_drift(
+        self,
+        is_taken: Callable[[RecordedChange], bool],
+        touched: set[str],
+        among: Sequence[Candidate],
+        *,
+        whole: bool,
+    ) -> FilesChanged:
+        """All drift, when it is `whole` or there is some at the touched paths; else nothing.
 
         A touched file may have been renamed from outside, so the whole workspace is scanned.
-        The content of what may be replaced is stored; the rest is hashed.
+        It is hashed and nothing is stored, since the plan may only be looked at.
         """
         if not whole and not self._differing_paths(touched):
             return FilesChanged((), "outside")
         found = scan(self.attachment, lambda _: None, keep=False)
-        taken = taken_drift(request, self.attachment, found.changes)
+        unrecorded = as_recorded(self.attachment, found.changes, among)
+        taken = {one.change.path for one in unrecorded if is_taken(one)}
         touched = {one.path for one in found.changes if one.path in touched} | taken
-        preconditions = Preconditions(self.attachment)
+        preconditions = Preconditions(self.attachment, keep=False)
         preconditions.overlooks_special = True
         self._look(preconditions, touched)
         self._unreadable |= {one.path for one in found.untracked}
@@ -328,6 +381,12 @@ class Planner:
         preconditions.overlooks_special = True
         self._look(preconditions, paths)
         return frozenset(change.path for change in preconditions.drift)
+
+    def _unseen_paths(self, plan: Plan, touched: Collection[str]) -> frozenset[str]:
+        """What differs on disk at or above the paths of a plan, besides what was looked at."""
+        concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
+        concerned |= self._held_paths(plan)
+        return self._occupied_paths(plan) | self._differing_paths(concerned.difference(touched))
 
     def _held_paths(self, plan: Plan) -> set[str]:
         """What the log says is in the folders that are kept."""
@@ -392,6 +451,30 @@ class Planner:
             return selection.calls
         across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
         return self.attachment.projections.calls(across)
+
+
+def _unrecorded_steps(
+    changes: Iterable[RecordedChange],
+    is_taken: Callable[[RecordedChange], bool],
+    drift: FilesChanged,
+) -> Iterator[PathStep]:
+    arrived = frozenset(drift.arrived)
+    for one in changes:
+        came = one.change.path in arrived
+        yield PathStep(one.seq, one.change, is_taken(one), came_in=came)
+
+
+def _hidden(steps: Iterable[PathStep]) -> set[str]:
+    """The paths that calls changed which are kept, after those that are taken back."""
+    taken: set[str] = set()
+    hidden: set[str] = set()
+    for step in steps:
+        path = step.change.path
+        if step.taken:
+            taken.add(path)
+        elif step.call is not None and path in taken:
+            hidden.add(path)
+    return hidden
 
 
 def folder_stays(change: FileChange) -> bool:

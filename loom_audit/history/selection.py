@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import Candidate, by_owners, candidates
+from loom_audit.history.attribution import OUTSIDE, Candidate, by_owners, candidates
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.outlived import Outlived
@@ -15,7 +15,7 @@ from loom_audit.history.survivors import Window
 from loom_audit.history.timeline import Timeline
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
-from loom_audit.model.planning import Note, Request
+from loom_audit.model.planning import TAKEN_BACK, Note, Request
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -169,32 +169,38 @@ def takes_back_outside(request: Request, path: str) -> bool:
     return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
 
-def taken_drift(
-    request: Request, attachment: Attachment, changes: Sequence[FileChange]
-) -> set[str]:
-    """The paths of changes that are not on record yet which are to be taken back.
+def as_recorded(
+    attachment: Attachment, changes: Sequence[FileChange], among: Sequence[Candidate]
+) -> list[RecordedChange]:
+    """Changes that are not on record yet as they will be: of these candidates, or from outside.
 
-    Of a rollback those that open calls may have made, too: they are on record as theirs then.
-    Those that only ended calls may have made are from outside, and are taken for theirs by what
-    they said.
+    Those that only ended calls may have made are from outside, with these as causes.
     """
-    among: Sequence[Candidate] = ()
-    if changes and request.verb == "rollback":
-        among = Window.begin(attachment).with_survivors(candidates(attachment))
-    outlived = Outlived(attachment)
-    outside = {
-        change.path
-        for owners, some in by_owners(changes, among).items()
-        if all(one.outlived for one in owners)
-        for change in some
-        if not outlived.owners(change, [one.requested for one in owners])
-    }
-    return {
-        change.path
-        for change in changes
-        if takes_back_outside(request, change.path)
-        or (change.path not in outside and is_in_paths(request, change.path))
-    }
+    found = []
+    head, now = attachment.log.head(), attachment.clock.now()
+    for owners, part in by_owners(changes, among).items():
+        causes = tuple(one.requested for one in owners)
+        outside = all(one.outlived for one in owners)
+        alone = owners[0] if len(owners) == 1 and not outside else None
+        for change in part:
+            one = RecordedChange(
+                head + 1,
+                now,
+                alone.session if alone else "",
+                alone.actor if alone else OUTSIDE,
+                "outside" if outside else "command",
+                alone.call_id if alone else None,
+                () if alone else causes,
+                change,
+                requested=alone.requested if alone else None,
+            )
+            found.append(one)
+    return found
+
+
+def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
+    """The open calls that may have changed files until now, and what ended ones left running."""
+    return Window.begin(attachment).with_survivors(candidates(attachment))
 
 
 def is_in_paths(request: Request, path: str) -> bool:
@@ -230,9 +236,7 @@ def _newest(
         CallFilter(session=session, before=before, limit=size)
     ):
         for call in page:
-            acted = call.changed > 0 or (
-                call.status == "ok" and call.reverts and _is_undo_by(call, "undo")
-            )
+            acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -254,7 +258,7 @@ def taken_back_notes(
     left = {one.seq for one in selected} | {one.number for one in selected}
     for number, by in sorted(taken_back_by.items()):
         if number not in left:
-            yield Note("", f"{number} is taken back already, by call {by}", (number,))
+            yield Note("", f"{number} {TAKEN_BACK}, by call {by}", (number,))
 
 
 def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:

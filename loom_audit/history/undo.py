@@ -1,12 +1,12 @@
 """Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Literal
 
 from msgspec import Struct
 
-from loom_audit.errors import AuditError, Conflict
+from loom_audit.errors import AuditError, AuditUnavailable, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall
@@ -58,6 +58,16 @@ class Undo:
         self.attachment = attachment
         self.planner = planner
 
+    def look(self) -> None:
+        """Put on record what is on disk, so that a plan is made of that; where it can be.
+
+        Not while an undo is interrupted: what that had written is its own. Where the log cannot be
+        written a plan is provisional.
+        """
+        if not self._open_undos():
+            with suppress(AuditUnavailable), self.attachment.exclusive():
+                record_drift(self.attachment)
+
     @without_gc()
     def carry_out(
         self,
@@ -73,8 +83,8 @@ class Undo:
         plan made now does the same.
 
         `label` is what the person calls themselves; it stands in the arguments of the call.
-        Conflict, with nothing changed, when it does not, when the plan is blocked, when an undo or
-        redo would keep everything without having been told to, while a call
+        Conflict, with nothing changed, when it does not, when the plan is blocked or empty, when an
+        undo or redo would keep everything without having been told to, while a call
         that changes files is open in the workspace, and while an interrupted undo waits to be
         continued or abandoned. With `held` open calls of held sessions are left open: what they
         changed until now is as the request says, also where the plan did not know it yet, and what
@@ -100,6 +110,9 @@ class Undo:
                     hint="Look at the new plan and decide again.",
                     details={"planned_at": plan.head, "head": fresh.head},
                 )
+            if fresh.is_empty:
+                raise _nothing_error(fresh)
+            self.planner.check_named(fresh)
             more: dict[str, object] = {"label": label} if label else {}
             if left_open:
                 more |= {"left_open": [call.requested for call in left_open]}
@@ -223,6 +236,14 @@ def blocked_error(plan: Plan) -> Conflict:
                 for note in plan.blocked
             ]
         },
+    )
+
+
+def _nothing_error(plan: Plan) -> Conflict:
+    """The error for a plan that would take nothing back and write nothing."""
+    return Conflict(
+        f"{plan.verb} of {plan.target} would change nothing: there is nothing left to take back",
+        hint="Nothing was changed, and nothing is recorded.",
     )
 
 

@@ -15,6 +15,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.records import Call
 from loom_audit.model.summaries import failure, plain_text, summarize
+from loom_audit.model.taken_back import taken_back
 
 CALL_KINDS = frozenset(
     {CallRequested.kind, CallFinished.kind, CallReported.kind, CoverageLowered.kind}
@@ -79,12 +80,8 @@ class CallFold:
 
     def reverted(self) -> dict[int, int]:
         """Number of what was taken back → number of the call that did, while that one stands."""
-        found: dict[int, int] = {}
-        for number, targets in reversed(self._taken_back):
-            if number not in found:
-                for target in targets:
-                    found.setdefault(target, number)
-        return found
+        newest_first = reversed(self._taken_back)
+        return taken_back((number, one) for number, targets in newest_first for one in targets)
 
     def call(self, session: str, call_id: str) -> Call | None:
         """The call, as far as the events say."""

@@ -35,19 +35,17 @@ def events_with_opaque(steps: Iterable[PathStep]) -> set[int]:
     return {seq for seq, one in changes if is_opaque(one.before) or is_opaque(one.after)}
 
 
-def events_with_moves(steps: Sequence[PathStep]) -> set[int]:
-    """The events in which a file can have left one path and come to another."""
-    gone = {step.seq for step in steps if step.change.after is None}
-    found = gone & {step.seq for step in steps if step.change.after is not None}
-    # files that changed places leave no path empty
-    edits = [
-        (step.seq, before.blob, after.blob)
-        for step in steps
-        if (before := step.change.before) and (after := step.change.after)
-        if before.blob != after.blob
-    ]
-    was = {(seq, before) for seq, before, _ in edits}
-    return found | {seq for seq, _, after in edits if (seq, after) in was}
+def events_with_moves(steps: Iterable[PathStep]) -> set[int]:
+    """The events in which what was at one path can be at another one since."""
+    left: dict[int, set[str]] = {}
+    came: dict[int, set[str]] = {}
+    for step in steps:
+        if step.change.before is not None:
+            left.setdefault(step.seq, set()).add(step.change.path)
+        if step.change.after is not None:
+            came.setdefault(step.seq, set()).add(step.change.path)
+    # a file that another one replaces has left its path as much as one that is gone
+    return {seq for seq in left.keys() & came.keys() if len(left[seq] | came[seq]) > 1}
 
 
 class PathState(Struct, frozen=True):

@@ -47,6 +47,8 @@ class Request(Struct, frozen=True):
 
 CHANGES_ALONG = "changes with it"
 MOVED_ASIDE = "it is moved there"
+TAKEN_BACK = "is taken back already"
+"""What the reason says of a call that nothing is left to do about."""
 _NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE)
 """How the reasons end of what is listed with what is kept, and is not left as it is."""
 
@@ -92,12 +94,22 @@ class Plan(Struct, frozen=True):
     stages: tuple[tuple[FileChange, ...], ...] = ()
 
     @property
+    def provisional(self) -> bool:
+        """Whether it rests on what is on disk and not on record, and so on a guess whose it is."""
+        return self.drifted
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it writes nothing and takes nothing back, so that it is not carried out."""
+        return not (self.changes or self.reverts)
+
+    @property
     def in_part(self) -> bool:
-        """Whether a path is kept that nobody chose to keep, or cannot be undone."""
+        """Whether a path is kept that nobody chose to keep, or something cannot be undone."""
         choices = self.request.choices if self.request else {}
         asked = {path for path, choice in choices.items() if choice == "current"}
         left = (note for note in self.kept if note.path and note.path not in asked)
-        return any(note.path for note in self.irreversible) or any(
+        return any(TAKEN_BACK not in note.reason for note in self.irreversible) or any(
             KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
             for note in left
         )

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct, field
 from starlette.responses import Response
 
+from loom_audit.api.drift import content_of_drift
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.holding import (
     calls_left_open,
@@ -21,7 +22,7 @@ from loom_audit.api.holding import (
 )
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.planning import Choice, Plan, Verb
 from loom_audit.web.admission import Visitor
 from loom_audit.web.budget import Budget
@@ -147,6 +148,7 @@ def carry_out(
         hold_all(workspace, why, actor=visitor.actor, label=visitor.label)
     else:
         settle(workspace)
+    workspace.look()
     plan = make_plan(workspace, wish)
     if first(form, "quick"):
         if not is_clean(plan):
@@ -273,9 +275,12 @@ def _show(
     fields: Fields,
     problem: AuditError | None = None,
 ) -> Response:
+    unrecorded = [FileChange(one.path, None, one.before) for one in plan.changes]
+    there = content_of_drift(workspace, unrecorded)
+
     def content(state: FileState) -> bytes:
         merged = plan.contents.get(state.blob) if state.blob else None
-        return workspace.timeline.content(state) if merged is None else merged
+        return there(state) if merged is None else merged
 
     status = 409 if problem else 200
     base = address("w", workspace.id, "plan", query=wish.fields)

@@ -177,6 +177,8 @@ class Fuzz:
                 plan = self.workspace.plan_undo(choices=choices)
             if plan.blocked:
                 return False
+        if plan.is_empty:
+            return False
         before = self.script.look()
         try:
             self.workspace.carry_out(plan)

@@ -340,3 +340,35 @@ def test_a_left_out_folder_in_one_that_is_renamed_back_is_on_record(
     assert everything(root) == after
     workspace.carry_out(workspace.plan_undo())
     assert everything(root) == back
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv venv env; echo more >> env/lib/site.py",
+        "mv venv env; echo new > env/new",
+        "echo more >> venv/lib/site.py; mv venv env",
+        "mv venv env; rm env/lib/site.py",
+        "mv .git git-backup; echo ref > git-backup/HEAD",
+        "mv src .tox; echo more >> .tox/main.py",
+        "mv src .tox; echo new > .tox/new.py",
+        "mv venv .tox; rm .tox/bin/python",
+    ],
+)
+def test_a_call_that_moves_a_left_out_folder_and_writes_into_it_is_partial(
+    workspace: AuditedWorkspace, run: Run, command: str
+) -> None:
+    run("true")
+    run(command)
+    level, reasons = coverage(workspace)
+    assert level == "partial"
+    assert any("written in a folder that was moved" in reason for reason in reasons), reasons
+
+
+@MOVES
+def test_a_call_that_only_moves_such_a_folder_is_captured_in_full(
+    workspace: AuditedWorkspace, run: Run, command: str
+) -> None:
+    run("true")
+    run(command)
+    assert coverage(workspace) == ("full", ())

@@ -64,3 +64,26 @@ def test_a_hard_link_that_changes_with_its_file_is_not_left_out(audited: Shell) 
 def test_the_help_says_what_the_exit_code_of_a_part_means(audited: Shell) -> None:
     for verb in ("undo", "redo", "revert", "rollback"):
         assert "\n      7  done in part" in audited(verb, "--help").text
+
+
+@pytest.mark.parametrize("how", OUTSIDE)
+@pytest.mark.parametrize("verb", ["undo", "revert", "rollback"])
+def test_an_effect_that_was_not_captured_makes_it_one_in_part(
+    audited: Shell, verb: str, how: str
+) -> None:
+    """The note that says so has no path: it is about the call."""
+    audited("checkpoint", "start")
+    audited.sh("echo 1 > x.txt; mkdir node_modules; echo unseen > node_modules/y")
+    number = str(audited.numbers()[-1])
+    target = {"undo": (), "revert": (number,), "rollback": ("@start",)}[verb]
+    done = audited(verb, *target, how, code=7)
+    assert f"what call {number} did that was not captured" in done.text
+    assert (audited.workspace / "x.txt").exists() == (how == "--dry-run")
+
+
+def test_what_is_taken_back_already_is_no_part_that_is_left(audited: Shell) -> None:
+    audited.sh("echo 1 > x.txt")
+    audited.sh("echo 1 > y.txt")
+    first, second = map(str, audited.numbers()[-2:])
+    audited("revert", first, "--yes", code=0)
+    assert "taken back already" in audited("revert", first, second, "--yes", code=0).text

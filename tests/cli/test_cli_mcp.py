@@ -190,7 +190,7 @@ def test_a_call_seen_by_hooks_and_by_the_server_is_one_within_the_clients_sessio
     ]  # fmt: skip
     if id_is_told:
         assert [call["call_id"] for call in calls] == ["t1", "t2", "t3"]
-    audited("rollback", "session:s1", "--yes")
+    audited("rollback", "session:s1", "--yes", code=7)
     assert not (audited.workspace / "m.txt").exists()
 
 

@@ -29,7 +29,7 @@ def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: S
     assert sorted(record["paths"]) == ["made", "ready"]
     assert record["coverage"] == "partial"
     assert json.loads(audited("status", "--json").text)["interrupted"] == []
-    audited("undo")
+    assert "not captured: interrupted" in audited("undo", code=7).text
     assert audited.tree() == before
 
 

@@ -105,3 +105,9 @@ def test_a_store_copied_to_a_read_only_folder_is_read(audited: Shell) -> None:
         assert '"AUDIT_UNAVAILABLE"' in audited("undo", "--json", "--yes", code=3).errors
     finally:
         audited.home.chmod(0o700)
+
+
+def test_a_plan_for_a_store_that_cannot_be_written_is_provisional(unlockable: Shell) -> None:
+    (unlockable.workspace / "a.txt").write_text("by hand\n")
+    told = unlockable("rollback", "head~1", "--dry-run", code=7)
+    assert "provisional: what is on disk is not on record yet" in told.text

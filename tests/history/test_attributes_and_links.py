@@ -125,7 +125,7 @@ class Player:
             plan = with_plan()
         except NotFound:
             return
-        if not plan.blocked:
+        if not (plan.blocked or plan.is_empty):
             self.workspace.carry_out(plan)
 
     def rollback(self) -> None:
@@ -133,7 +133,8 @@ class Player:
         plan = self.workspace.plan_rollback(point, outside=True)
         assert plan.blocked == ()
         lists = {path for path, entry in look(self.root).items() if entry[2]}
-        self.workspace.carry_out(plan)
+        if not plan.is_empty:
+            self.workspace.carry_out(plan)
         found = look(self.root)
         assert without_lists(found) == without_lists(wanted)
         gone = {path for path, entry in wanted.items() if entry[2] and not found[path][2]}

@@ -100,7 +100,8 @@ def test_what_may_as_well_be_a_persons_stays_and_is_listed_with_the_call(
     plan = workspace.plan_rollback("session:f")
     [note] = [note for note in plan.kept if note.path == path]
     assert note.calls and "what the call left running" in note.reason
-    workspace.carry_out(plan)
+    if not plan.is_empty:
+        workspace.carry_out(plan)
     assert (root / path).read_bytes() == kept
 
 

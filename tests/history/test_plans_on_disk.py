@@ -143,7 +143,8 @@ def carry_out(story: Story, plan: Plan, wanted: Look | None, choices: dict[str, 
         assert tree_of(root) == before
         assert wanted is None, f"nothing is in the way: {plan.blocked}"
         return "blocked"
-    workspace.carry_out(plan)
+    if not plan.is_empty:
+        workspace.carry_out(plan)
     after = tree_of(root)
     said = {os.fsencode(change.path): entry_of(workspace, change.after) for change in plan.changes}
     results = {path: said.get(path, entry) for path, entry in (before | said).items()}

@@ -107,7 +107,9 @@ def test_a_projects_releases_are_replayed_undone_and_rolled_back_exactly(
         assert tree_of(root) == end
 
     for point, wanted in [*reversed(points), *points]:
-        workspace.carry_out(workspace.plan_rollback(point))
+        plan = workspace.plan_rollback(point)
+        if not plan.is_empty:
+            workspace.carry_out(plan)
         assert tree_of(root) == wanted, differences(tree_of(root), wanted)
 
 

@@ -192,11 +192,20 @@ class Machine(RuleBasedStateMachine):
                 gone |= {taken.number for taken in step.takes}
         return gone
 
+    def matters(self, takes: list[Step]) -> bool:
+        """Whether other calls stand when these are taken back than do now."""
+        own = {step.number for step in self.steps if not step.takes}
+        now = self.undone()
+        self.steps.append(Step(self.workspace.log.head() + 1, "", {}, {}, takes))
+        then = self.undone()
+        self.steps.pop()
+        return own & now != own & then
+
     def newest(self, *, redo: bool) -> Step | None:
         gone = self.undone()
         for step in reversed(self.steps):
             wanted = step.kind == "undo" if redo else step.kind not in ("undo", "redo")
-            if wanted and step.number not in gone and (redo or step.changed):
+            if wanted and step.number not in gone and (redo or step.changed or step.takes):
                 return step
         return None
 
@@ -222,11 +231,19 @@ class Machine(RuleBasedStateMachine):
         now = tree_of(self.root)
         plan = self.workspace.plan_rollback(point, outside=True)
         assert not plan.blocked
-        self.workspace.carry_out(plan)
+        takes = [
+            step for step in self.steps if step.number > point and (step.changed or step.takes)
+        ]
+        takes = takes if self.matters(takes) else []
+        if plan.is_empty:
+            assert not takes, "what stands is taken back, also where nothing is to be written"
+        else:
+            self.workspace.carry_out(plan)
         after = tree_of(self.root)
         if not strangers:
             assert after == wanted, differences(after, wanted)
-        takes = [step for step in self.steps if step.number > point and step.changed]
+        if plan.is_empty:
+            return
         self.steps.append(Step(self.workspace.log.head(), "rollback", now, after, takes))
         self.mark(looked=True)
 

@@ -108,6 +108,10 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
             assert look(tape.root).tree == before.tree
             return False
         raise AssertionError(f"a blocked plan was carried out: {plan.blocked}")
+    if plan.is_empty:
+        unlike = {path for path, state in sure.items() if before.tree.get(path) != state}
+        assert not unlike, f"nothing is done, and these are not as they are to be: {unlike}"
+        return False
     head, marks = workspace.log.head(), set(tape.marks)
     workspace.carry_out(plan)
     tape.add(f"{plan.verb} {plan.target}", head, before, plan=True)

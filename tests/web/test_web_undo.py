@@ -2,9 +2,12 @@
 
 import html
 import re
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
+from pysqlite3 import dbapi2 as sqlite3
 
 from loom_audit.web.urls import quoted
 from tests.web.conftest import Recorded
@@ -259,3 +262,41 @@ def test_showing_plans_records_nothing(recorded: Recorded, client: TestClient) -
         client.get(f"{recorded.url}/plan?verb=revert&target={number}")
         client.get(f"{recorded.url}/plan?verb=rollback&target={number}")
     assert recorded.workspace.log.head() == head
+
+
+def every_byte(folder: Any) -> dict[str, bytes]:
+    """What the store holds: its files as they are, and all that is in its database."""
+    blobs = (path for path in (folder / "blobs").rglob("*") if path.is_file())
+    found = {str(path): path.read_bytes() for path in blobs}
+    with closing(sqlite3.connect(folder / "audit.db")) as database:
+        tables = ("event", "payload", "blob", "tree_node", "call", "file_change", "tree_entry")
+        for table in tables:
+            rows = database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
+            found[table] = repr(rows).encode()
+    return found
+
+
+def test_a_page_of_a_plan_writes_nothing(recorded: Recorded, client: TestClient) -> None:
+    """Also of what is on disk only, and too large to be kept in the database."""
+    (recorded.root / "notes.txt").write_bytes(bytes(range(256)) * 4_000)
+    (recorded.root / "mine.txt").write_text("by hand\n")
+    home = Path(recorded.store.adapters.settings.home)
+    before = every_byte(home)
+    number = recorded.numbers["notes"]
+    for query in (f"verb=revert&target={number}", "verb=undo", f"verb=rollback&target={number}"):
+        text = plan(client, recorded, query)
+        assert "Provisional" in text or "verb=rollback" not in query
+    recorded.workspace.attachment.log.append([])
+    assert every_byte(home) == before
+
+
+def test_a_plan_with_what_is_on_disk_only_is_carried_out_at_the_first_press(
+    recorded: Recorded, client: TestClient
+) -> None:
+    (recorded.root / "mine.txt").write_text("by hand\n")
+    point = recorded.numbers["notes"] - 1
+    text = plan(client, recorded, f"verb=rollback&target={point}")
+    assert "Provisional" in text
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303, answer.text
+    assert (recorded.root / "mine.txt").read_text() == "by hand\n"

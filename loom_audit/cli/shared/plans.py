@@ -30,13 +30,15 @@ MOST_LINES = 50
 def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
     """Record what killed processes left first, so that the plan shown is the one carried out.
 
-    And how calls of other programs ended, whose end only their transcripts tell.
+    And how calls of other programs ended, whose end only their transcripts tell, and what is on
+    disk.
     """
     if not dry_run:
         from loom_audit.api.holding import settle
 
         settle(workspace)
         workspace.recover()
+        workspace.look()
 
 
 def show_and_carry_out(
@@ -76,10 +78,10 @@ def show_and_carry_out(
         return exits.CONFLICT if plan.blocked else done
     if plan.blocked:
         raise _blocked(plan)
-    if not plan.changes and not plan.reverts:
+    if plan.is_empty:
         if output.json:
             output.record(record)
-        output.note("nothing was changed, and nothing is recorded")
+        output.note("nothing was changed: there is nothing left to take back")
         return done
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
@@ -210,10 +212,13 @@ def plan_lines(
     of what will change and what is so already.
     """
     yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
+    if plan.provisional:
+        yield (("provisional: what is on disk is not on record yet", "yellow"),)
     for session, taken in (sessions or {}).items():
         yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
     merged = {note.path for note in plan.merged}
-    merged |= {move.source for move in plan.moves if move.target in merged}
+    gone = {change.path for change in plan.changes if change.after is None}
+    merged |= {move.source for move in plan.moves if move.target in merged} & gone
     if changes := [change for change in plan.changes if change.path not in merged]:
         yield ("will change:",)
         yield from _bounded(list(change_lines(changes, plan.moves)), most)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from loom_audit.model.events import CallFinished
+from loom_audit.model.taken_back import taken_back
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
@@ -25,12 +26,5 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def reverted_by(connection: Connection, log: int) -> Mapping[int, int]:
-    """Number of what was taken back → number of the call that did, while that one stands.
-
-    The newest calls are looked at first: whether one stands depends on later ones only.
-    """
-    found: dict[int, int] = {}
-    for number, target in _NEWEST_FIRST.rows(connection, log=log):
-        if number not in found:
-            found.setdefault(target, number)
-    return found
+    """Number of what was taken back → number of the call that did, while that one stands."""
+    return taken_back((row[0], row[1]) for row in _NEWEST_FIRST.rows(connection, log=log))

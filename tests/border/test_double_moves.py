@@ -1,0 +1,116 @@
+"""What arrived by a move is deleted by no plan, however often it moved."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace
+from loom_audit.model.planning import Plan
+from tests.border.conftest import Run
+from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
+
+MOVES = pytest.mark.parametrize(
+    "commands",
+    [
+        ["mv .git git-backup", "mv git-backup gb2"],
+        ["mv .git a", "mv a b", "mv b c", "mkdir e; mv c e/d"],
+        ["mv .git a", "mv a b", "mv b a"],
+        ["mv .git a", "mv a b", "mv b .git", "mv .git c", "mv c d"],
+        ["mv venv env", "mv env env2"],
+        ["mv venv env", "mkdir deep; mv env deep/er", "mv deep deeper"],
+        ["mv venv env", "mv env env2; rm -rf node_modules"],
+    ],
+)
+
+
+@pytest.fixture
+def root(root: Path) -> Path:
+    """With a repository and packages that are not recorded."""
+    make(root / ".git", OBJECTS)
+    make(root / "venv", {**PACKAGES, "node_modules/x": "unrecorded\n", "empty/.keep": ""})
+    return root
+
+
+@MOVES
+def test_a_folder_that_moved_more_than_once_comes_back_in_one_step(
+    workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
+) -> None:
+    run("true")
+    point, before = workspace.log.head(), everything(root)
+    for command in commands:
+        run(command)
+    after = everything(root)
+    done = workspace.carry_out(workspace.plan_rollback(point)).call.seq
+    assert everything(root) == before
+    workspace.carry_out(workspace.plan_revert([done or 0]))
+    assert everything(root) == after
+
+
+@MOVES
+def test_a_folder_that_moved_more_than_once_is_not_lost_step_by_step(
+    workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
+) -> None:
+    before = everything(root)
+    for command in commands:
+        run(command)
+    for _ in commands:
+        plan = workspace.plan_undo()
+        if plan.blocked:
+            break
+        workspace.carry_out(plan)
+    contents = {entry[2] for entry in everything(root).values() if entry[0] == "file"}
+    assert {entry[2] for entry in before.values() if entry[0] == "file"} <= contents
+
+
+PLANS: dict[str, Callable[[AuditedWorkspace, int, list[int]], Plan]] = {
+    "rollback of a path": lambda w, point, _: w.plan_rollback(point, paths=["gb2"]),
+    "rollback of the other": lambda w, point, _: w.plan_rollback(point, paths=["git-backup"]),
+    "revert of both": lambda w, _, numbers: w.plan_revert(numbers),
+    "revert of the first": lambda w, _, numbers: w.plan_revert(numbers[:1]),
+    "revert of the last": lambda w, _, numbers: w.plan_revert(numbers[1:]),
+    "rollback": lambda w, point, _: w.plan_rollback(point),
+}
+
+
+@pytest.mark.parametrize("asked", PLANS)
+@pytest.mark.parametrize("proof", ["there", "gone"])
+def test_no_plan_deletes_a_repository_that_moved_twice(
+    workspace: AuditedWorkspace, root: Path, run: Run, asked: str, proof: str
+) -> None:
+    run("true")
+    point, before = workspace.log.head(), everything(root)
+    numbers = [run("mv .git git-backup"), run("mv git-backup gb2")]
+    if proof == "gone":  # a copy of the same is not the folder that was there
+        run("cp -a gb2 t; rm -r gb2; mv t gb2")
+    plan = PLANS[asked](workspace, point, numbers)
+    if not (plan.blocked or plan.is_empty):
+        workspace.carry_out(plan)
+    after = everything(root)
+    kept = {entry[2] for entry in after.values() if entry[0] == "file"}
+    assert {entry[2] for entry in before.values() if entry[0] == "file"} <= kept
+    homes = {path.removesuffix(b"/HEAD") for path in after if path.endswith(b"/HEAD")}
+    assert len(homes) == 1
+    assert sum(path.startswith(homes.copy().pop() + b"/") for path in after) == 5
+    if proof == "there" and asked in ("rollback", "revert of both"):
+        assert everything(root) == before
+    elif asked == "rollback":
+        assert plan.blocked, "it is not proven to be the same folder"
+
+
+@pytest.mark.parametrize("name", ["gb2", "gb2.log"])
+def test_a_file_that_was_left_out_and_moved_twice_stays(
+    workspace: AuditedWorkspace, root: Path, run: Run, name: str
+) -> None:
+    """It lay outside the workspace, came in by a move, and went on from there."""
+    (root.parent / "mine.txt").write_text("only here\n")
+    run("true")
+    point = workspace.log.head()
+    run("mv ../mine.txt came.txt")
+    run(f"mv came.txt {name}")
+    for paths in ([name], ["came.txt"], []):
+        plan = workspace.plan_rollback(point, paths=paths)
+        if not (plan.blocked or plan.is_empty):
+            workspace.carry_out(plan)
+        texts = [p.read_text() for p in (root / name, root / "came.txt") if p.exists()]
+        assert texts == ["only here\n"]
