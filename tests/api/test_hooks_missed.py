@@ -1,0 +1,173 @@
+"""What a transcript tells that no hook told: from when the client was connected, and once."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore
+from loom_audit.api.clients import Hooks, settle
+from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
+from loom_audit.model.conversation import PromptSubmitted
+from tests.hooked import HookedClaude, HookedCodex
+
+WORDS = ("/usr/bin/python3", "-I", "-S", "/somewhere/hooks/hook_client.py", "claude-code")
+
+
+@pytest.fixture
+def hooks(store: AuditStore) -> Iterator[Hooks]:
+    hooks = Hooks(store)
+    yield hooks
+    hooks.close()
+
+
+@pytest.fixture
+def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path) -> HookedClaude:
+    assert workspace.root == str(root)
+    return client_of(hooks, root, tmp_path)
+
+
+def client_of(hooks: Hooks, root: Path, folder: Path, session: str = "s1") -> HookedClaude:
+    def answer(data: bytes) -> bytes:
+        return hooks.answer("claude-code", data)
+
+    return HookedClaude(answer, root, folder / f"{session}.jsonl", session)
+
+
+def unhooked(claude: HookedClaude) -> HookedClaude:
+    """The same client where its hooks do not come through."""
+    return HookedClaude(lambda _: b"", claude.root, claude.transcript, claude.session)
+
+
+def connect(store: AuditStore, root: Path) -> Callable[[], None]:
+    """Connect Claude Code to a folder; what takes it out again."""
+    home, file = store.adapters.settings.home, settings_file("claude-code", str(root))
+    carry_out(connecting("claude-code", file, WORDS), home, connect=True)
+    return lambda: carry_out(disconnecting("claude-code", file, home), home, connect=False)
+
+
+def at(claude: HookedClaude, moment: datetime, *ids: str) -> None:
+    """Calls that the transcript tells of a moment."""
+    stamp = moment.isoformat().replace("+00:00", "Z")
+    for id in ids:
+        block = {"type": "tool_use", "id": id, "name": "Bash", "input": {"command": id}}
+        claude.write("assistant", block, timestamp=stamp)
+        result = {"type": "tool_result", "tool_use_id": id, "content": "", "is_error": False}
+        more = {"timestamp": stamp, "toolUseResult": {"stdout": "", "stderr": ""}}
+        claude.write("user", result, **more)
+
+
+def ids(workspace: AuditedWorkspace, session: str | None = None) -> list[str]:
+    calls = reversed([*workspace.timeline.calls()])
+    return [call.call_id for call in calls if session in (None, call.session)]
+
+
+def test_what_was_done_while_connected_is_on_record_though_no_hook_came_for_long(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    connect(store, root)
+    kept = next((store.adapters.settings.home / "hooks" / "connected").iterdir())
+    known = json.loads(kept.read_bytes())
+    hour = timedelta(hours=1)
+    known["since"] = (datetime.now(UTC) - hour).timestamp()
+    kept.write_text(json.dumps(known))
+    at(claude, datetime.now(UTC) - 2 * hour, "before")
+    at(claude, datetime.now(UTC) - hour / 2, "missed")
+    prompt = {"type": "text", "text": "do it"}
+    stamp = (datetime.now(UTC) - hour / 2).isoformat().replace("+00:00", "Z")
+    claude.write("user", prompt, promptId="p1", timestamp=stamp)
+    claude.bash("c1", "true")
+    claude.hook("Stop", stop_hook_active=False)
+    assert sorted(ids(workspace)) == ["c1", "missed"]
+    missed = workspace.timeline.projections.call("s1", "missed")
+    assert (missed.status, missed.coverage.reasons) == ("ok", ("no hook",))
+    facts = [event.fact for event in workspace.log.read()]
+    assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == ["do it"]
+
+
+def test_what_was_done_in_a_gap_of_the_connection_is_not_on_record(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    disconnect = connect(store, root)
+    claude.bash("c1", "true")
+    disconnect()
+    at(claude, datetime.now(UTC), "gap")
+    connect(store, root)
+    claude.bash("c2", "true")
+    claude.hook("Stop", stop_hook_active=False)
+    assert ids(workspace) == ["c1", "c2"]
+
+
+def test_where_it_is_not_known_since_when_the_start_of_the_session_counts(
+    claude: HookedClaude, workspace: AuditedWorkspace
+) -> None:
+    at(claude, datetime.now(UTC) - timedelta(minutes=5), "long ago")
+    at(claude, datetime.now(UTC), "just now")
+    claude.bash("c1", "true")
+    claude.hook("Stop", stop_hook_active=False)
+    assert sorted(ids(workspace)) == ["c1", "just now"]
+
+
+def test_what_a_forked_session_copied_is_not_told_twice(
+    claude: HookedClaude, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.hook("UserPromptSubmit", prompt="do it", prompt_id="p1")
+    claude.write("user", {"type": "text", "text": "do it"}, promptId="p1")
+    claude.bash("c1", "true")
+    claude.hook("SessionEnd", reason="exit")
+    fork = client_of(hooks, root, tmp_path, "s2")
+    copied = claude.transcript.read_text().replace('"s1"', '"s2"')
+    fork.transcript.write_text(copied)
+    fork.hook("SessionStart", source="resume")
+    fork.bash("c2", "true")
+    unhooked(fork).bash("c3", "true")
+    fork.hook("Stop", stop_hook_active=False)
+    assert (ids(workspace, "s1"), ids(workspace, "s2")) == (["c1"], ["c2", "c3"])
+
+
+def test_the_same_id_of_another_client_is_a_call_of_its_own(
+    claude: HookedClaude, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path
+) -> None:
+    claude.bash("c1", "true")
+    codex = HookedCodex(lambda data: hooks.answer("codex", data), root, tmp_path / "x1.jsonl")
+    codex.hook("SessionStart", source="startup")
+    codex.asks("c1", "true")
+    codex.ended("c1", 0)
+    codex.hook("Stop", stop_hook_active=False)
+    assert ids(workspace, "x1") == ["c1"]
+
+
+def test_settling_adds_what_no_hook_told_of_a_client_that_is_gone(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path, hooks: Hooks
+) -> None:
+    """The warm process was killed in the second call and could not start again."""
+    with subprocess.Popen(["sleep", "1000"]) as client:
+        claude = hooked_by(client.pid, hooks, root, tmp_path)
+        claude.hook("SessionStart", source="startup")
+        claude.bash("c1", "true")
+        claude.asks("c2", "Bash", {"command": "touch b"})
+        claude.before("c2", "Bash", {"command": "touch b"})
+        (root / "b").touch()
+        lost = unhooked(claude)
+        lost.told("c2", {"stdout": "", "stderr": ""})
+        lost.bash("c3", "touch c", (root / "c").touch)
+        lost.bash("c4", "touch d", (root / "d").touch)
+        client.kill()
+    (root / "mine.txt").write_text("a person's\n")
+    mine = store.workspace(root)
+    settle(mine)
+    mine.recover()
+    calls = {call.call_id: call for call in mine.timeline.calls()}
+    assert sorted(calls) == ["c1", "c2", "c3", "c4"]
+    assert calls["c2"].status == "ok"
+    assert all(calls[id].coverage.reasons == ("no hook",) for id in ("c3", "c4"))
+
+
+def hooked_by(pid: int, hooks: Hooks, root: Path, folder: Path) -> HookedClaude:
+    return HookedClaude(
+        lambda data: hooks.answer("claude-code", data, hook=pid), root, folder / "s1.jsonl"
+    )
