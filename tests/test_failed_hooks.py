@@ -153,6 +153,17 @@ def test_a_line_that_lies_about_its_transcript_gives_only_that_a_hook_failed(
     assert [*workspace.timeline.calls()] == []
 
 
+def test_a_line_that_lies_takes_the_place_of_no_other(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path, spool: Path
+) -> None:
+    claude.bash("c1", "true")
+    now = datetime.now(UTC).timestamp()
+    with spool.open("a") as lines:
+        lines.write(f"loom-failed 1 {now:.3f}\tclaude-code\tStop\ts1\t\t/etc\t/etc/passwd\n")
+    take_up(store)
+    assert {call.call_id for call in workspace.timeline.calls()} == {"c1"}
+
+
 HOSTILE = (
     b"",
     b"\n\n\n",

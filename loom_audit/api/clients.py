@@ -19,7 +19,7 @@ from loom_audit.api.failed_hooks import (
     FailedSession,
     by_session,
     is_of,
-    own_transcript,
+    own_transcripts,
     record_failed,
 )
 from loom_audit.api.launcher import hooks_folder
@@ -189,19 +189,26 @@ class Hooks:
                 self._take_up(one)
 
     def _take_up(self, failed: FailedSession) -> None:
-        origin = own_transcript(failed)
+        told = [*own_transcripts(failed)]
         known = [one for one in self._all() if is_of(one, failed.session)]
-        owner = None if origin is None else self._owner_of(origin.cwd)
-        cwd = failed.cwd if os.path.isabs(failed.cwd) else ""
-        where = owner or next(iter(known), None) or (self._owner_of(cwd) if cwd else None)
+        folders = (*(origin.cwd for _, origin in told), *failed.folders)
+        owners = filter(None, map(self._owner_of, folders))
+        where = next(iter(known), None) or next(owners, None)
         if where is None:
             return
         record_failed(where, failed)
-        if origin is not None and owner is not None:
-            with self._lock(failed.session):
-                self._recall(failed, origin.cwd, known)
+        for transcript, origin in told:
+            if self._owner_of(origin.cwd) is not None:
+                with self._lock(failed.session):
+                    self._recall(failed, transcript, origin.cwd, known)
 
-    def _recall(self, failed: FailedSession, cwd: str, known: Sequence[AuditedWorkspace]) -> None:
+    def _recall(
+        self,
+        failed: FailedSession,
+        transcript: str,
+        cwd: str,
+        known: Sequence[AuditedWorkspace],
+    ) -> None:
         """Put on record what the transcript of a session tells that no hook told."""
         client = CLIENTS[failed.client]
         found = self._conversations.get((client.name, failed.session))
@@ -213,7 +220,7 @@ class Hooks:
         )
         found.prompts = failed.prompts
         if found.find_home(cwd, known):
-            found.read_alone(failed.transcript)
+            found.read_alone(transcript)
 
     def close(self) -> None:
         """Read no more, and look at everything that was watched."""

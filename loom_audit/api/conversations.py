@@ -27,7 +27,15 @@ from loom_audit.clients.reports import (
     SessionTold,
     TurnEnded,
 )
-from loom_audit.errors import AuditError, InvalidPath, NotFound
+from loom_audit.errors import (
+    AuditError,
+    AuditUnavailable,
+    Corrupt,
+    InvalidPath,
+    NotFound,
+    NoWorkspace,
+    StorageFailed,
+)
 from loom_audit.history.ingest import Ingest
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
@@ -90,6 +98,7 @@ class Conversation:
         self.is_busy = True
         self.prompts = True
         self.ingests: dict[str, Ingest] = {}
+        self._workspaces: dict[str, AuditedWorkspace] = {}
         self._owner_of = owner_of
         self._open_file = open_file
         self._asking = asking
@@ -126,6 +135,7 @@ class Conversation:
                 workspace.attachment, self.session, name, record_of, self._asking, within, since
             )
             self.ingests[workspace.id] = found
+            self._workspaces[workspace.id] = workspace
         return found
 
     def _begin_in(self, workspace: AuditedWorkspace) -> Ingest:
@@ -309,13 +319,32 @@ class Conversation:
         """Take in what the transcript says by now, and settle the calls whose end it tells."""
         if self._file is None:
             return
-        for line in self._file.read():
-            for report in self._reader.read(line) if line.strip() else ():
-                text = isinstance(report, PromptTold | MessageTold)
-                if report.session == self.session and not (text and calls_only):
-                    self.take(report, heard=False)
-        for ingest in self.ingests.values():
-            ingest.settle()
+        try:
+            for line in self._file.read():
+                for report in self._reader.read(line) if line.strip() else ():
+                    text = isinstance(report, PromptTold | MessageTold)
+                    if report.session == self.session and not (text and calls_only):
+                        self.take(report, heard=False)
+            for ingest in self.ingests.values():
+                ingest.settle()
+        except (AuditUnavailable, Corrupt, NoWorkspace, OSError, StorageFailed):
+            self._begin_again()  # nothing of it is lost where it cannot be recorded now
+            raise
+
+    def _begin_again(self) -> None:
+        """Read the transcript from its beginning, with nothing in mind that is not on record."""
+        known, home = [*self._workspaces.values()], self._home
+        self.close_file()
+        self.ingests.clear()
+        for workspace in known:
+            ingest = self._ingest(workspace)
+            if home is not None and ingest.attachment is home.attachment:
+                self._home = ingest
+        if self._path:
+            self.follow_file(self._path)
+        with suppress(AuditError):
+            for ingest in self.ingests.values():
+                ingest.load_texts()
 
     def _catch_up(self, done: Callable[[], bool]) -> None:
         """Read the transcript until that is so, for a moment at most."""

@@ -6,7 +6,7 @@ is asked of its transcript, which must be where its client keeps them.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -50,9 +50,10 @@ class FailedHook(Struct, frozen=True):
 
 
 class FailedSession(Struct, frozen=True):
-    """The failed hooks of a session, and the last folder and transcript that they name.
+    """The failed hooks of a session, and all folders and transcripts that they name.
 
-    `prompts`: what people and the model say may be recorded.
+    One that lies takes the place of no other. `prompts`: what people and the model say may be
+    recorded.
     """
 
     client: str
@@ -60,8 +61,8 @@ class FailedSession(Struct, frozen=True):
     first: datetime
     last: datetime
     count: int
-    cwd: str
-    transcript: str
+    folders: tuple[str, ...]
+    transcripts: tuple[str, ...]
     prompts: bool
 
     @property
@@ -82,7 +83,8 @@ def waiting_in(workspace: AuditedWorkspace) -> Sequence[FailedSession]:
     return [
         one
         for one in waiting(workspace.adapters.settings)
-        if _is_below(one.cwd, workspace.root) or is_of(workspace, one.session)
+        if any(_is_below(folder, workspace.root) for folder in one.folders)
+        or is_of(workspace, one.session)
     ]
 
 
@@ -129,11 +131,16 @@ def by_session(lines: Iterable[bytes], now: datetime) -> Sequence[FailedSession]
             min(known.first, one.at) if known else one.at,
             max(known.last, one.at) if known else one.at,
             known.count + 1 if known else 1,
-            one.cwd or (known.cwd if known else ""),
-            one.transcript or (known.transcript if known else ""),
+            _with(known.folders if known else (), one.cwd),
+            _with(known.transcripts if known else (), one.transcript),
             one.prompts and (known is None or known.prompts),
         )
     return [*found.values()]
+
+
+def _with(known: tuple[str, ...], one: str) -> tuple[str, ...]:
+    """What is named and whole, once each; of a session there are few."""
+    return known if not os.path.isabs(one) or one in known or len(known) >= MOST else (*known, one)
 
 
 def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
@@ -167,21 +174,27 @@ def _parsed(line: bytes, now: datetime) -> FailedHook | None:
     return FailedHook(at, client, event, session, call_id, cwd, transcript, prompts)
 
 
-def own_transcript(
+def own_transcripts(
     failed: FailedSession, environment: Mapping[str, str] = os.environ
-) -> Origin | None:
-    """Who wrote the transcript that failed hooks name, where it may be believed.
+) -> Iterator[tuple[str, Origin]]:
+    """Those of the transcripts that failed hooks name that may be believed, and who wrote each.
 
-    None unless it is a regular file of this account, where the client keeps its transcripts, and of
+    Such a one is a regular file of this account, where the client keeps its transcripts, and of
     this session.
     """
+    for path in failed.transcripts:
+        if (origin := _own(failed, path, environment)) is not None:
+            yield path, origin
+
+
+def _own(failed: FailedSession, named: str, environment: Mapping[str, str]) -> Origin | None:
     variable, folder, patterns = PLACES.get(failed.client, ("", "", ()))
-    if not patterns or not os.path.isabs(failed.transcript):
+    if not patterns or not os.path.isabs(named):
         return None
     home = Path(environment.get("HOME") or Path.home())
     base = os.path.realpath(environment.get(variable) or home / folder)
     with suppress(AuditError, OSError, ValueError):
-        path = os.path.realpath(failed.transcript)
+        path = os.path.realpath(named)
         seen = os.lstat(path)
         places = [os.path.join(base, pattern.split("/", 1)[0]) + os.sep for pattern in patterns]
         if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():

@@ -23,7 +23,7 @@ from loom_audit.clients.reports import (
     SessionOver,
     TurnEnded,
 )
-from loom_audit.errors import Conflict, NotFound
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
@@ -110,6 +110,10 @@ class Ingest:
         except Conflict:
             if self.attachment.lease(self.session) is None:
                 raise
+        self.load_texts()
+
+    def load_texts(self) -> None:
+        """Learn which texts of the session are on record."""
         if not self._texts.loaded:
             self._texts.load(self.attachment.log, self.session)
 
@@ -168,17 +172,24 @@ class Ingest:
     def settle(self) -> None:
         """Put on record what the transcript told of calls that have ended by now."""
         for call_id, ended in list(self._ended.items()):
-            call = self._find(call_id)
-            if call is None:
+            if ended.status is None and self.open_call(call_id) is not None:
+                continue
+            try:
+                self._settle_call(call_id, ended)
+            except (Conflict, InvalidArguments, NotFound):  # of which no other time is another
                 del self._ended[call_id]
-                asked = self._asked.pop(call_id) if call_id in self._asked else begun_of(ended)
-                self._add_unhooked(asked, ended)
-            elif call.seq is not None:
-                del self._ended[call_id]
-                self._report_late(call, ended)
-            elif ended.status is not None:
-                del self._ended[call_id]
-                self._finish(call_id, merged(self._parts.get(call_id), ended), call)
+                raise
+            del self._ended[call_id]  # not before it is on record
+
+    def _settle_call(self, call_id: str, ended: CallEnded) -> None:
+        call = self._find(call_id)
+        if call is None:
+            self._add_unhooked(self._asked.get(call_id) or begun_of(ended), ended)
+            self._asked.pop(call_id, None)
+        elif call.seq is not None:
+            self._report_late(call, ended)
+        else:
+            self._finish(call_id, merged(self._parts.get(call_id), ended), call)
 
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
@@ -442,6 +453,6 @@ class Ingest:
         for call_id, began in list(self._asked.items()):
             if self._find(call_id) is None:
                 self._add_unhooked(began, None)
-        self._asked.clear()
+            self._asked.pop(call_id, None)
         self.hooks.look(at_once=True)
         return foreign.end_session(self.writer)

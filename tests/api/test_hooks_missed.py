@@ -11,7 +11,9 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
+from loom_audit.errors import AuditUnavailable
 from loom_audit.model.conversation import PromptSubmitted
+from loom_audit.sql.event_log import SqlEventLog
 from tests.hooked import HookedClaude, HookedCodex
 
 WORDS = ("/usr/bin/python3", "-I", "-S", "/somewhere/hooks/hook_client.py", "claude-code")
@@ -171,3 +173,28 @@ def hooked_by(pid: int, hooks: Hooks, root: Path, folder: Path) -> HookedClaude:
     return HookedClaude(
         lambda data: hooks.answer("claude-code", data, hook=pid), root, folder / "s1.jsonl"
     )
+
+
+def test_what_a_transcript_told_while_nothing_could_be_recorded_is_not_lost(
+    claude: HookedClaude, workspace: AuditedWorkspace, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    claude.bash("c1", "true")
+    lost = unhooked(claude)
+    lost.bash("c2", "true")
+    lost.write("user", {"type": "text", "text": "and then"}, promptId="p2")
+    lost.bash("c3", "true")
+
+    def fail(*_: object) -> None:
+        raise AuditUnavailable("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(SqlEventLog, "append", fail)
+        assert [type(error) for error in hooks.settle()] == [AuditUnavailable]
+    assert ids(workspace) == ["c1"]
+    assert hooks.settle() == []
+    assert sorted(ids(workspace)) == ["c1", "c2", "c3"]
+    facts = [event.fact for event in workspace.log.read()]
+    assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == ["and then"]
+    claude.hook("Stop", stop_hook_active=False)
+    assert len(ids(workspace)) == 3
