@@ -90,6 +90,12 @@ class Adapters(Struct, frozen=True):
             self.logs[id] = AnchoredLog(checked, heads)
         return self.logs[id]
 
+    def check_recording(self, id: str) -> None:
+        """Corrupt where nothing may be recorded in a log: what is stored does not fit together."""
+        log = self.database.event_log(id)
+        checked = ContinuousLog(log, self.heads(id), self.projections(id), keyframe=KEYFRAME_EVENTS)
+        checked.check()
+
     def heads(self, id: str) -> Heads:
         """The tree heads of a log that are kept outside the store."""
         return DiskHeads(self.settings.heads, id)

@@ -309,6 +309,8 @@ def _clients(
 
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     name = f"workspace {workspace.root}"
+    if error := workspace.why_stopped():
+        return [Check(name, "problem", f"nothing is recorded: {error.message}", error.hint)]
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
     checks.append(_watch(workspace, name))
     waiting = workspace.status().interrupted

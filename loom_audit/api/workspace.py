@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.disk.heads import LastVerified
-from loom_audit.errors import InvalidArguments, TooLarge
+from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
@@ -394,6 +394,29 @@ class AuditedWorkspace:
         )
         self.adapters.keep_head(self.head())
         return result
+
+    def why_stopped(self) -> AuditError | None:
+        """Why nothing can be recorded, where what is stored does not fit together; mostly None."""
+        try:
+            self.adapters.check_recording(self.id)
+        except AuditError as error:
+            return error
+        return None
+
+    def relist(self, *, actor: str | None = None, report: Report | None = None) -> Event:
+        """List all that is on disk on record, after an event that cannot have been.
+
+        Trees begin anew from the event that is returned. Calls whose process is gone are closed
+        after it, with what they changed not known. CONFLICT where nothing is to be listed anew.
+        """
+        from loom_audit.history.relisting import lower_coverage, relist
+
+        proven = self.timeline.proven
+        event = relist(self.attachment, proven, actor=actor or self.actor, report=report)
+        closed = self.recover(actor=actor)
+        lower_coverage(self.attachment, [one.call.seq for one in closed if one.call.seq])
+        self.adapters.keep_head(self.head())
+        return event
 
     def recover(
         self,

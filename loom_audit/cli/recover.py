@@ -22,16 +22,23 @@ def recover(
     abandon: Annotated[
         bool, option("--abandon", help="Leave an interrupted undo or rollback as it is.")
     ] = False,
+    relist: Annotated[
+        bool, option("--relist", help="List what is on disk anew, after what cannot have been.")
+    ] = False,
 ) -> None:
     """Close the calls of processes that are gone.
 
     Records what is on disk now. Changes no file, except to finish an interrupted undo with
     --continue; temporary files that a crash left are removed, what is in them is on record.
+
+    Where `verify` names an event inconsistent nothing more is recorded, until --relist has put all
+    that is on disk on record, as from outside. What happened before it is no longer taken back.
     """
     output = invocation.output
-    if go_on and abandon:
+    if go_on + abandon + relist > 1:
         raise InvalidArguments(
-            "--continue and --abandon cannot be given together", hint="Give one of them."
+            "--continue, --abandon and --relist cannot be given together",
+            hint="Give one of them.",
         )
     mode: Literal["auto", "continue", "abandon"] = (
         "continue" if go_on else "abandon" if abandon else "auto"
@@ -39,6 +46,13 @@ def recover(
     from loom_audit.api.holding import put_right
 
     with invocation.workspace() as workspace:
+        if relist:
+            event = workspace.relist()
+            if output.json:
+                output.record({"relisted": event.seq})
+            else:
+                output.line(f"all that is on disk is on record anew, with event {event.seq}")
+            return
         put_right(workspace)
         recovered = workspace.recover(mode)
         for one in recovered:

@@ -8,7 +8,13 @@ from loom_audit.cli.shared.failed_hooks import failed_hook_records, note_failed_
 from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines
-from loom_audit.cli.shared.lookup import event_id, note_baseline, question_about, questions
+from loom_audit.cli.shared.lookup import (
+    event_id,
+    note_baseline,
+    note_stopped,
+    question_about,
+    questions,
+)
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import call_record, change_record, plain
 from loom_audit.model.display import visible_path
@@ -36,6 +42,7 @@ def status(
     Names open calls and interrupted changes, too. Nothing is recorded by looking.
     """
     with invocation.workspace() as workspace:
+        note_stopped(invocation, workspace)
         note_baseline(invocation, workspace)
         found = workspace.status(rehash=rehash)
         anything = bool(found.drift or found.begun or found.untracked or found.interrupted)

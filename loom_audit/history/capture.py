@@ -176,6 +176,45 @@ def scan(
     return found
 
 
+def scan_whole(
+    attachment: Attachment, flush: Callable[[ScanResult], None], report: Report | None = None
+) -> ScanResult:
+    """Find every path in scope as if nothing were on record; the lock is held.
+
+    All is read, and what the index knew is forgotten. In parts, as `scan`.
+    """
+    seen = attachment.last_seen
+    attachment.index.clear()
+    seen.stamps, seen.head = Stamps(), -1
+    seen.listed = True
+    doubtful: list[tuple[str, Stamp]] = []
+    untracked: list[Untracked] = []
+    left_out: LeftOutFiles = {}
+    for path, stamp in attachment.workspace.differences(attachment.scope, Stamps(), left_out):
+        if isinstance(stamp, str):
+            untracked.append(Untracked(path, stamp))
+        elif stamp is not None:
+            doubtful.append((path, stamp))
+    doubtful.sort(key=_is_content)
+
+    def nothing(_: str) -> None:
+        return None
+
+    return _scan_paths(
+        attachment,
+        doubtful,
+        ScannedLinks(doubtful, set(), Stamps(), nothing),
+        ScanResult(untracked=untracked, left_out=left_out),
+        HeldDeletions(),
+        nothing,
+        flush,
+        keep=True,
+        after_the_fact=False,
+        report=report,
+        stage="listing",
+    )
+
+
 def _differences(
     attachment: Attachment, known: Stamps, left_out: LeftOutFiles, watch: Watch | None
 ) -> Iterator[tuple[str, Stamp | str | None]]:

@@ -75,6 +75,11 @@ class ContinuousLog:
             self._list_when_due(events)
         return events
 
+    def check(self) -> None:
+        """Corrupt where nothing may be recorded."""
+        if self._is_checked():
+            self._current(may_be_broken=False)
+
     def _is_checked(self) -> bool:
         if self._is_of_folder is None:
             self._is_of_folder = not is_imported(first_root(self._log) or "")

@@ -26,7 +26,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
-from loom_audit.model.files import FileChange, FileState, Move, Tree, diff
+from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -337,9 +337,14 @@ class Timeline(Struct, frozen=True):
     def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
         """What differs between the trees of two points, in either order."""
         if 0 <= new - old < NEAR:
-            changed = self.proven.changes(old, new)
-            return net_changes(change for _, fact in changed for change in fact.changes)
-        return diff(self.tree(old), self.tree(new))
+            self.verified.tree(new)  # Corrupt where it is not known what is there
+            folded = [event.fact for event in self.proven.folded(old, new)]
+            changed = [fact for fact in folded if isinstance(fact, FilesChanged)]
+            if len(changed) == len(folded):
+                return net_changes(change for fact in changed for change in fact.changes)
+        unknown = self.verified.untracked(old) | self.verified.untracked(new)
+        found = diff(self.tree(old), self.tree(new))
+        return tuple(one for one in found if unknown.isdisjoint((one.path, *parents(one.path))))
 
 
 def _is_named(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import Corrupt, NotFound
+from loom_audit.errors import Conflict, Corrupt, NotFound
 from loom_audit.history.call_lookup import CallLookup, Whose
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog, changes_trees
@@ -26,6 +26,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
     SessionStarted,
+    TreeRelisted,
 )
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
@@ -126,6 +127,8 @@ class VerifiedProjections:
         folded: list[Event] = []
         for event in self._proven.events(after, head, _of_calls_and_changes):
             fold.add(event)
+            if isinstance(event.fact, TreeRelisted):
+                raise _listed_anew_error(event.seq)
             if isinstance(event.fact, TREE_FACTS):
                 folded.append(event)
             if isinstance(event.fact, FilesChanged):
@@ -393,6 +396,16 @@ class VerifiedProjections:
 
     def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
         return self._suggested.keyframe(point)
+
+
+def _listed_anew_error(seq: int) -> Conflict:
+    """Of what lies before a whole listing: what came of it is not known."""
+    return Conflict(
+        f"the tree was listed anew with event {seq}: what happened before cannot be taken back",
+        hint="`loom-audit cat PATH --at POINT` and `loom-audit replay POINT --to DIR` give what "
+        "was there at an earlier point.",
+        details={"seq": seq},
+    )
 
 
 def _of_calls_and_changes(envelope: Mapping[str, Any]) -> bool:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 PAGE = 500
 
 
+def note_stopped(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
+    """Say first that nothing is recorded, and why, where that is so."""
+    if error := workspace.why_stopped():
+        invocation.output.note(f"NOTHING IS RECORDED: {error.message}")
+        invocation.output.note(error.hint)
+
+
 def note_baseline(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
     """Say so when the first recording of the workspace was interrupted."""
     if workspace.timeline.first_listing() is None:
