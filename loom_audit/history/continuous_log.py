@@ -11,6 +11,7 @@ from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.roots import first_root
 from loom_audit.history.verified_tree import VerifiedTree
+from loom_audit.history.without_gc import without_gc
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
 from loom_audit.model.events import (
     CallRequested,
@@ -26,8 +27,11 @@ from loom_audit.model.imported import is_imported
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
 
-EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 4
+EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 5
 """Microseconds, about: to read an event, to fold a change, to begin from a listed path."""
+
+MOST_COMPARED = 5_000
+"""Up to so many paths the tables are compared whole, which takes some 5 microseconds for each."""
 
 MOST_BEHIND = 20_000
 """Microseconds of folding, about, after which the tree is listed, and in a large tree as many as
@@ -122,6 +126,7 @@ class ContinuousLog:
         self._tree = tree
         return tree
 
+    @without_gc()
     def _load(self) -> None:
         """Fold the tree from its last listing."""
         # the heads are read before the log, which others may be writing
@@ -132,8 +137,21 @@ class ContinuousLog:
             raise _cut_error(head, max(kept, listed))
         verified = VerifiedTree(self._proven, self._projections)
         self._tree = verified.fold(head, may_be_broken=True)
+        self._compare(self._tree, head)
         self._seq = head
         self._behind = EVENT_COST * (head - verified.begun) + CHANGE_COST * verified.folded_changes
+
+    def _compare(self, tree: TreeFold, head: int) -> None:
+        """Corrupt where the tables have another tree; of a large one only what is appended is."""
+        if len(tree.states) > MOST_COMPARED or tree.broken:
+            return
+        unlike = self._projections.tree() != tree.states
+        if unlike and self._log.head() == head:  # nobody has recorded more meanwhile
+            raise Corrupt(
+                "the tables have another tree than the log makes",
+                hint="Somebody altered the store. `loom-audit db rebuild` makes the tables anew "
+                "from the log; then run `loom-audit verify`.",
+            )
 
     # --- listing --------------------------------------------------------------------------
 

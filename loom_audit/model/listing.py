@@ -4,13 +4,8 @@ import json
 from collections.abc import Collection
 from hashlib import sha256
 
-from msgspec.json import Encoder
-
 from loom_audit.model.files import FileState, Tree
 from loom_audit.model.payloads import wrap
-
-_plain = Encoder().encode
-"""Four times as quick as `json`, and the same for what is printable ASCII."""
 
 
 def listing_hash(tree: Tree, untracked: Collection[str] = ()) -> str:
@@ -20,25 +15,31 @@ def listing_hash(tree: Tree, untracked: Collection[str] = ()) -> str:
     `g` group and `a` access control list, as in a manifest; of an untracked path it is `[path]`.
     Each ends in a line feed.
     """
-    digest = sha256()
-    for path in sorted([*tree, *untracked], key=_bytes_of):
-        line = _line(path, tree[path]) if path in tree else [wrap(path)]
-        if path.isascii() and path.isprintable():
-            digest.update(_plain(line))
-        else:
-            digest.update(json.dumps(line, separators=(",", ":")).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
+    paths = [*tree, *untracked]
+    plain = all(map(str.isascii, paths))
+    lines = [
+        _line(path, tree.get(path)) for path in sorted(paths, key=None if plain else _bytes_of)
+    ]
+    return sha256("".join(lines).encode("ascii")).hexdigest()
 
 
-def _line(path: str, state: FileState) -> list[object]:
-    more: dict[str, int] = {}
-    if state.acl:
-        more["a"] = 1
-    if state.group is not None:
-        more["g"] = state.group
-    line = [wrap(path), state.kind, state.mode, state.size, state.blob]
-    return [*line, more] if more else line
+def _line(path: str, state: FileState | None) -> str:
+    if state is not None and not state.acl and state.group is None and _is_plain(path):
+        blob = f'"{state.blob}"' if state.blob else "null"
+        return f'["{path}","{state.kind}",{state.mode},{state.size},{blob}]\n'
+    line: list[object] = [wrap(path)]
+    if state is not None:
+        line += [state.kind, state.mode, state.size, state.blob]
+        more = {"a": 1} if state.acl else {}
+        if state.group is not None:
+            more["g"] = state.group
+        line += [more] if more else []
+    return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path stands in JSON as it is: nine of ten do, and that is told quickly."""
+    return path.isascii() and path.isprintable() and '"' not in path and "\\" not in path
 
 
 def _bytes_of(path: str) -> bytes:

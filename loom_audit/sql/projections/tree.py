@@ -18,6 +18,9 @@ from loom_audit.sql.statements import prepare
 TABLES = ("tree_entry",)
 FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 
+_TOGETHER, _SPARSE = 200, 4
+"""From so many numbers on, all between the ends are read, where one of so few is wanted."""
+
 Listed = tuple[int, int, int, int | None]
 """A path's number, its st_mode, size, and its blob's number."""
 
@@ -209,9 +212,15 @@ def to_untracked(connection: Connection, entries: Iterable[Listed]) -> set[str]:
 
 
 def _by_number(
-    connection: Connection, table: str, column: str, numbers: Iterable[int]
+    connection: Connection, table: str, column: str, numbers: set[int]
 ) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
+    if len(numbers) > _TOGETHER:
+        # numbers are given in order, so that most of those between the ends are wanted
+        first, last = min(numbers), max(numbers)
+        if last - first < _SPARSE * len(numbers):
+            query = prepare(f"SELECT number, {column} FROM {table} WHERE number BETWEEN :a AND :z")
+            return dict(query.rows(connection, a=first, z=last))
     for some in chunks(sorted(numbers)):
         wanted, values = in_list("n", some)
         sql = f"SELECT number, {column} FROM {table} WHERE number IN ({wanted})"
