@@ -20,6 +20,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, FileState, is_opaque, parents
 
+TreeFact = FilesChanged | PathsUntracked | ScopeAccepted | TreeRelisted
 TREE_FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 """The facts that trees are folded from."""
 

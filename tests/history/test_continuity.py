@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -321,7 +322,7 @@ def test_a_command_of_a_shell_is_refused_too(
     forge(workspace, *FORGERIES["another content"])
     head = workspace.log.head()
     done = subprocess.run(
-        ["python", "-m", "loom_audit", "run", "--", "sh", "-c", "echo BAD > a.txt"],
+        [sys.executable, "-m", "loom_audit", "run", "--", "sh", "-c", "echo BAD > a.txt"],
         cwd=root,
         capture_output=True,
         text=True,

@@ -174,16 +174,6 @@ def record(path: Path, events: int) -> Recorded:
         assert isinstance(last.fact, CallFinished)
         told = CallReported(last.fact.call_id, "read_file", "ok", None, last.seq, "unknown")
         writer.append(told, session=last.session)
-        whole = tuple(FileChange(path, None, state) for path, state in sorted(writer.tree.items()))
-        writer.append(
-            TreeRelisted(whole[:20], 1, False),
-            TreeRelisted(whole[20:], 2, True, (Untracked("gone", "unreadable"),)),
-        )
-        finished = [event for event in writer.log.read() if isinstance(event.fact, CallFinished)]
-        *_, last = finished
-        assert isinstance(last.fact, CallFinished)
-        told = CallReported(last.fact.call_id, "read_file", "ok", None, last.seq, "unknown")
-        writer.append(told, session=last.session)
         writer.append(CheckpointMarked("done", 100, "a note"))
         heads.append(database.event_log(log).tree_head())
     return Recorded(path, log, heads)

@@ -25,9 +25,9 @@ from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
 from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
-from loom_audit.model.events import FilesChanged
+from loom_audit.model.continuity import TREE_FACTS, TREE_KINDS, TreeFact, TreeFold
 from loom_audit.model.facts import PayloadBytes
-from loom_audit.model.files import FileState, follow
+from loom_audit.model.files import FileState
 from loom_audit.model.format_1 import salt_bytes_of
 from loom_audit.model.intentions import Intentions
 from loom_audit.model.manifest import check_manifest
@@ -162,7 +162,7 @@ class _Run(Struct):
         self.tell(Progress("contents", self.contents, unit="contents"))
 
     def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
-        tree: dict[str, FileState] = {}
+        tree = TreeFold()
         self._intentions = Intentions()
         with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
             last = 0
@@ -178,12 +178,12 @@ class _Run(Struct):
                 file.write(json.dumps(line).encode() + b"\n")
                 self.events += 1
                 if found.fact is not None:
-                    follow(tree, found.fact.changes)
-                elif kind == FilesChanged.kind:
+                    tree.follow(found.fact)
+                elif kind in TREE_KINDS:
                     self.failures.append(f"log {name}: event {seq}: the tree goes on without it")
                 self.tell(Progress("events", self.events, unit="events"))
         self.files += write_tree(
-            tree,
+            tree.states,
             os.path.join(self.folder, "trees", name),
             os.path.join(self.folder, "blobs"),
             lambda text: self.failures.append(f"log {name}: {text}"),
@@ -234,7 +234,7 @@ class _Run(Struct):
 
 class _Event(Struct, frozen=True):
     record: dict[str, Any]
-    fact: FilesChanged | None
+    fact: TreeFact | None
 
 
 def _named_by_leaf(raw: Any, log: int) -> str:
@@ -273,10 +273,10 @@ def _unproven(
     yield from problems
 
 
-def _changes(leaf: bytes, payloads: PayloadBytes) -> FilesChanged | None:
+def _changes(leaf: bytes, payloads: PayloadBytes) -> TreeFact | None:
     with suppress(AuditError):
         fact = decode(leaf, payloads).fact
-        if isinstance(fact, FilesChanged):
+        if isinstance(fact, TREE_FACTS):
             return fact
     return None
 
