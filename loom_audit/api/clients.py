@@ -84,9 +84,15 @@ class Hooks:
             return known.answer(read, None)
         told = next((one for one in read.reports if isinstance(one, SessionTold)), None)
         whose = told.parent if told and told.parent else read.session
+        until = monotonic() + seconds
+
+        def waits() -> bool:
+            """Whether the client has not gone on without an answer."""
+            return monotonic() < until and is_there()
+
         with self._asked_by(hook):
             with self._lock(whose):
-                decided = self._hear(known, read, told, hook, asked, prompts=prompts)
+                decided = self._hear(known, read, told, hook, asked, waits, prompts=prompts)
             # a hook that is ended meanwhile decides nothing: its client may run the call or not
             verdict = self._verdict(whose, decided, seconds, is_there)
             return known.answer(read, verdict)
@@ -98,6 +104,7 @@ class Hooks:
         told: SessionTold | None,
         hook: int | None,
         asked: Callable[[], object],
+        waits: Callable[[], bool],
         *,
         prompts: bool,
     ) -> Verdict | Question | None:
@@ -120,7 +127,7 @@ class Hooks:
             # the end of a call goes on record also when its session has ended
             if begins and not (known and read.moment == "after"):
                 conversation.go_on(None if known else self._client_of(hook))
-            conversation.hear(read)
+            conversation.hear(read, waits)
             if read.moment == "before":
                 decided = self._decide(conversation, read)
                 if isinstance(decided, Question) and not why:  # of another workspace's path

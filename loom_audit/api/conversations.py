@@ -60,6 +60,11 @@ OwnerOf = Callable[[str], "AuditedWorkspace | None"]
 """The workspace that holds a path; None when there is none."""
 
 
+def _nobody() -> bool:
+    """Whether a hook waits, where none is heard."""
+    return False
+
+
 class Container(Struct, frozen=True):
     """The call of ours that runs a client: its session, and in which workspace."""
 
@@ -111,6 +116,7 @@ class Conversation:
         self._in_vain = 0
         self._due: float | None = None
         self._stopped = False
+        self._is_there = _nobody
 
     # --- which workspaces -----------------------------------------------------------------
 
@@ -132,7 +138,11 @@ class Conversation:
             home = workspace.adapters.settings.home
             since = partial(connected_since, home, name, workspace.root)
             found = Ingest(
-                workspace.attachment, self.session, name, record_of, self._asking, within, since
+                *(workspace.attachment, self.session, name, record_of),
+                self._asking,
+                within,
+                since,
+                lambda: self._is_there(),
             )
             self.ingests[workspace.id] = found
             self._workspaces[workspace.id] = workspace
@@ -181,9 +191,12 @@ class Conversation:
 
     # --- what is told ---------------------------------------------------------------------
 
-    def hear(self, hook: Hook) -> None:
-        """Take in what a hook tells. ApprovalDenied for a call of a session that is held."""
-        self.heard, self.is_busy = monotonic(), True
+    def hear(self, hook: Hook, is_there: Callable[[], bool] = lambda: True) -> None:
+        """Take in what a hook tells, while it `is_there`.
+
+        ApprovalDenied for a call of a session that is held.
+        """
+        self.heard, self.is_busy, self._is_there = monotonic(), True, is_there
         self._open_transcript(hook)
         if hook.moment == "before":
             self._catch_up(self._until_asked(hook))
@@ -198,6 +211,9 @@ class Conversation:
             self.read()  # how a call ended may stand there already
             self._stopped = stopped
             self._due = monotonic() + OUTCOME_WAIT
+        for ingest in self.ingests.values():
+            ingest.look_at_ended()
+        self._is_there = _nobody
 
     @property
     def has_gone(self) -> bool:

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import BinaryIO, TypeVar, cast
 
@@ -198,6 +199,12 @@ class DiskWorkspace:
 
     def identity(self, path: str) -> str:
         return self._ask(path, identity_at) or ""
+
+    def changed_at(self, path: str) -> int | None:
+        with suppress(OSError):
+            found = lstat(self._beneath, path)
+            return None if found is None else found.st_ctime_ns
+        return None
 
     def born(self, path: str) -> int | None:
         return self._ask(path, born_at)

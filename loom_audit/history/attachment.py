@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.history.roots import accepted_scope
 from loom_audit.history.standing import Standing, hold_of, standing_of
-from loom_audit.model.coverage import Effect
+from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Lease
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.model.scope import Scope
@@ -80,9 +80,12 @@ class Attachment(Struct, frozen=True):
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
     tools cannot run commands or search. `unfinished` are the calls of this process, by session and
-    id, whose end could not be recorded. `standings` are those known of sessions.
+    id, whose end could not be recorded, with when that was, in ns. `standings` are those known of
+    sessions.
     `running` are the pids there were when each block of this process began that is under way.
     Where `projections` are read from the log itself, `suggested` are those of the tables.
+    `looked` are the open calls of clients that have ended, with what a look then found: their
+    coverage and the paths that they changed.
     """
 
     log: EventLog
@@ -99,10 +102,11 @@ class Attachment(Struct, frozen=True):
     last_seen: LastSeen = field(default_factory=LastSeen)
     runner: Runner | None = None
     code: CodeIndex | None = None
-    unfinished: set[tuple[str, str]] = field(default_factory=set)
+    unfinished: dict[tuple[str, str], int] = field(default_factory=dict)
     standings: dict[str, Standing] = field(default_factory=dict)
     running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
     suggested: Projections | None = None
+    looked: dict[tuple[str, str], tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def tables(self) -> Projections:

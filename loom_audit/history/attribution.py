@@ -1,54 +1,25 @@
 """Which open calls may have made the changes that a look at the workspace finds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
+from loom_audit.history.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
+from loom_audit.history.looked import look_between
 from loom_audit.history.questions import is_waiting
 from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
-from loom_audit.model.files import FileChange, Move, moves_among, parents
+from loom_audit.model.files import FileChange, Move, moves_among
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 OUTSIDE = "outside"
 CLIENT_HOOKS = "shared: client hooks"
-
-
-class Candidate(Struct, frozen=True):
-    """A call that may be changing files; `paths` are the only ones, None when it does not say.
-
-    `requested` is the seq of its request. One that has `ended` cannot own what is found later;
-    one that has `outlived` its end may share it, or else have done what came from outside, and
-    has a `number`.
-    """
-
-    requested: int
-    call_id: str
-    session: str
-    actor: str
-    paths: tuple[str, ...] | None = None
-    ended: bool = False
-    outlived: bool = False
-    number: int | None = None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The session and the id that the call is named by."""
-        return (self.session, self.call_id)
-
-    def owns(self, change: FileChange) -> bool:
-        """Whether it said that it changes this path: named, below one, or a folder made for one."""
-        if self.paths is None:
-            return False
-        if not {change.path, *parents(change.path)}.isdisjoint(self.paths):
-            return True
-        made = change.before is None and change.after and change.after.kind == "directory"
-        return bool(made) and any(change.path in parents(path) for path in self.paths)
 
 
 def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallRequested]:
@@ -94,7 +65,12 @@ def candidates(
 
 
 def candidates_with(
-    attachment: Attachment, own: Call, open_calls: Iterable[Call], *, foreign: bool
+    attachment: Attachment,
+    own: Call,
+    open_calls: Iterable[Call],
+    *,
+    foreign: bool,
+    told: Mapping[int, Told] = MappingProxyType({}),
 ) -> list[Candidate]:
     """The candidates for what is found at the end of a call, among those that are open.
 
@@ -103,7 +79,7 @@ def candidates_with(
     """
     others = [call for call in open_calls if call.requested != own.requested]
     calls = [own, *_acting(attachment, others)]
-    return innermost(attachment, calls, ours=None if foreign else own)
+    return innermost(attachment, calls, ours=None if foreign else own, told=told)
 
 
 def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
@@ -122,18 +98,24 @@ def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
     return [
         call
         for call in calls
-        if changes_by_itself(attachment, call) and not is_waiting(attachment.log, call)
+        if (call.session, call.call_id) not in attachment.looked
+        and changes_by_itself(attachment, call)
+        and not is_waiting(attachment.log, call)
     ]
 
 
 def innermost(
-    attachment: Attachment, calls: Sequence[Call], *, ours: Call | None = None
+    attachment: Attachment,
+    calls: Sequence[Call],
+    *,
+    ours: Call | None = None,
+    told: Mapping[int, Told] = MappingProxyType({}),
 ) -> list[Candidate]:
     """These calls as candidates, without those that contain another of them at any depth.
 
     What changes between the calls that one contains is its own, and what changes during them is
     not. A call between two of them may have ended. The one that is `ours` is known not to say
-    which paths it changes: only other programs do.
+    which paths it changes: only other programs do. `told` is what was told of their ends.
     """
     containing: set[int] = set()
     for call in calls:
@@ -142,51 +124,55 @@ def innermost(
             containing.add(within)
             within = attachment.projections.call_at(within).within
     return [
-        Candidate(
-            call.requested,
-            call.call_id,
-            call.session,
-            call.actor,
-            None if call is ours else request_event(attachment, call)[1].paths,
-        )
+        _candidate(attachment, call, says=call is not ours, told=told.get(call.requested, Told()))
         for call in calls
         if call.requested not in containing
     ]
 
 
-def by_owners(
-    changes: Iterable[FileChange], among: Sequence[Candidate]
-) -> dict[tuple[Candidate, ...], list[FileChange]]:
-    """The changes by the candidates that may have made them: () for those of nobody.
+def _candidate(attachment: Attachment, call: Call, *, says: bool, told: Told) -> Candidate:
+    event, request = request_event(attachment, call)
+    # where nobody looked when it began, that is known only from what was told
+    begun = in_ns(event.at)
+    if event.source == CLIENT_UNSEEN:
+        begun = in_ns(event.occurred_at) or told.begun
+    return Candidate(
+        *(call.requested, call.call_id, call.session, call.actor),
+        paths=request.paths if says else None,
+        named=request.names or (),
+        begun=begun,
+        told=told,
+    )
 
-    A path that a call said it changes is its own until it ends; the others are shared by those
-    that did not say.
-    """
-    found: dict[tuple[Candidate, ...], list[FileChange]] = {}
-    for change in changes:
-        saying = [one for one in among if one.owns(change)]
-        shared = all(one.ended for one in saying)
-        owners = tuple(one for one in among if one in saying or (shared and one.paths is None))
-        found.setdefault(owners, []).append(change)
-    return found
+
+def in_ns(at: datetime | None) -> int | None:
+    """A time as files have it, in ns since 1970."""
+    if at is None:
+        return None
+    passed = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1_000
+
+
+def is_shared(causes: Sequence[int | str]) -> bool:
+    """Whether by its causes another call than the one it is listed under may have made a change."""
+    listed = [cause for cause in causes if cause != UNKNOWN]
+    return len(listed) > 1 or (bool(listed) and UNKNOWN not in causes)
 
 
 def found_fact(
-    owners: Sequence[Candidate],
+    doers: Doers,
     changes: Iterable[FileChange],
     moves: Iterable[Move] = (),
     arrived: Iterable[str] = (),
 ) -> FilesChanged:
-    """Changes that a look found, as the first owner's, with all of several as causes."""
+    """Changes that a look found, as those of who may have made them."""
     listed = tuple(changes)
-    causes = tuple(one.requested for one in owners) if len(owners) > 1 else ()
-    call_id = owners[0].call_id
     return FilesChanged(
         listed,
-        "command",
-        call_id,
+        "outside" if doers.outside else "command",
+        None if doers.outside else doers.among[0].call_id,
         moves_among(listed, moves),
-        causes=causes,
+        causes=doers.causes,
         arrived=_arrived_among(listed, arrived),
     )
 
@@ -198,15 +184,8 @@ def outside_draft(
     outlived: Iterable[Candidate] = (),
 ) -> Draft:
     """Changes from outside, as a draft; or by what calls that have ended left running."""
-    listed = tuple(changes)
-    fact = FilesChanged(
-        listed,
-        "outside",
-        moves=moves_among(listed, moves),
-        causes=tuple(one.requested for one in outlived),
-        arrived=_arrived_among(listed, arrived),
-    )
-    return Draft(fact, "", OUTSIDE)
+    doers = Doers(tuple(outlived), outside=True)
+    return Draft(found_fact(doers, changes, moves, arrived), "", OUTSIDE)
 
 
 def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tuple[str, ...]:
@@ -215,23 +194,29 @@ def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tup
 
 
 def attributed_drafts(
+    attachment: Attachment,
     changes: Iterable[FileChange],
     among: Sequence[Candidate],
     moves: Sequence[Move] = (),
     arrived: Sequence[str] = (),
+    *,
+    look: Look | None = None,
 ) -> list[Draft]:
     """Changes that a look found, as drafts: of the candidates, or else from outside.
 
-    What was changed later at a path that an ended call declared lowers its coverage.
+    The look is one between calls, unless another is given. What was changed later at a path that
+    an ended call declared lowers its coverage.
     """
     drafts = []
-    for owners, part in in_applicable_order(by_owners(changes, among)):
-        if not all(one.outlived for one in owners):
-            fact = found_fact(owners, part, moves, arrived)
-            drafts.append(Draft(fact, owners[0].session, owners[0].actor))
+    look = look or look_between(attachment, among)
+    for doers, part in in_applicable_order(by_doers(changes, among, look)):
+        fact = found_fact(doers, part, moves, arrived)
+        if not doers.outside:
+            drafts.append(Draft(fact, doers.among[0].session, doers.among[0].actor))
             continue
-        drafts.append(outside_draft(part, moves, arrived, owners))
-        declared = tuple(one.number for one in owners if one.paths is not None and one.number)
+        drafts.append(Draft(fact, "", OUTSIDE))
+        ended = () if doers.unknown else doers.among
+        declared = tuple(one.number for one in ended if one.paths is not None and one.number)
         if declared:
             lowered = CoverageLowered(declared, Coverage("partial", (CLIENT_HOOKS,)))
             drafts.append(Draft(lowered, "", OUTSIDE))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from time import time_ns
 from types import TracebackType
 from typing import Any, Literal
 
@@ -15,8 +16,9 @@ from loom_audit.errors import (
 )
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import changes_by_itself
-from loom_audit.history.call_record import CallRecord
+from loom_audit.history.call_record import LATE, CallRecord
 from loom_audit.history.changes import check_planned, make_changes
+from loom_audit.history.doers import Told
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
 from loom_audit.history.interrupted import (
     Comparison,
@@ -300,10 +302,10 @@ class OpenCall:
             except AuditError as error:
                 self._ended = isinstance(error, (AuditUnavailable, Conflict))  # no use in again
                 if not self.record.has_facts:
-                    self._attachment.unfinished.add(self.record.key)
+                    self._attachment.unfinished[self.record.key] = time_ns()
                 raise
             self._ended = True
-            self._attachment.unfinished.discard(self.record.key)
+            self._attachment.unfinished.pop(self.record.key, None)
             self.finish_event = events[-1]
             if self.record.entries:
                 self.record.update_index(events)
@@ -373,9 +375,10 @@ def _close_unfinished(attachment: Attachment) -> None:
     if not attachment.unfinished:
         return
     for call in attachment.projections.open_calls():
-        if (call.session, call.call_id) in attachment.unfinished:
+        ended = attachment.unfinished.get((call.session, call.call_id))
+        if ended is not None:
             if changes_by_itself(attachment, call):
-                record_found_changes(attachment, [call])
+                record_found_changes(attachment, [call], {call.requested: Told(over=ended)})
             close_interrupted(attachment, call, "the log could not be written when this call ended")
             remove_temporaries(attachment, [call])
     attachment.unfinished.clear()
@@ -398,7 +401,7 @@ def close_interrupted(
     found = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
         if ran and changes_by_itself(attachment, call):
-            closing.record.lower_coverage("interrupted")
+            closing.record.lower_coverage("interrupted", LATE)
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from loom_audit.history.attribution import Candidate, attributed_drafts, candidates
+from loom_audit.history.attribution import attributed_drafts, candidates, is_shared
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.displaced import let_go
+from loom_audit.history.doers import UNKNOWN, Candidate
 from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
@@ -19,6 +20,9 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, IndexEntry
+
+LATE = "looked at late"
+"""Why the coverage of a call is partial after which nobody looked at once."""
 
 
 class CallRecord:
@@ -73,8 +77,14 @@ class CallRecord:
     def add_changes(self, fact: FilesChanged) -> None:
         """Store what this call changed with the next commit."""
         self._drafts.append(self.writer.draft(fact))
-        self.shared = self.shared or bool(fact.causes)
+        self.note_causes(fact.causes)
         self.add_changed_paths(change.path for change in fact.changes)
+
+    def note_causes(self, causes: Sequence[int | str]) -> None:
+        """Say by whom else what is listed as this call's may have been changed."""
+        self.shared = self.shared or is_shared(causes)
+        if UNKNOWN in causes:
+            self.lower_coverage(LATE)
 
     def add_changed_paths(self, paths: Iterable[str]) -> None:
         """Count paths, on record already, as changed by this call."""
@@ -86,7 +96,7 @@ class CallRecord:
         if listed := tuple(changes):
             among = candidates(self.attachment, besides=self.key)
             among = Window.begin(self.attachment).with_survivors(among)
-            self.add_drafts(attributed_drafts(listed, among))
+            self.add_drafts(attributed_drafts(self.attachment, listed, among))
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
         """Store facts about somebody else's changes with the next commit."""
@@ -138,7 +148,9 @@ class CallRecord:
         """
         self.entries.update(found.entries)
         if found.changes:
-            drafts = attributed_drafts(found.changes, among, found.moves, found.arrived)
+            drafts = attributed_drafts(
+                self.attachment, found.changes, among, found.moves, found.arrived
+            )
             self.update_index(self.attachment.log.append(drafts))
 
     def update_index(self, events: Sequence[Event]) -> None:

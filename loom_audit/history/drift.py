@@ -25,7 +25,7 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
     def flush(found: ScanResult) -> None:
         found = found if wanted is None else _only(found, wanted)
         among_now = window.with_survivors(among)
-        drafts = attributed_drafts(found.changes, among_now, found.moves, found.arrived)
+        drafts = attributed_drafts(attachment, found.changes, among_now, found.moves, found.arrived)
         update_index(attachment, found.entries, attachment.log.append(drafts))
 
     flush(scan(attachment, flush))

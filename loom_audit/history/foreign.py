@@ -5,7 +5,7 @@ Nothing is held between the two. While a call is open its session's lease says w
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,13 +21,16 @@ from loom_audit.history.attachment import (
 )
 from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.doers import Told
 from loom_audit.history.hold import check_not_denied, deny_if_held, keep_held
 from loom_audit.history.kept_looks import (
     discard_look,
     keep_look,
     recall_looks,
+    was_late,
 )
 from loom_audit.history.left_running import tasks_and_hooks_left
+from loom_audit.history.looked import keep_clock
 from loom_audit.history.looks import keep_going_on, look_after, look_before
 from loom_audit.history.recovery import (
     WORKSPACE_GONE,
@@ -37,8 +40,8 @@ from loom_audit.history.recovery import (
 )
 from loom_audit.history.survivors import add_goes_on, add_hooks, end_goes_on
 from loom_audit.history.watching import note_command
-from loom_audit.history.writer import Writer, check_unused
-from loom_audit.model.coverage import Status
+from loom_audit.history.writer import Writer
+from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
@@ -51,6 +54,10 @@ from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
+
+
+ToldOf = Callable[[], Mapping[int, Told]]
+"""Gives what clients told of the ends of calls, by their requests."""
 
 
 def start_session(writer: Writer, started: SessionStarted) -> None:
@@ -68,6 +75,7 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
             _check_free(attachment, known, started)
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
+        keep_clock(attachment, session)
         keep_held(attachment, session)  # one that began in a session that is held
 
 
@@ -88,9 +96,17 @@ def _check_free(attachment: Attachment, known: Session, started: SessionStarted)
         )
 
 
-def begin(writer: Writer, request: CallRequested, *, look: bool, watched: bool = False) -> Event:
+def begin(
+    writer: Writer,
+    request: CallRequested,
+    *,
+    look: bool,
+    watched: bool = False,
+    late: Callable[[], bool] = lambda: False,
+) -> Event:
     """Put a call on record as requested, with a look at what others changed before it.
 
+    None where it is too `late` for it: the call may have begun.
     Where it is `watched` this process stays, and from the second look on is told by the kernel
     where to look.
 
@@ -110,10 +126,10 @@ def begin(writer: Writer, request: CallRequested, *, look: bool, watched: bool =
             event = _begun_before(attachment, known, request)
             check_not_denied(attachment, known)
             return event
-        _check_open(attachment, writer.session)
+        check_session_open(attachment, writer.session)
         _check_container(attachment, request)
         deny_if_held(replace(writer, source=CLIENT), request)
-        looks = look and request.effect in ("write", "execute")
+        looks = look and request.effect in ("write", "execute") and not late()
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
         call = OpenCall(
             replace(writer, source=source),
@@ -129,8 +145,8 @@ def begin(writer: Writer, request: CallRequested, *, look: bool, watched: bool =
             if watched:
                 note_command(attachment)
             among = candidates(attachment, besides=call.record.key)
-            look_before(call.record, among)
-            keep_look(attachment, *call.record.key)
+            look_before(call.record, among, within=request.within)
+            keep_look(attachment, *call.record.key, late=late())
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)
@@ -150,6 +166,9 @@ def end(
     goes_on: bool = False,
     asking: Callable[[], Collection[int]] = tuple,
     inferred: bool = False,
+    late: Callable[[], bool] = lambda: False,
+    heard: Callable[[], bool] = lambda: True,
+    told: ToldOf = dict,
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
@@ -157,7 +176,9 @@ def end(
     that was `inferred`. `duration` is in microseconds,
     by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
     `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
-    status. What is `asking` gives the processes that only report. The event.
+    status. What is `asking` gives the processes that only report. `late` says whether the client
+    has gone on when it is looked; then `told` counts, what is told of the ends of calls by their
+    requests. It is `heard` where the client is there and tells something. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
@@ -180,71 +201,32 @@ def end(
             at = writer.occurred_at or attachment.clock.now()
             writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
-        ending.record.lower_coverage(*filter(None, [unseen]), level="none")
-        if changes_by_itself(attachment, call):
+        if (seen := attachment.looked.pop(ending.record.key, None)) is not None:
+            ending.record.coverage, files = seen
+            ending.record.add_changed_paths(files)
+        elif changes_by_itself(attachment, call):
             # one that was denied did not run: what was started meanwhile is the client's own
             goes_on = goes_on or status == "running"
-            left, hooks = (
-                ({}, {})
-                if status == "denied"
-                else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
+            asked = None if status == "denied" else asking
+            _look_at_end(
+                ending,
+                call,
+                look=look,
+                goes_on=goes_on,
+                asking=asked,
+                late=late,
+                heard=heard,
+                told=told,
             )
-            recall_looks(attachment, [call])
-            _capture(ending, look=look, seen=event.source == CLIENT)
-            add_hooks(attachment, call.requested, hooks)
-            keep_going_on(ending.record, left)
-            if goes_on and not left:
-                add_goes_on(attachment, call.requested)
         ending.record.lower_coverage(*reasons())
+        if unseen:
+            ending.record.coverage = Coverage("none", (unseen,))
         if call.effect == "network":
             ending.record.lower_coverage("outside the workspace: network")
         body = {**result, "files_changed": [*ending.files_changed]}
         finished = ending.finish(status, body, inferred=inferred)
     discard_look(attachment, call)
     return finished
-
-
-def add_unseen(
-    writer: Writer,
-    request: CallRequested,
-    status: Status,
-    result: Mapping[str, Any],
-    why: str,
-    *,
-    ended: datetime | None = None,
-    inferred: bool = False,
-) -> Event:
-    """Put a whole call on record of which nothing was looked at, and `why`: its finish.
-
-    Without a reason there was nothing to look at: it did not run.
-    `ended` is when it ended. What is found next as from outside it may have done. Conflict when
-    the session is not open, or has a call of this id.
-    """
-    attachment = writer.attachment
-    with exclusive(attachment):
-        _check_open(attachment, writer.session)
-        check_unused(writer, request.call_id)
-        call = OpenCall(
-            replace(writer, source=CLIENT_UNSEEN),
-            request.tool,
-            request.arguments,
-            request.effect,
-            call_id=request.call_id,
-            cwd=request.cwd,
-            paths=request.paths,
-        )
-        call.announce()
-        begun = attachment.projections.call(writer.session, request.call_id)
-        event, _ = request_event(attachment, begun)
-        ending = OpenCall.resumed(
-            replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
-        )
-        ending.record.lower_coverage(*filter(None, [why]), level="none")
-        if request.effect in ("write", "execute") and status in ("ok", "running", "unknown"):
-            add_goes_on(attachment, begun.requested)
-            if status != "running":
-                end_goes_on(attachment, begun.requested)
-        return ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
 
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
@@ -287,7 +269,77 @@ def end_session(writer: Writer) -> Event:
         return event
 
 
-def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
+def look_at_end(
+    writer: Writer,
+    call_id: str,
+    *,
+    goes_on: bool,
+    asking: Callable[[], Collection[int]],
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
+    """Look at what a call changed that has ended, where its client tells later how it did."""
+    attachment = writer.attachment
+    writer = replace(writer, source=CLIENT)
+    with exclusive(attachment):
+        call = _find_call(attachment, writer.session, call_id)
+        if call is None or call.seq is not None or not changes_by_itself(attachment, call):
+            return
+        ending = OpenCall.resumed(writer, call)
+        if ending.record.key not in attachment.looked:
+            _look_at_end(
+                ending,
+                call,
+                look=True,
+                goes_on=goes_on,
+                asking=asking,
+                late=late,
+                heard=heard,
+                told=told,
+            )
+            ending.record.commit_and_index()
+            files = tuple(ending.files_changed)
+            attachment.looked[ending.record.key] = ending.record.coverage, files
+
+
+def _look_at_end(
+    ending: OpenCall,
+    call: Call,
+    *,
+    look: bool,
+    goes_on: bool,
+    asking: Callable[[], Collection[int]] | None,
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
+    """Record what a call changed, and what it left running, unless nothing is `asking` of it."""
+    attachment = ending.record.attachment
+    left, hooks = (
+        ({}, {})
+        if asking is None
+        else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
+    )
+    recall_looks(attachment, [call])
+    event, _ = request_event(attachment, call)
+    seen = event.source == CLIENT and not was_late(attachment, call)
+    _capture(ending, look=look, seen=seen, late=late, heard=heard, told=told)
+    add_hooks(attachment, call.requested, hooks)
+    keep_going_on(ending.record, left)
+    if goes_on and not left:
+        add_goes_on(attachment, call.requested)
+
+
+def _capture(
+    ending: OpenCall,
+    *,
+    look: bool,
+    seen: bool,
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
     """Record what a call changed, and how far that is known."""
     if not look:
         ending.record.lower_coverage("not looked at after it", level="none")
@@ -295,7 +347,8 @@ def _capture(ending: OpenCall, *, look: bool, seen: bool) -> None:
     if not seen:
         ending.record.lower_coverage("not looked at before it")
     try:
-        look_after(ending.record)
+        ends = told() if late() or not seen else {}
+        look_after(ending.record, late=lambda: not seen or late(), heard=heard, told=ends)
     except NoWorkspace:
         ending.record.lower_coverage(WORKSPACE_GONE, level="none")
 
@@ -350,7 +403,8 @@ def _check_foreign(attachment: Attachment, call: Call) -> None:
         )
 
 
-def _check_open(attachment: Attachment, session: str) -> None:
+def check_session_open(attachment: Attachment, session: str) -> None:
+    """Conflict for a session of ours, and for one that has ended."""
     found = attachment.projections.session(session)
     if attachment.lease(session) is None:
         raise Conflict(

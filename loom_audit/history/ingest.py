@@ -7,7 +7,6 @@ read from its beginning again after a crash, so what it tells counts by its orde
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 from msgspec import UNSET
@@ -27,27 +26,33 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
+from loom_audit.history.copied import is_before_start, is_copied, is_earlier, is_known_text
+from loom_audit.history.doers import Told
 from loom_audit.history.hold import deny_if_held
 from loom_audit.history.left_running import HooksBeside
 from loom_audit.history.served_calls import ServedCalls, is_served
-from loom_audit.history.told_calls import begun_of, differs, joined, merged, safe_id
-from loom_audit.history.told_texts import ToldTexts
+from loom_audit.history.told_calls import (
+    begun_of,
+    differs,
+    joined,
+    merged,
+    safe_id,
+    told_of_calls,
+)
+from loom_audit.history.told_texts import ToldTexts, append_text
+from loom_audit.history.unhooked import add_unseen, announce_unseen
 from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
-from loom_audit.model.coverage import Status
+from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.events import CallRequested, Event, SessionStarted
 from loom_audit.model.records import Call
-from loom_audit.ports import EventFilter
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
 NOT_LOOKED_AT = "not looked at after"
 """Of a call whose end no hook told: what it had done was looked at later than that."""
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
-
-_EARLIER = 10
-"""Seconds by which what belongs to a session may be older than its start on record."""
 
 RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
 """Makes a result as the log keeps it of what a client told."""
@@ -57,7 +62,8 @@ class Ingest:
     """What is told of one session in one workspace, on its way to the log. One caller at a time.
 
     `within` gives the request of the call of ours that runs the client, if there is one, and
-    `since` since when the client runs our hooks here, where that is known.
+    `since` since when the client runs our hooks here, where that is known. `is_there` says whether
+    the client still waits for the hook that tells something.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Ingest:
         asking: Callable[[], Collection[int]] = tuple,
         within: Callable[[], int | None] = lambda: None,
         since: Callable[[], datetime | None] = lambda: None,
+        is_there: Callable[[], bool] = lambda: True,
     ) -> None:
         self.attachment = attachment
         self.session = session
@@ -78,6 +85,9 @@ class Ingest:
         self._asking = asking
         self._within = within
         self._since = since
+        self._is_there = is_there
+        self._at_hand: set[str] = set()
+        self._unhooked: set[str] = set()
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
         self._inferred: set[str] = set()
@@ -171,25 +181,37 @@ class Ingest:
 
     def settle(self) -> None:
         """Put on record what the transcript told of calls that have ended by now."""
-        for call_id, ended in list(self._ended.items()):
-            if ended.status is None and self.open_call(call_id) is not None:
-                continue
-            try:
-                self._settle_call(call_id, ended)
-            except (Conflict, InvalidArguments, NotFound):  # of which no other time is another
-                del self._ended[call_id]
-                raise
-            del self._ended[call_id]  # not before it is on record
+        told = [
+            (call_id, ended)
+            for call_id, ended in self._ended.items()
+            if ended.status is not None or self.open_call(call_id) is None
+        ]
+        # of all before the first is looked at: each may have changed what is found
+        for settled in (self._settle_begin, self._settle_end):
+            for call_id, ended in told:
+                try:
+                    settled(call_id, ended)
+                except (Conflict, InvalidArguments, NotFound):  # of which no other time is another
+                    self._ended.pop(call_id, None)
+                    raise
+        for call_id, _ in told:
+            self._ended.pop(call_id, None)  # not before it is on record
 
-    def _settle_call(self, call_id: str, ended: CallEnded) -> None:
+    def _settle_begin(self, call_id: str, ended: CallEnded) -> None:
+        if self._find(call_id) is None:
+            self._add_unhooked(call_id, self._asked.get(call_id) or begun_of(ended), ended)
+
+    def _settle_end(self, call_id: str, ended: CallEnded) -> None:
         call = self._find(call_id)
         if call is None:
-            self._add_unhooked(self._asked.get(call_id) or begun_of(ended), ended)
             self._asked.pop(call_id, None)
         elif call.seq is not None:
             self._report_late(call, ended)
         else:
-            self._finish(call_id, merged(self._parts.get(call_id), ended), call)
+            if ended.status is None:
+                self._inferred.add(call_id)
+            known = replace(ended, status=ended.status or "unknown")
+            self._finish(call_id, merged(self._parts.get(call_id), known), call)
 
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
@@ -203,7 +225,16 @@ class Ingest:
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that was denied."""
         record = self._record_of(status, {"output": why})
-        foreign.end(self.writer, call_id, status, record, look=True, asking=self._asking)
+        foreign.end(
+            self.writer,
+            call_id,
+            status,
+            record,
+            look=True,
+            asking=self._asking,
+            late=lambda: True,  # it did not run: what changed since is not its own
+            heard=self._is_there,
+        )
 
     @property
     def half_told(self) -> bool:
@@ -238,7 +269,7 @@ class Ingest:
         if self._find(call_id) is not None:
             return
         request = self._request(call_id, report)
-        foreign.begin(writer, request, look=True, watched=True)
+        foreign.begin(writer, request, look=True, watched=True, late=self._has_gone_on)
         self._requests[call_id] = request
 
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
@@ -266,6 +297,7 @@ class Ingest:
         if not heard:
             self._ended[call_id] = report
             return
+        self._at_hand.add(call_id)
         if call is None:
             began = self._asked.get(call_id) or begun_of(report)
             request = self._request(call_id, replace(began, call_id=call_id))
@@ -311,11 +343,15 @@ class Ingest:
             look=True,
             duration=report.duration,
             reasons=reasons,
-            unseen=NO_WORKSPACE if request.paths == () and call.effect == "write" else "",
+            unseen=self._why_unseen(call, request),
             goes_on=bool(report.background),
             asking=self._asking,
             inferred=inferred,
+            late=self._has_gone_on if call_id in self._at_hand else lambda: True,
+            heard=self._is_there,
+            told=self._told,
         )
+        self._unhooked.discard(call_id)
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)
         self._inferred.discard(call_id)
@@ -332,21 +368,56 @@ class Ingest:
         record = self._record_of(status, result)
         foreign.end(writer, call.call_id, status, record, look=False)
 
-    def _add_unhooked(self, began: CallBegan, ended: CallEnded | None) -> None:
+    def _why_unseen(self, call: Call, request: CallRequested) -> str:
+        if call.call_id in self._unhooked:
+            return NO_HOOK
+        return NO_WORKSPACE if request.paths == () and call.effect == "write" else ""
+
+    def look_at_ended(self) -> None:
+        """Look after the calls at once whose end a hook tells just now, and not how they ended."""
+        for call_id in self._at_hand & self._parts.keys():
+            foreign.look_at_end(
+                self.writer,
+                call_id,
+                goes_on=bool(self._parts[call_id].background),
+                asking=self._asking,
+                late=self._has_gone_on,
+                heard=self._is_there,
+                told=self._told,
+            )
+        self._at_hand.clear()
+
+    def _has_gone_on(self) -> bool:
+        return not self._is_there()
+
+    def _told(self) -> Mapping[int, Told]:
+        """What is told by now of the session's open calls."""
+        return told_of_calls(
+            self.attachment.workspace, self.open_calls, self._asked, self._parts, self._ended
+        )
+
+    def _add_unhooked(self, call_id: str, began: CallBegan, ended: CallEnded | None) -> None:
+        """Put on record what is told of a call for which no hook came; it stays open if it ran."""
         if self._served.has(began, heard=False):
             return
         at = began.at or (ended.at if ended else None)
-        if self._is_earlier(at) or self._is_copied(began):
+        if is_earlier(self.writer, self._since(), at) or is_copied(self.writer, began):
             return
         status: Status = (ended.status if ended else None) or "unknown"
-        call_id = safe_id(began.call_id) or safe_id(ended.call_id if ended else "")
+        writer = replace(self.writer, occurred_at=began.at)
+        request = self._request(call_id or new_id_made(), began)
+        ran = ended is None or ended.ran
+        if call_id and ran and began.effect in ("write", "execute") and status in NOT_FAILED:
+            announce_unseen(writer, request)
+            self._unhooked.add(call_id)
+            return
         result = ended.result if ended else NOT_TOLD
-        foreign.add_unseen(
-            replace(self.writer, occurred_at=began.at),
-            self._request(call_id or new_id_made(), began),
+        add_unseen(
+            writer,
+            request,
             status,
             self._record_of(status, result),
-            NO_HOOK if ended is None or ended.ran else "",
+            NO_HOOK if ran else "",
             ended=ended.at if ended else None,
             inferred=ended is None or ended.status is None,
         )
@@ -393,46 +464,12 @@ class Ingest:
         heard: bool,
     ) -> None:
         """Put a text on record unless it is there: told by a hook, or here in the transcript."""
-        count = self._texts.count(fact, heard=heard)
-        if count is None or not report.text.strip() or self._is_earlier(report.at):
+        count, at = self._texts.count(fact, heard=heard), report.at
+        if count is None or not report.text.strip() or is_earlier(self.writer, self._since(), at):
             return
-        if self._is_before_start(report.at) and self._is_known_text(fact):
+        if is_before_start(self.writer, at) and is_known_text(self.writer, fact):
             return
-        key = "\0".join((self.session, fact.kind, fact.text, str(count)))
-        draft = replace(self.writer, occurred_at=report.at).draft(fact)
-        id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        self.attachment.log.append([replace(draft, id=id)])
-
-    def _is_earlier(self, at: datetime | None) -> bool:
-        """Whether what is told lies before the client ran our hooks here.
-
-        Where it is not known since when it does, before the session was on record.
-        """
-        since = self._since()
-        if since is None or at is None:
-            return self._is_before_start(at)
-        return at < since
-
-    def _is_before_start(self, at: datetime | None) -> bool:
-        started = self.attachment.projections.session(self.session).started_at
-        return at is not None and (started - at).total_seconds() > _EARLIER
-
-    def _is_copied(self, began: CallBegan) -> bool:
-        """Whether the client told of this call in another session: a resumed one copies its own."""
-        call_id = safe_id(began.call_id)
-        wanted = EventFilter(kinds=(CallRequested.kind,), call_id=call_id)
-        return bool(call_id) and any(
-            event.actor == self.writer.actor
-            and event.session != self.session
-            and isinstance(event.fact, CallRequested)
-            and event.fact.tool == (safe_id(began.tool) or "unknown")
-            for event in self.attachment.log.read(wanted)
-        )
-
-    def _is_known_text(self, fact: PromptSubmitted | MessageReceived) -> bool:
-        """Whether this text is on record, with its id, in another session of the client."""
-        texts = self.attachment.log.read(EventFilter(kinds=(fact.kind,)))
-        return any(one.fact == fact and one.actor == self.writer.actor for one in texts)
+        append_text(replace(self.writer, occurred_at=at), fact, count)
 
     def _end_turn(self, report: TurnEnded, *, heard: bool) -> None:
         status: Status = "cancelled" if report.interrupted else "unknown"
@@ -449,10 +486,12 @@ class Ingest:
 
     def _end_session(self) -> Event:
         self.settle()
-        self.close()
         for call_id, began in list(self._asked.items()):
             if self._find(call_id) is None:
-                self._add_unhooked(began, None)
-            self._asked.pop(call_id, None)
+                self._add_unhooked(call_id, began, None)
+            if call_id not in self._unhooked:
+                self._asked.pop(call_id, None)
+        self.close()
+        self._asked.clear()
         self.hooks.look(at_once=True)
         return foreign.end_session(self.writer)

@@ -8,13 +8,16 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.model.records import Call
 
 
-def keep_look(attachment: Attachment, session: str, call_id: str) -> None:
-    """Keep what runs, when the workspace was looked at, and which files were left out then."""
+def keep_look(attachment: Attachment, session: str, call_id: str, *, late: bool = False) -> None:
+    """Keep what runs, when the workspace was looked at, and which files were left out then.
+
+    It was `late` where the call may have begun meanwhile.
+    """
     seen = attachment.last_seen
     with suppress(AuditError):  # then nothing is known to be left running or to have arrived
         running = sorted(attachment.processes.running())
         left_out = [[*key, *counted] for key, counted in seen.left_out.items()]
-        looked = {"looked": seen.looked, "left_out": left_out, "running": running}
+        looked = {"looked": seen.looked, "left_out": left_out, "running": running, "late": late}
         attachment.looks.keep(_look_name(session, call_id), looked)
 
 
@@ -22,6 +25,14 @@ def running_at(attachment: Attachment, call: Call) -> Sequence[int]:
     """The pids there were when a call began; none where that is not known."""
     kept = attachment.looks.get(_look_name(call.session, call.call_id))
     return kept.get("running", ()) if isinstance(kept, dict) else ()
+
+
+def was_late(attachment: Attachment, call: Call) -> bool:
+    """Whether it is known that the look before a call came too late."""
+    with suppress(AuditError):  # a file that is not as it was written says nothing
+        kept = attachment.looks.get(_look_name(call.session, call.call_id))
+        return isinstance(kept, dict) and bool(kept.get("late"))
+    return False
 
 
 def recall_looks(attachment: Attachment, calls: Iterable[Call]) -> None:

@@ -1,25 +1,25 @@
 """The looks at the workspace before and after what changes files by itself, such as a command."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import (
-    Candidate,
     acting_calls,
     attributed_drafts,
-    by_owners,
     candidates,
     candidates_with,
     ended_unseen,
     found_fact,
     innermost,
 )
-from loom_audit.history.call_record import CallRecord
+from loom_audit.history.call_record import LATE, CallRecord
 from loom_audit.history.capture import ScanResult, scan
+from loom_audit.history.doers import Candidate, Told, by_doers
 from loom_audit.history.interrupted import SOURCE, record_interrupted
+from loom_audit.history.looked import look_between, look_made
 from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
 from loom_audit.history.watching import note_command, note_unchecked
 from loom_audit.history.writer import Writer
@@ -82,8 +82,13 @@ def keep_going_on(record: CallRecord, tasks: Activity) -> None:
         record.lower_coverage(f"left running: {named}")
 
 
-def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
-    """Store the request, and what was changed before it by these candidates; the lock is held."""
+def look_before(
+    record: CallRecord, among: Sequence[Candidate], *, within: int | None = None
+) -> None:
+    """Store the request, and what was changed before it by these candidates; the lock is held.
+
+    The call is `within` the one of this request, if there is one.
+    """
     window = Window.begin(record.attachment)
 
     def flush(part: ScanResult) -> None:
@@ -93,7 +98,10 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
     found = scan(record.attachment, flush)
     record.window = window
     among = window.with_survivors(among)
-    record.add_drafts(attributed_drafts(found.changes, among, found.moves, found.arrived))
+    attachment, here = record.attachment, record.writer.session
+    look = look_between(attachment, among, heard=here, within=within)
+    moved = found.moves, found.arrived
+    record.add_drafts(attributed_drafts(attachment, found.changes, among, *moved, look=look))
     record.entries.update(found.entries)
     record.add_untracked(found)
     record.commit_and_index()
@@ -102,28 +110,43 @@ def look_before(record: CallRecord, among: Sequence[Candidate]) -> None:
 def look_after(
     record: CallRecord,
     others: Mapping[Candidate, bool] = MappingProxyType({}),
+    *,
+    late: Callable[[], bool] = lambda: False,
+    heard: Callable[[], bool] = lambda: False,
+    told: Mapping[int, Told] = MappingProxyType({}),
 ) -> None:
     """Collect what changed as this call's, shared with the others; the lock is held.
 
-    `others` were open at the look before it: whether their processes were still running.
+    `others` were open at the look before it: whether their processes were still running. `late`
+    says, once it was made, that the look did not come directly after the call; then `told` counts:
+    what clients told of the ends of calls, by their requests. The call's client is `heard` where it
+    is there at this moment.
     """
     attachment = record.attachment
     open_now = {call.requested: call for call in attachment.projections.open_calls()}
     own = next(call for call in open_now.values() if (call.session, call.call_id) == record.key)
-    now = candidates_with(attachment, own, open_now.values(), foreign=bool(record.writer.source))
+    now = candidates_with(
+        attachment, own, open_now.values(), foreign=bool(record.writer.source), told=told
+    )
     now = [one for one in now if others.get(one, True)]
     for one in (one for one, alive in others.items() if alive and one not in now):
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
-    found = collect_changes(record, now)
+    found = collect_changes(record, now, late=late, heard=heard)
     note_unchecked(attachment, own.requested)
     record.lower_coverage(*found.reasons)
     _add_changes_recorded_by_others(record, own)
 
 
-def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResult:
+def collect_changes(
+    record: CallRecord,
+    among: Sequence[Candidate],
+    *,
+    late: Callable[[], bool],
+    heard: Callable[[], bool] = lambda: False,
+) -> ScanResult:
     """Scan, and collect what changed as that of these candidates; the lock is held."""
-    own = record.key
+    own, attachment = record.key, record.attachment
     window = Window.begin(record.attachment)
 
     def add(found: ScanResult) -> None:
@@ -132,11 +155,18 @@ def collect_changes(record: CallRecord, among: Sequence[Candidate]) -> ScanResul
             window.with_survivors(among),
             key=lambda one: (one.key != own, one.outlived, one.requested),
         )
-        for owners, part in in_applicable_order(by_owners(found.changes, ordered)):
-            if owners and owners[0].key == own:
-                record.add_changes(found_fact(owners, part, found.moves, found.arrived))
+        is_late = late()
+        if is_late:
+            record.lower_coverage(LATE)
+        here = record.writer.session if heard() else ""
+        look = look_made(attachment, ordered, late=is_late, heard=here, goes_on=not is_late)
+        for doers, part in in_applicable_order(by_doers(found.changes, ordered, look)):
+            moved = found.moves, found.arrived
+            if not doers.outside and doers.among[0].key == own:
+                record.add_changes(found_fact(doers, part, *moved))
             else:
-                record.add_drafts(attributed_drafts(part, ordered, found.moves, found.arrived))
+                drafts = attributed_drafts(attachment, part, ordered, *moved, look=look)
+                record.add_drafts(drafts)
 
     def flush(found: ScanResult) -> None:
         add(found)
@@ -154,22 +184,27 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
     """Count what the looks of other calls recorded as this call's changes."""
     changes = record.attachment.projections.changes
     for recorded in changes(after=own.requested, calls=(own.requested,)):
-        record.add_changed_paths([recorded.change.path])
-        record.shared = record.shared or bool(recorded.causes)
+        if recorded.origin != "outside":
+            record.add_changed_paths([recorded.change.path])
+            record.note_causes(recorded.causes)
     if record.shared:
         record.lower_coverage("shared with other commands")
 
 
-def record_found_changes(attachment: Attachment, calls: Sequence[Call]) -> None:
-    """Record what changed on disk as the interrupted calls', shared with those that go on.
+def record_found_changes(
+    attachment: Attachment,
+    calls: Sequence[Call],
+    told: Mapping[int, Told] = MappingProxyType({}),
+) -> None:
+    """Record what changed on disk since the interrupted calls began; the lock is held.
 
-    The lock is held.
+    The look comes late: what is not told or named, and dated, is no call's.
     """
     ended = {call.requested for call in calls}
     running = [one for one in acting_calls(attachment) if one.requested not in ended]
-    among = innermost(attachment, [*calls, *running])
+    among = innermost(attachment, [*calls, *running], told=told)
     owner = among[0]
     writer = Writer(attachment, owner.session, owner.actor, SOURCE)
     record = CallRecord(writer, owner.call_id)
-    collect_changes(record, among)
+    collect_changes(record, among, late=lambda: True)
     record.commit_and_index()

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import Candidate
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.capture import scan
+from loom_audit.history.doers import UNKNOWN, Candidate
 from loom_audit.history.observation import names_in
 from loom_audit.history.on_disk import ContentsOnDisk
 from loom_audit.history.outlived import Outlived
@@ -288,7 +288,10 @@ class Planner:
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
         """Why a change that is shared stays: it may be that of the calls that are named."""
         path = one.change.path
-        if one.origin == "outside":
+        if UNKNOWN in one.causes:
+            who = [requested for requested in one.causes if requested in calls or not calls]
+            reason = "it was found late, and nobody saw who did it"
+        elif one.origin == "outside":
             who = [requested for requested in one.causes if requested in calls or not calls]
             reason = "it came from outside, or from what the call left running"
         else:

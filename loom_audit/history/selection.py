@@ -7,8 +7,10 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import OUTSIDE, Candidate, by_owners, candidates
+from loom_audit.history.attribution import OUTSIDE, candidates
 from loom_audit.history.baseline import baseline_end
+from loom_audit.history.doers import UNKNOWN, Candidate, by_doers
+from loom_audit.history.looked import look_between
 from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.outlived import Outlived
 from loom_audit.history.survivors import Window
@@ -40,9 +42,13 @@ class Selection(Struct, frozen=True):
         calls = {call.requested for call in self.calls}
 
         def owners(one: RecordedChange) -> Collection[int]:
+            """The calls that it is taken back with; none where only a choice takes it back."""
+            if UNKNOWN in one.causes:
+                return ()
             if one.origin == "outside":
                 return outlived.owners(one.change, one.causes)
-            return one.causes
+            is_own = one.requested is not None and one.requested not in one.causes
+            return [one.requested] if is_own and one.requested else one.causes
 
         def is_taken(one: RecordedChange) -> bool:
             path = one.change.path
@@ -58,9 +64,9 @@ class Selection(Struct, frozen=True):
             if one.seq in self.events:
                 return True
             if one.causes:
-                if calls.isdisjoint(one.causes):
+                if calls.isdisjoint((one.requested, *one.causes)):
                     return False
-                # from outside: also a person may have done it
+                # else a person may have done it
                 return old or (bool(owners(one)) and calls.issuperset(owners(one)))
             return one.requested in calls
 
@@ -178,21 +184,19 @@ def as_recorded(
     """
     found = []
     head, now = attachment.log.head(), attachment.clock.now()
-    for owners, part in by_owners(changes, among).items():
-        causes = tuple(one.requested for one in owners)
-        outside = all(one.outlived for one in owners)
-        alone = owners[0] if len(owners) == 1 and not outside else None
+    for doers, part in by_doers(changes, among, look_between(attachment, among)).items():
+        whose = None if doers.outside else doers.among[0]
         for change in part:
             one = RecordedChange(
                 head + 1,
                 now,
-                alone.session if alone else "",
-                alone.actor if alone else OUTSIDE,
-                "outside" if outside else "command",
-                alone.call_id if alone else None,
-                () if alone else causes,
+                whose.session if whose else "",
+                whose.actor if whose else OUTSIDE,
+                "command" if whose else "outside",
+                whose.call_id if whose else None,
+                doers.causes,
                 change,
-                requested=alone.requested if alone else None,
+                requested=whose.requested if whose else None,
             )
             found.append(one)
     return found

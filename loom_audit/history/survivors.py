@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import Candidate, request_event
+from loom_audit.history.attribution import request_event
+from loom_audit.history.doers import Candidate
 from loom_audit.model.records import Call
 
 Activity = Mapping[str, Any]
@@ -152,6 +153,7 @@ def _candidate(attachment: Attachment, requested: int) -> Candidate:
         ended=True,
         outlived=True,
         number=call.seq,
+        named=request.names or (),
     )
 
 

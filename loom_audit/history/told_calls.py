@@ -1,6 +1,7 @@
 """What a client's two reporters, its hooks and its transcript, say of one call: pure functions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -9,7 +10,10 @@ from msgspec.structs import replace
 
 from loom_audit.clients.reports import CallBegan, CallEnded, FileTold
 from loom_audit.errors import AuditError
+from loom_audit.history.attribution import in_ns
+from loom_audit.history.doers import Told
 from loom_audit.model.display import visible
+from loom_audit.model.records import Call
 from loom_audit.ports import Workspace
 
 MAX_ID = 200
@@ -64,6 +68,61 @@ def differs(workspace: Workspace, told: FileTold) -> bool:
         return False
     # clients read lines, and may tell them with other ends than the file has
     return _lines(found) != _lines(told.after.removeprefix("\ufeff"))
+
+
+def told_of_calls(
+    workspace: Workspace,
+    calls: Iterable[Call],
+    asked: Mapping[str, CallBegan],
+    heard: Mapping[str, CallEnded],
+    ended: Mapping[str, CallEnded],
+) -> Mapping[int, Told]:
+    """What is told of calls, by their requests: by their ids that they were asked for, and ended.
+
+    The end is told by a hook that was `heard`, by the transcript, or by both.
+    """
+    found = {}
+    for call in calls:
+        id = call.call_id
+        report = merged(heard.get(id), ended[id]) if id in ended else heard.get(id)
+        began = asked.get(id)
+        if report is not None or began is not None:
+            paths, same = _told_paths(workspace, report.files if report else ())
+            found[call.requested] = Told(
+                in_ns(began.at if began else None),
+                in_ns(report.at if report else None),
+                paths,
+                same,
+            )
+    return found
+
+
+def _told_paths(
+    workspace: Workspace, files: Iterable[FileTold]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The paths of these files, and those that are as the client says that it left them."""
+    paths: set[str] = set()
+    same: set[str] = set()
+    for one in files:
+        with suppress(AuditError):
+            path = workspace.relative(one.path)
+            paths.add(path)
+            if is_same(workspace, path, one):
+                same.add(path)
+    return frozenset(paths), frozenset(same)
+
+
+def is_same(workspace: Workspace, path: str, told: FileTold) -> bool:
+    """Whether a file is known to be as the client says that it left it."""
+    if told.after is UNSET:
+        return False
+    if told.after is None or workspace.stamp(path) is None:
+        return told.after is None and workspace.stamp(path) is None
+    try:
+        found = workspace.read(path).decode("utf-8-sig")
+    except (AuditError, UnicodeDecodeError):
+        return False
+    return _lines(found) == _lines(told.after.removeprefix("\ufeff"))
 
 
 def _lines(text: str) -> str:

@@ -3,6 +3,9 @@
 from collections import Counter
 from hashlib import sha256
 
+from msgspec.structs import replace
+
+from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.ports import EventFilter, EventLog
 
@@ -51,6 +54,13 @@ class ToldTexts:
             self._in_turn.clear()
         else:
             self._in_turn.add(key)
+
+
+def append_text(writer: Writer, fact: PromptSubmitted | MessageReceived, count: int) -> None:
+    """Put a text on record that is the session's one of this count, once."""
+    key = "\0".join((writer.session, fact.kind, fact.text, str(count)))
+    id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    writer.attachment.log.append([replace(writer.draft(fact), id=id)])
 
 
 def _id(fact: PromptSubmitted | MessageReceived) -> tuple[str, str]:

@@ -11,13 +11,13 @@ from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import (
     OUTSIDE,
-    Candidate,
     attributed_drafts,
     candidates,
     outside_draft,
 )
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
+from loom_audit.history.doers import Candidate
 from loom_audit.history.drift import record_drift
 from loom_audit.history.survivors import Window
 from loom_audit.model.coverage import Coverage
@@ -106,7 +106,9 @@ def _check(attachment: Attachment) -> None:
         missed = _missed(watch, found)
         known = {one.path for one in missed}
         now = [one for one in found.changes if one.path not in known]
-        drafts = attributed_drafts(now, window.with_survivors(among), found.moves, found.arrived)
+        drafts = attributed_drafts(
+            attachment, now, window.with_survivors(among), found.moves, found.arrived
+        )
         if missed:
             drafts.append(outside_draft(missed, found.moves, found.arrived, watched))
             drafts.append(_lowered(calls, _found_later(missed)))

@@ -192,6 +192,13 @@ class Workspace(Protocol):
         """
         ...
 
+    def changed_at(self, path: str) -> int | None:
+        """When what is at the path was last changed in any way (ctime), in ns since 1970.
+
+        Of a folder, when a name in it came or went, too. None when it is absent.
+        """
+        ...
+
     def born(self, path: str) -> int | None:
         """When what is at the path was made, in ns since 1970, whatever its names were since.
 

@@ -250,15 +250,14 @@ def test_without_its_hooks_a_call_is_named_with_that_at_the_stop(
 ) -> None:
     claude.hook("SessionStart", source="startup")
     claude.bash("c1", "true")
-    claude.asks("c2", "Bash", {"command": "echo >d"})
+    claude.asks("c2", "Bash", {"command": "make d"})
     (root / "d").touch()
     claude.told("c2", {"stdout": "", "stderr": ""})
     claude.hook("Stop", stop_hook_active=False)
     call = call_of(workspace, "c2")
-    assert (call.status, call.coverage.reasons, call.paths) == ("ok", ("no hook",), ())
-    claude.bash("c3", "true")
+    assert (call.status, call.coverage.reasons, call.paths) == ("ok", ("no hook",), ("d",))
     change = [*workspace.timeline.projections.changes(paths=["d"])][-1]
-    assert change.origin == "outside" and change.causes == (call.requested,)
+    assert change.causes == (call.requested, 0), "its name is no evidence of who made it"
 
 
 def test_what_esc_interrupted_is_cancelled(
@@ -285,7 +284,9 @@ def test_undo_in_a_terminal_settles_what_esc_interrupted(
     assert settle(mine) == ["s1"]
     claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
     assert settle(mine) == []
-    mine.carry_out(mine.plan_undo())
+    plan = mine.plan_undo()
+    assert plan.changes == () and [note.path for note in plan.kept] == ["b"]
+    mine.carry_out(mine.plan_undo(choices={"b": "old"}))
     assert not (root / "b").exists()
 
 
@@ -297,7 +298,7 @@ def test_a_call_begun_while_nobody_answered_is_seen_in_part(
     claude.after("c1", "Bash", {"command": "touch b"}, {"stdout": "", "stderr": ""})
     call = call_of(workspace, "c1")
     assert (call.status, call.paths) == ("ok", ("b",))
-    assert call.coverage.reasons == ("not looked at before it",)
+    assert call.coverage.reasons == ("not looked at before it", "looked at late")
 
 
 def test_another_warm_process_goes_on_where_the_last_one_was_killed(
@@ -355,9 +356,9 @@ def test_what_is_not_as_the_client_left_it_is_shared_with_its_hooks(
 def test_what_a_formatter_writes_as_we_begin_to_look_is_shared_with_it(
     claude: HookedClaude, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def formatted(record: CallRecord) -> None:
+    def formatted(record: CallRecord, **how: Any) -> None:
         (root / "f.py").write_text("x = 1\n")
-        look_after(record)
+        look_after(record, **how)
 
     monkeypatch.setattr("loom_audit.history.foreign.look_after", formatted)
     arguments = {"file_path": str(root / "f.py"), "content": "x=1\n"}

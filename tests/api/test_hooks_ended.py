@@ -62,7 +62,7 @@ def test_a_call_whose_first_hook_was_killed_ends_as_its_second_one_tells(
     claude.hook("SessionStart", source="startup")
     claude.bash("c1", "rm a.txt", (root / "a.txt").unlink)
     call = call_of(workspace, "c1")
-    assert (call.status, call.paths, call.coverage.level) == ("ok", ("a.txt",), "full")
+    assert (call.status, call.paths, call.coverage.level) == ("ok", ("a.txt",), "partial")
 
 
 @pytest.mark.parametrize("told", ["ok", "error"])

@@ -203,6 +203,9 @@ class MemoryWorkspace:
         node = self._nodes.get(path)
         return "" if node is None else f"{node.inode:032x}"
 
+    def changed_at(self, path: str) -> int | None:
+        return None  # its ticks are no times
+
     def born(self, path: str) -> int | None:
         return None  # its ticks are no times
 

@@ -138,7 +138,7 @@ def test_commands_at_once_with_the_same_id_in_two_sessions_share_what_changed(
             group.start_soon(lambda: one.call("shell_execute", slow, call_id="1"))
             while not (root / "one").exists():
                 await anyio.sleep(0.01)
-            await other.call("shell_execute", {"command": "echo > two"}, call_id="1")
+            await other.call("shell_execute", {"command": "F=$(echo two); echo > $F"}, call_id="1")
             (root / "go").touch()
 
     with workspace.session("a") as one, workspace.session("b") as other:

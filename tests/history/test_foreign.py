@@ -65,7 +65,7 @@ def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[st
     """Whose the last change of a path is, and who else's it may be."""
     [*_, last] = workspace.attachment.projections.changes(paths=[path])
     calls = workspace.attachment.projections
-    return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes)
+    return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes if seq)
 
 
 # --- from begin to end --------------------------------------------------------------------
@@ -343,8 +343,9 @@ def test_a_call_is_open_while_its_client_lives_and_interrupted_when_it_died(
     assert workspace.recover() == []
     end_of(client)
     [closed] = workspace.recover()
-    assert (closed.call.status, closed.call.paths) == ("interrupted", ("made",))
-    assert closed.call.coverage.reasons == ("interrupted",)
+    assert (closed.call.status, closed.call.paths) == ("interrupted", ())
+    assert closed.call.coverage.reasons == ("interrupted", "looked at late")
+    assert owners(workspace, "made") == (None, ("c1",))
     assert workspace.timeline.session("s").status == "interrupted"
     late = foreign.end_call("c1", "ok", "it had ended well")
     assert isinstance(late.fact, CallReported)
@@ -403,7 +404,8 @@ def test_where_the_client_cannot_be_seen_the_deadline_counts_from_its_latest_rep
     machine.later = timedelta(seconds=61)
     (root / "made").touch()
     [closed] = workspace.recover()
-    assert (closed.call.status, closed.call.paths) == ("unknown", ("made",))
+    assert (closed.call.status, closed.call.paths) == ("unknown", ())
+    assert owners(workspace, "made") == (None, ("c1",))
     assert "in time" in closed.call.error
 
 
@@ -517,7 +519,7 @@ def test_an_undo_names_the_call_in_its_way_and_how_to_end_it(
     assert (closed.status, closed.paths) == ("unknown", ("more",))
     assert "before the end of this call was reported" in closed.error
     assert workspace.timeline.session("s").status == "interrupted"
-    workspace.carry_out(workspace.plan_undo())
+    workspace.carry_out(workspace.plan_undo(choices={"more": "old"}))
     workspace.carry_out(workspace.plan_undo())
     assert not (root / "more").exists() and not (root / "made").exists()
 

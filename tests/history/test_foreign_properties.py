@@ -85,9 +85,7 @@ def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
         (
             one.change.path,
             frozenset(
-                projections.call_at(seq).call_id
-                for seq in one.causes or (one.requested,)
-                if seq is not None
+                projections.call_at(seq).call_id for seq in one.causes or (one.requested,) if seq
             ),
         )
         for one in projections.changes()

@@ -61,4 +61,4 @@ def test_calls_of_a_client_that_died_are_closed_when_the_workspace_is_back(
     away.rename(root)
     (root / "made").touch()
     [closed] = workspace.recover()
-    assert (closed.call.status, closed.call.paths) == ("interrupted", ("made",))
+    assert (closed.call.status, closed.call.paths) == ("interrupted", ())

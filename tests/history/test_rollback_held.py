@@ -38,7 +38,10 @@ def owners(workspace: AuditedWorkspace, path: str) -> list[tuple[str | None, set
     """Whose each change of a path is: of an undo, or of the calls that may have made it."""
     calls = workspace.attachment.projections
     return [
-        (one.origin, {calls.call_at(seq).call_id for seq in one.causes or (one.requested or 0,)})
+        (
+            one.origin,
+            {calls.call_at(seq).call_id for seq in one.causes or (one.requested or 0,) if seq},
+        )
         for one in calls.changes(paths=[path])
         if one.origin != "baseline"
     ]

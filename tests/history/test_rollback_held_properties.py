@@ -141,7 +141,7 @@ def owners(workspace: AuditedWorkspace, path: str) -> set[str]:
     """The calls that may have made the last change of a path."""
     [*_, last] = workspace.attachment.projections.changes(paths=[path])
     calls = workspace.attachment.projections
-    return {calls.call_at(seq).call_id for seq in last.causes or (last.requested or 0,)}
+    return {calls.call_at(seq).call_id for seq in last.causes or (last.requested or 0,) if seq}
 
 
 @settings(max_examples=25)

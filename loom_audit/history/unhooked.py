@@ -1,0 +1,78 @@
+"""Calls of other programs of which nobody was told when they began: they are on record as told."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from loom_audit.history.attachment import CLIENT, CLIENT_UNSEEN
+from loom_audit.history.attribution import request_event
+from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.foreign import check_session_open
+from loom_audit.history.survivors import add_goes_on, end_goes_on
+from loom_audit.history.writer import Writer, check_unused
+from loom_audit.model.coverage import Status
+from loom_audit.model.events import CallRequested, Event
+
+
+def add_unseen(
+    writer: Writer,
+    request: CallRequested,
+    status: Status,
+    result: Mapping[str, Any],
+    why: str,
+    *,
+    ended: datetime | None = None,
+    inferred: bool = False,
+) -> Event:
+    """Put a whole call on record of which nothing was looked at, and `why`: its finish.
+
+    Without a reason there was nothing to look at: it did not run.
+    `ended` is when it ended. What is found next as from outside it may have done. Conflict when
+    the session is not open, or has a call of this id.
+    """
+    attachment = writer.attachment
+    with exclusive(attachment):
+        check_session_open(attachment, writer.session)
+        check_unused(writer, request.call_id)
+        call = OpenCall(
+            replace(writer, source=CLIENT_UNSEEN),
+            request.tool,
+            request.arguments,
+            request.effect,
+            call_id=request.call_id,
+            cwd=request.cwd,
+            paths=request.paths,
+        )
+        call.announce()
+        begun = attachment.projections.call(writer.session, request.call_id)
+        event, _ = request_event(attachment, begun)
+        ending = OpenCall.resumed(
+            replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
+        )
+        ending.record.lower_coverage(*filter(None, [why]), level="none")
+        if request.effect in ("write", "execute") and status in ("ok", "running", "unknown"):
+            add_goes_on(attachment, begun.requested)
+            if status != "running":
+                end_goes_on(attachment, begun.requested)
+        return ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
+
+
+def announce_unseen(writer: Writer, request: CallRequested) -> None:
+    """Put a call on record as requested that was not looked at before, and of which it is told.
+
+    Conflict when the session is not open, or has a call of this id.
+    """
+    with exclusive(writer.attachment):
+        check_session_open(writer.attachment, writer.session)
+        check_unused(writer, request.call_id)
+        OpenCall(
+            replace(writer, source=CLIENT_UNSEEN),
+            request.tool,
+            request.arguments,
+            request.effect,
+            call_id=request.call_id,
+            cwd=request.cwd,
+            paths=request.paths,
+        ).announce()

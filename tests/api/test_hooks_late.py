@@ -1,0 +1,228 @@
+"""Looks that come late, after a person and other calls: what nobody saw is no call's own."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore
+from loom_audit.api.clients import Hooks, settle
+from loom_audit.errors import AuditError
+from loom_audit.model.records import Call
+from tests.hooked import HookedClaude, HookedCodex
+
+
+class Process:
+    """Who answers hooks: it can be killed, and is then gone without a word."""
+
+    def __init__(self, store: AuditStore, client: str = "claude-code") -> None:
+        self.hooks = Hooks(store)
+        self.client = client
+        self.waits = True
+
+    def __call__(self, data: bytes) -> bytes:
+        return self.hooks.answer(self.client, data, is_there=lambda: self.waits)
+
+
+@pytest.fixture
+def process(store: AuditStore) -> Process:
+    return Process(store)
+
+
+@pytest.fixture
+def claude(
+    process: Process, workspace: AuditedWorkspace, root: Path, tmp_path: Path
+) -> HookedClaude:
+    assert workspace.root == str(root)
+    one = HookedClaude(process, root, tmp_path / "s1.jsonl")
+    one.hook("SessionStart", source="startup")
+    return one
+
+
+def tick(root: Path) -> None:
+    """Until a file that is written now has a later time than all that was done before."""
+    began = time.time_ns()
+    probe = root.parent / "probe"
+    while probe.write_text("") is None or probe.stat().st_ctime_ns <= began + 12_000_000:
+        time.sleep(0.001)
+
+
+def unhooked(claude: HookedClaude, id: str, command: str, does: Callable[[], object]) -> None:
+    """A call of which only the transcript tells."""
+    claude.asks(id, "Bash", {"command": command})
+    tick(claude.root)
+    does()
+    tick(claude.root)
+    claude.told(id, {"stdout": "", "stderr": ""})
+
+
+def call_of(workspace: AuditedWorkspace, id: str, session: str = "s1") -> Call:
+    return workspace.timeline.projections.call(session, id)
+
+
+def whose(workspace: AuditedWorkspace, path: str) -> tuple[str, str | None, set[str]]:
+    """The origin of the newest change of a path, its call, and all that may have done it."""
+    one = workspace.timeline.history(path)[0]
+    causes = {
+        workspace.timeline.projections.call_at(cause).call_id if cause else "?"
+        for cause in one.causes
+    }
+    return one.origin, one.call_id, causes
+
+
+def undo_all(workspace: AuditedWorkspace) -> None:
+    """Everything that undo takes back when nobody chooses."""
+    while True:
+        try:
+            workspace.carry_out(workspace.plan_undo())
+        except AuditError:
+            return
+
+
+def test_what_was_done_while_nobody_looked_belongs_to_who_named_it_and_the_rest_to_nobody(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    (root / "sub").mkdir()
+    (root / "sub/old.txt").write_text("old")
+    claude.bash("c1", "echo 1 > one.txt", lambda: (root / "one.txt").write_text("1"))
+    arguments = {"command": "make"}
+    claude.asks("c2", "Bash", arguments)
+    claude.before("c2", "Bash", arguments)  # the last that this process hears
+    tick(root)
+    (root / "two.txt").write_text("2")
+    tick(root)
+    claude.told("c2", {"stdout": ""})
+    unhooked(claude, "c3", "rm sub/old.txt", (root / "sub/old.txt").unlink)
+    unhooked(claude, "c4", "echo 4 > four.txt", lambda: (root / "four.txt").write_text("4"))
+    unhooked(claude, "c5", "make", lambda: (root / "five.txt").write_text("5"))
+    tick(root)
+    (root / "mine.txt").write_text("a person's")
+    (root / "one.txt").write_text("a person's, too")
+    settle(workspace)
+    assert whose(workspace, "sub/old.txt") == ("command", "c3", set())
+    assert whose(workspace, "four.txt") == ("command", "c4", set())
+    assert whose(workspace, "two.txt")[0] == whose(workspace, "five.txt")[0] == "outside"
+    assert whose(workspace, "two.txt")[2] == {"c2", "?"}
+    assert whose(workspace, "five.txt")[2] == {"c5", "?"}
+    assert whose(workspace, "mine.txt")[0] == whose(workspace, "one.txt")[0] == "outside"
+    call = call_of(workspace, "c2")
+    assert (call.status, call.coverage.level) == ("ok", "partial")
+    assert "looked at late" in call.coverage.reasons and call.paths == ()
+    assert call_of(workspace, "c4").coverage.reasons == ("no hook",)
+    undo_all(workspace)
+    assert (root / "mine.txt").read_text() == "a person's"
+    assert (root / "one.txt").read_text() == "a person's, too"
+    assert {"two.txt", "five.txt"} < {*os.listdir(root)}
+    assert not (root / "four.txt").exists() and (root / "sub/old.txt").exists()
+    assert workspace.verify().findings == ()
+
+
+def test_an_undo_keeps_what_a_look_before_the_next_call_found_unless_it_is_chosen(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    start = workspace.log.head()
+    arguments = {"command": "make"}
+    claude.asks("c1", "Bash", arguments)
+    claude.before("c1", "Bash", arguments)
+    (root / "made.txt").write_text("made")
+    claude.told("c1", {"stdout": ""})
+    claude.asks("c2", "Bash", arguments)
+    claude.before("c2", "Bash", arguments)  # which finds that the first one has ended
+    origin, call_id, causes = whose(workspace, "made.txt")
+    assert (origin, call_id, causes) == ("command", "c1", {"c1", "?"})
+    claude.after("c2", "Bash", arguments, {"stdout": ""})
+    assert call_of(workspace, "c2").coverage.level == "full"
+    plan = workspace.plan_undo()
+    assert plan.changes == () and [note.path for note in plan.kept] == ["made.txt"]
+    chosen = workspace.plan_undo(choices={"made.txt": "old"})
+    assert [change.path for change in chosen.changes] == ["made.txt"]
+    rollback = workspace.plan_rollback(start)
+    assert [change.path for change in rollback.changes] == ["made.txt"], "of one of the calls"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_hook_whose_client_has_gone_on_sees_nothing_for_certain(
+    claude: HookedClaude, process: Process, workspace: AuditedWorkspace, root: Path, moment: str
+) -> None:
+    arguments = {"command": "make"}
+    claude.asks("c1", "Bash", arguments)
+    process.waits = moment != "before"
+    claude.before("c1", "Bash", arguments)
+    (root / "made.txt").write_text("made")
+    process.waits = moment != "after"
+    claude.after("c1", "Bash", arguments, {"stdout": ""})
+    call = call_of(workspace, "c1")
+    assert call.coverage.level == "partial" and "looked at late" in call.coverage.reasons
+    assert "?" in whose(workspace, "made.txt")[2]
+    undo_all(workspace)
+    assert (root / "made.txt").exists()
+
+
+def test_hooks_that_are_answered_in_time_see_all(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    claude.bash("c1", "make", lambda: (root / "made.txt").write_text("made"))
+    call = call_of(workspace, "c1")
+    assert (call.coverage.level, call.paths) == ("full", ("made.txt",))
+    undo_all(workspace)
+    assert not (root / "made.txt").exists()
+
+
+def test_a_client_that_tells_later_how_a_call_ended_is_looked_at_when_it_has(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path
+) -> None:
+    assert workspace.root == str(root)
+    process = Process(store, "codex")
+    codex = HookedCodex(process, root, tmp_path / "x1.jsonl")
+    codex.hook("SessionStart", source="startup")
+    codex.asks("c1", "make")
+    codex.before("c1", "make")
+    (root / "made.txt").write_text("made")
+    codex.after("c1", "make")
+    (root / "mine.txt").write_text("a person's")
+    codex.ended("c1", 0)
+    process.hooks.settle()
+    call = call_of(workspace, "c1", "x1")
+    assert (call.status, call.coverage.level, call.paths) == ("ok", "full", ("made.txt",))
+    codex.asks("c2", "true")
+    codex.before("c2", "true")
+    codex.after("c2", "true")
+    assert whose(workspace, "mine.txt") == ("outside", None, set())
+
+
+def test_a_clock_that_was_set_dates_nothing(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude.asks("c1", "Bash", {"command": "echo 1 > one.txt"})
+    claude.before("c1", "Bash", {"command": "echo 1 > one.txt"})
+    tick(root)
+    (root / "one.txt").write_text("1")
+    tick(root)
+    claude.told("c1", {"stdout": ""})
+    real = time.clock_gettime_ns
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: real(which) + 3_000_000_000)
+    settle(workspace)
+    assert whose(workspace, "one.txt")[2] == {"c1", "?"}
+
+
+def test_a_file_that_is_as_the_client_told_it_is_its_calls_whenever_it_was_written(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    arguments = {"file_path": str(root / "told.txt"), "content": "told"}
+    claude.asks("c1", "Write", arguments)
+    (root / "told.txt").write_text("told")
+    response = {"type": "create", "filePath": str(root / "told.txt"), "content": "told"}
+    claude.told("c1", {**response, "originalFile": None, "structuredPatch": []})
+    tick(root)
+    (root / "told.txt").chmod(0o600)
+    settle_of(claude)
+    assert whose(workspace, "told.txt") == ("command", "c1", set())
+    assert call_of(workspace, "c1").coverage.level == "none"
+
+
+def settle_of(claude: HookedClaude) -> None:
+    """The next thing that is heard of it."""
+    claude.hook("UserPromptSubmit", prompt="go on")
+    claude.hook("Stop", stop_hook_active=False)
