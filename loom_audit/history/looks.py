@@ -20,7 +20,7 @@ from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.doers import Candidate, Told, by_doers
 from loom_audit.history.interrupted import SOURCE, record_interrupted
 from loom_audit.history.looked import look_between, look_made
-from loom_audit.history.survivors import Activity, Window, add_survivors, tasks_left
+from loom_audit.history.survivors import Activity, Window, add_survivors, settled_tasks_left
 from loom_audit.history.watching import note_command, note_unchecked
 from loom_audit.history.writer import Writer
 from loom_audit.model.applicable import in_applicable_order
@@ -66,7 +66,10 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     if began is None:
         going_on = attachment.processes.activity(left)
     else:
-        going_on = tasks_left(attachment, began, left, beside=attachment.running.values())
+        beside = [*attachment.running.values()]
+        going_on, settled = settled_tasks_left(attachment, began, [*left], beside=beside)
+        if not settled:
+            record.lower_coverage("what it left running was not settled")
     look_after(record, before.others)
     if attachment.workspace.stamp("") != before.mode:
         record.lower_coverage("the workspace's own mode changed")

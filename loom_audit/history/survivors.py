@@ -5,6 +5,7 @@ Kept on the machine that the processes are on, beside the looks before foreign c
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,10 @@ from loom_audit.model.records import Call
 
 Activity = Mapping[str, Any]
 """By task what it did until then; see `ports.Processes.activity`."""
+
+_READINGS = 3
+_READING_SECONDS = 0.02
+_BETWEEN_READINGS = 0.0005
 
 _KEPT = "survivors"
 _CLIENT = "client"
@@ -77,14 +82,37 @@ def tasks_left(
     """What a call leaves running: these tasks, and what a program started since.
 
     `before` are the pids of then, and `beside` those of when other calls of the program began
-    that are open still: what was started since then is left to them. To be asked before the last
-    look of the call.
+    that are open still: what was started since then is left to them, and to calls that have ended
+    what their survivors started. To be asked before the last look of the call.
     """
     processes = attachment.processes
     started = processes.left_behind(before, attachment.workspace.root, by=by)
     others = [*beside]
     own = [task for task in started if all(int(task) in running for running in others)]
+    if own:
+        of_others = _activity(attachment, _kept(attachment)).values()
+        known = {task for done in of_others for task in done}
+        own = [task for task in own if task not in known]
     return processes.activity([*tasks, *own])
+
+
+def settled_tasks_left(
+    attachment: Attachment,
+    before: Collection[int],
+    tasks: Collection[str],
+    *,
+    beside: Collection[Collection[int]],
+) -> tuple[Activity, bool]:
+    """The same, and whether readings agree: what ends leaves its children without a line to it."""
+    until = monotonic() + _READING_SECONDS
+    agreed, last = 0, None
+    while True:
+        left = tasks_left(attachment, before, tasks, beside=beside)
+        agreed = agreed + 1 if last == left.keys() else 1
+        last = left.keys()
+        if agreed == _READINGS or monotonic() >= until:
+            return left, agreed == _READINGS
+        sleep(_BETWEEN_READINGS)
 
 
 def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:

@@ -180,7 +180,7 @@ def test_what_commands_share_is_listed_when_one_of_them_is_taken_back(
             group.start_soon(session.call, "shell_execute", slow)
             while not (root / "one").exists():
                 await anyio.sleep(0.01)
-            await session.call("shell_execute", {"command": "echo > two; touch go"})
+            await session.call("shell_execute", {"command": "F=$(echo two); echo > $F; touch go"})
 
     anyio.run(both)
     first = min(call.seq or 0 for call in workspace.timeline.calls())

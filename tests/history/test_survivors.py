@@ -189,6 +189,65 @@ def test_what_a_shell_puts_in_the_background_is_a_survivor_though_its_parent_has
     assert set(owners(workspace, "log")[1]) == {"a", "b"}
 
 
+def test_a_shell_that_ends_at_once_hides_no_survivor(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for n in range(10):
+        go, told = root.parent / f"go{n}", root.parent / f"told{n}"
+        os.mkfifo(go)
+        os.mkfifo(told)
+        script = f"read x < {go}; echo $x > log{n}; echo > {told}"
+        with workspace.session(f"agent{n}") as session:
+            with session.recording("a", call_id=f"a{n}"):
+                subprocess.run(["sh", "-c", f"setsid sh -c '{script}' &"], cwd=root, check=True)
+            with session.recording("b", call_id=f"b{n}"):
+                go.write_text("x\n")
+                told.read_text()
+        first = workspace.timeline.projections.call(session.id, f"a{n}")
+        found = set(owners(workspace, f"log{n}")[1])
+        assert found == {f"a{n}", f"b{n}"} or "not settled" in str(first.coverage.reasons)
+
+
+def test_what_a_background_job_starts_is_its_calls_and_not_left_running_by_the_one_beside_it(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    job = "import subprocess, sys\nprint('up', flush=True)\nfor l in sys.stdin:\n"
+    job += "    subprocess.Popen(['sleep', '60']); print('done', flush=True)\n"
+    client = (
+        "import subprocess, sys\n"
+        "p = subprocess.PIPE\n"
+        f"job = subprocess.Popen([sys.executable, '-c', {job!r}], stdin=p, stdout=p, text=True)\n"
+        "for line in sys.stdin:\n"
+        "    if line != 'begin\\n': job.stdin.write(line); job.stdin.flush()\n"
+        "    job.stdout.readline(); print('done', flush=True)\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()\n" + client],
+        cwd=root,
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
+        start_new_session=True,
+    ) as one:
+        assert one.stdin and one.stdout
+        foreign = workspace.start_foreign_session("client", id="f", pid=one.pid)
+        foreign.begin_call("a", "Bash", {"command": "job &"})
+        for line in ("go\n", "begin\n"):
+            one.stdin.write(line)
+        one.stdin.flush()
+        assert one.stdout.readline() == "done\n"
+        foreign.end_call("a", "running")
+        foreign.begin_call("b", "Bash", {"command": "true"})
+        one.stdin.write("child\n")
+        one.stdin.flush()
+        assert one.stdout.readline() == "done\n"
+        foreign.end_call("b")
+        beside = workspace.timeline.projections.call("f", "b")
+        os.killpg(one.pid, signal.SIGKILL)
+    assert not any("left running" in reason for reason in beside.coverage.reasons)
+
+
 def test_a_tool_that_says_what_it_changes_shares_it_with_no_survivor(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
