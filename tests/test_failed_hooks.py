@@ -4,10 +4,12 @@ import json
 import os
 import resource
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,15 @@ from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api import failed_hooks
 from loom_audit.api.clients import Hooks
 from loom_audit.api.doctor import check_all
-from loom_audit.api.launcher import FOLDER, write_launcher
+from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
 from loom_audit.config import read_settings
+from loom_audit.daemon import HookServer
 from loom_audit.disk.spool import RESERVED, Spool
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import HookFailed
 from tests.hooked import HookedClaude
 from tests.made_store import lay_store
+from tests.small_disks import fill_up, mounting
 from tests.test_daemon import client_of, pre_tool_use, run_hook
 
 
@@ -240,7 +244,7 @@ def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(
 
     def take() -> None:
         while not stop.is_set():
-            with taking.taken() as taken:
+            with taking.taken() as (taken, _):
                 lines.extend(taken)
 
     def fail(n: int) -> None:
@@ -257,7 +261,7 @@ def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(
         one.join()
     stop.set()
     taker.join()
-    with taking.taken() as taken:
+    with taking.taken() as (taken, _):
         lines.extend(taken)
     found = {(one.session, one.count) for one in failed_hooks.by_session(lines, datetime.now(UTC))}
     assert found == {(f"s{n}", 10) for n in range(4)}
@@ -355,3 +359,47 @@ def test_doctor_does_not_blame_the_trust_of_codex_for_hooks_that_fail(
     assert "trust" in hint()
     run_hook(home, pre_tool_use(root), "codex", cwd=root)
     assert "trust" not in hint() and "daemon" in hint()
+
+
+def test_tables_that_do_not_agree_with_the_log_let_hooks_note_and_strict_deny(
+    store: AuditStore, workspace: AuditedWorkspace, home: Path, root: Path, spool: Path
+) -> None:
+    """Nothing is recorded on tables that were altered, and that is said, first of all."""
+    assert workspace.verify().findings == ()
+    with closing(sqlite3.connect(home / "audit.db")) as raw:
+        raw.execute("UPDATE workspace SET ignore = 'forged'")
+        raw.commit()
+    with open_store() as other, HookServer(other, home / FOLDER, SOCKET, lambda _: None):
+        done = run_hook(home, pre_tool_use(root), "claude-code", "--strict", cwd=root)
+    assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert waiting_lines(home) and spool.exists(), "it waits until recording goes on"
+
+
+def test_what_failed_while_the_workspace_was_away_is_not_lost(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path, tmp_path: Path
+) -> None:
+    claude.bash("c1", "true")
+    root.rename(tmp_path / "away")
+    with open_store() as another:
+        take_up(another)
+    (tmp_path / "away").rename(root)
+    take_up(store)
+    assert {call.call_id for call in workspace.timeline.calls()} == {"c1"}
+
+
+def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
+    tmp_path: Path, root: Path, workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounting(tmp_path) as mount:
+        home = mount("small", 8) / "home"
+        (home / FOLDER).mkdir(parents=True)
+        monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
+        write_launcher(read_settings())
+        Spool(home / FOLDER).reserve()
+        fill_up(home.parent)
+        with pytest.raises(OSError, match="No space"):
+            (home / "more").write_bytes(b"more")
+        for _ in range(50):
+            run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
+        assert len(waiting_lines(home)) == 50
+        assert workspace.root == str(root)

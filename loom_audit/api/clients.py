@@ -183,7 +183,8 @@ class Hooks:
     def take_up(self, *, last: bool = False) -> None:
         """Put on record which hooks failed, and what the transcripts of their sessions tell.
 
-        A session of which one failed just now is waited for, unless this is the `last` time.
+        A session of which one failed just now is waited for, unless this is the `last` time. What
+        cannot be recorded now waits, and the first error of it is raised.
         """
         if self._spool.is_empty:
             return
@@ -191,21 +192,29 @@ class Hooks:
         for one in () if last else by_session(self._spool.waiting(), now):
             if now - one.last < _MOMENT and now - one.first < _LONGEST:
                 return
-        with self._spool.taken() as lines:
+        errors = list[Exception]()
+        with self._spool.taken() as (lines, again):
             for one in by_session(lines, now):
-                self._take_up(one)
+                try:
+                    self._take_up(one)
+                except (AuditError, OSError) as error:  # the others do not wait for this one
+                    again += one.lines
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _take_up(self, failed: FailedSession) -> None:
         told = [*own_transcripts(failed)]
         known = [one for one in self._all() if is_of(one, failed.session)]
+        roots = self._look_for_roots()
         folders = (*(origin.cwd for _, origin in told), *failed.folders)
-        owners = filter(None, map(self._owner_of, folders))
-        where = next(iter(known), None) or next(owners, None)
-        if where is None:
+        owners = (_innermost(roots, real_path(one)) for one in folders if "\0" not in one)
+        owner = next(filter(None, owners), None)
+        if not known and owner is None:
             return
-        record_failed(where, failed)
+        record_failed(known[0] if known else self._open(owner or ""), failed)
         for transcript, origin in told:
-            if self._owner_of(origin.cwd) is not None:
+            if _innermost(roots, real_path(origin.cwd)) is not None:
                 with self._lock(failed.session):
                     self._recall(failed, transcript, origin.cwd, known)
 

@@ -64,6 +64,7 @@ class FailedSession(Struct, frozen=True):
     folders: tuple[str, ...]
     transcripts: tuple[str, ...]
     prompts: bool
+    lines: tuple[bytes, ...]
 
     @property
     def text(self) -> str:
@@ -120,7 +121,10 @@ def last_words(settings: Settings) -> str:
 def by_session(lines: Iterable[bytes], now: datetime) -> Sequence[FailedSession]:
     """The failed hooks that these lines tell, by session; what else they say is passed over."""
     found: dict[tuple[str, str], FailedSession] = {}
-    for one in filter(None, (_parsed(line, now) for line in dict.fromkeys(lines))):
+    for line in dict.fromkeys(lines):
+        one = _parsed(line, now)
+        if one is None:
+            continue
         key = one.client, one.session
         known = found.get(key)
         if known is None and len(found) >= MOST:
@@ -134,6 +138,7 @@ def by_session(lines: Iterable[bytes], now: datetime) -> Sequence[FailedSession]
             _with(known.folders if known else (), one.cwd),
             _with(known.transcripts if known else (), one.transcript),
             one.prompts and (known is None or known.prompts),
+            (*(known.lines if known else ()), line),
         )
     return [*found.values()]
 
@@ -149,7 +154,8 @@ def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
     id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     fact = HookFailed(failed.client, failed.session, failed.count)
     draft = Draft(fact, "", OUTSIDE, id=id, occurred_at=failed.first, source=CLIENT)
-    workspace.log.append([draft])
+    with workspace.attachment.exclusive():  # which nobody has where recording is stopped
+        workspace.log.append([draft])
 
 
 def _parsed(line: bytes, now: datetime) -> FailedHook | None:

@@ -54,23 +54,27 @@ class Spool:
         self._make()
 
     @contextmanager
-    def taken(self) -> Iterator[Sequence[bytes]]:
+    def taken(self) -> Iterator[tuple[Sequence[bytes], list[bytes]]]:
         """The lines that wait, which are gone after the block unless it raises.
 
-        While another process takes them there are none.
+        Those that the block adds to the list beside them wait on. While another process takes them
+        there are none.
         """
         lock = os.open(self._folder / f"{NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                yield ()
+                yield (), []
                 return
             with suppress(OSError):
                 if self._file.lstat().st_size:
                     self._move_aside()
             files = self._aside()
-            yield [line for file in files for line in _lines(file)]
+            again = list[bytes]()
+            yield [line for file in files for line in _lines(file)], again
+            if again:
+                self._put(again)
             for file in files:
                 with suppress(OSError):
                     file.unlink()
@@ -86,8 +90,19 @@ class Spool:
 
     def _move_aside(self) -> None:
         """Move the file aside and put an empty one in its place, over no other."""
-        self._file.rename(self._folder / f"{NAME}-{time.time_ns()}-{os.getpid()}")
+        self._file.rename(self._name_aside())
         self._make()
+
+    def _name_aside(self) -> Path:
+        return self._folder / f"{NAME}-{time.time_ns()}-{os.getpid()}"
+
+    def _put(self, lines: Sequence[bytes]) -> None:
+        """Put lines aside, durably."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(self._name_aside(), flags, 0o600), "wb") as file:
+            file.write(b"".join(line + b"\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
 
     def _make(self) -> None:
         """Make the file with its space, unless a hook makes it just now."""
