@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude, HookedCodex
 
@@ -226,3 +226,44 @@ def settle_of(claude: HookedClaude) -> None:
     """The next thing that is heard of it."""
     claude.hook("UserPromptSubmit", prompt="go on")
     claude.hook("Stop", stop_hook_active=False)
+
+
+def test_a_revert_of_what_nobody_saw_takes_nothing_back_and_is_refused(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    arguments = {"command": "make"}
+    claude.asks("c1", "Bash", arguments)
+    claude.before("c1", "Bash", arguments)
+    (root / "made.txt").write_text("made")
+    claude.told("c1", {"stdout": ""})
+    settle(workspace)
+    (change,) = workspace.timeline.history("made.txt")
+    call = call_of(workspace, "c1")
+    assert call.seq is not None and change.causes == (call.requested, 0)
+    head = workspace.log.head()
+    plan = workspace.plan_revert([call.seq])
+    assert [note.path for note in plan.kept] == ["made.txt"]
+    with pytest.raises(Conflict):
+        workspace.carry_out(plan)
+    assert workspace.log.head() == head and (root / "made.txt").exists()
+
+
+def test_while_calls_overlap_a_path_that_one_of_them_names_exactly_is_its_own(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    foreign.begin_call("a", "Bash", {"command": "make"})
+    foreign.begin_call("b", "Bash", {"command": "echo > named.txt; cat seen.txt"})
+    tick(root)
+    (root / "named.txt").write_text("named")
+    (root / "seen.txt").write_text("seen")
+    foreign.end_call("b")
+    foreign.end_call("a")
+    assert whose(workspace, "named.txt") == ("command", "b", {"a"})
+    assert whose(workspace, "seen.txt") == ("command", "b", {"a", "b"})
+    for id in ("a", "b"):
+        assert "shared with other commands" in call_of(workspace, id, "f").coverage.reasons
+    one, other = (call_of(workspace, id, "f").seq or 0 for id in ("a", "b"))
+    assert [change.path for change in workspace.plan_revert([other]).changes] == ["named.txt"]
+    plan = workspace.plan_revert([one])
+    assert plan.changes == () and {note.path for note in plan.kept} == {"named.txt", "seen.txt"}
