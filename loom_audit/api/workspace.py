@@ -317,13 +317,6 @@ class AuditedWorkspace:
             self.timeline.check_kept(tree)
         return replay(tree, self.blobs, self.adapters.empty_workspace(to), report)
 
-    def look(self) -> None:
-        """Put on record what is on disk, where the log can be written now.
-
-        A plan that is made before that is provisional where disk and log differ.
-        """
-        self._undo.look()
-
     # --- taking back ----------------------------------------------------------------------
 
     def plan_undo(

@@ -48,6 +48,9 @@ def ls(
             else:
                 shown = one if one == name else one[len(prefix) :]
                 output.line(*entry_line(shown, tree[one]))
+        for lost, why in workspace.timeline.unseen(seq).items():
+            if lost.startswith(prefix):
+                output.note(f"not known what is there: {visible_path(lost)} ({why})")
         if not workspace.timeline.is_listed(seq):
             output.note("what is not listed is unknown: the first listing was not finished")
         elif unknown := workspace.timeline.unknown_entries(name, seq, tree):

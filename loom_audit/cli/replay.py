@@ -9,7 +9,7 @@ from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
-from loom_audit.model.display import count_text
+from loom_audit.model.display import count_text, visible_path
 
 
 @command(
@@ -32,3 +32,5 @@ def replay(
             output.record({"point": seq, "to": str(target), "files": files})
         else:
             output.line(f"{count_text(files, 'path')} as of {seq} in {target}")
+        for lost, why in workspace.timeline.unseen(seq).items():
+            output.note(f"not known what was there: {visible_path(lost)} ({why})")

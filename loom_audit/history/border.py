@@ -90,7 +90,7 @@ class FolderPlan(Struct, frozen=True):
         above = {path for target in targets for path in parents(target)}
         made = [one for one in others if one.path in above and one.before is None]
         ends = [end for move, _ in self.renames for end in (move.source, move.target)]
-        again = any(is_within(change.path, targets) for change in others)
+        again = any(is_within(change.path, ends) for change in others)
         nested = any(is_within(end, ends[:n] + ends[n + 1 :]) for n, end in enumerate(ends))
         if not (self.inside or again or nested):
             return ((*others, *(change for _, inside in self.renames for change in inside)),)

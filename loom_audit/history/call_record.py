@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from loom_audit.history.attribution import attributed_drafts, candidates, is_shared
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
+from loom_audit.history.closed_folders import inside_closed
 from loom_audit.history.displaced import let_go
 from loom_audit.history.doers import UNKNOWN, Candidate
 from loom_audit.history.survivors import Window
@@ -102,11 +103,12 @@ class CallRecord:
         """Store facts about somebody else's changes with the next commit."""
         self._drafts += drafts
 
-    def add_untracked(self, found: ScanResult) -> None:
-        """Store what a scan could not look at with the next commit."""
-        if found.untracked:
-            self.add_drafts([Draft(PathsUntracked(tuple(found.untracked)), "", "outside")])
-            self.entries.update(untracked_entries(self.attachment, found.untracked))
+    def add_untracked(self, found: ScanResult, causes: Sequence[int] = ()) -> None:
+        """Store what a scan could not look at with the next commit, and in which calls."""
+        if paths := tuple(inside_closed(self.attachment, found.untracked)):
+            fact = PathsUntracked(paths, causes=tuple(causes))
+            self.add_drafts([Draft(fact, "", "outside")])
+            self.entries.update(untracked_entries(self.attachment, paths))
 
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""

@@ -14,6 +14,7 @@ from loom_audit.history.change_index import (
     every_path_stale,
     is_newly_untracked,
 )
+from loom_audit.history.closed_folders import closed_folders
 from loom_audit.history.links import ScannedLinks
 from loom_audit.history.observation import observe
 from loom_audit.history.opaque import (
@@ -26,7 +27,12 @@ from loom_audit.history.opaque import (
     written_inside,
 )
 from loom_audit.history.parts import HeldDeletions, LooseEnds
-from loom_audit.history.tracked_again import came_back, record_back
+from loom_audit.history.tracked_again import (
+    came_back,
+    record_back,
+    record_seen_again,
+    unreadable_file,
+)
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
@@ -156,6 +162,10 @@ def scan(
     held = HeldDeletions()
     for path in sorted(gone):
         _add_gone(attachment, found, held, path, state_of(path))
+    for change, entry in closed_folders(attachment, found.untracked):
+        if change.before != change.after:
+            found.changes.append(change)
+        found.entries[change.path] = entry
     found = _scan_paths(
         attachment,
         doubtful,
@@ -292,9 +302,8 @@ def _scan_paths(
         except AuditError as error:
             if isinstance(error, AuditUnavailable) and not after_the_fact:
                 raise
-            untracked = Untracked(
-                path, "unreadable" if isinstance(error, PermissionDenied) else error.message
-            )
+            why = "unreadable" if isinstance(error, PermissionDenied) else error.message
+            untracked = unreadable_file(path, why, stamp)
             if not keep or is_newly_untracked(attachment, untracked):
                 found.untracked.append(untracked)
             continue
@@ -337,6 +346,11 @@ def _settle_back(attachment: Attachment, found: ScanResult, *, keep: bool) -> No
     found.tracked_again = [path for path in found.tracked_again if path not in paths]
     if keep:
         record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
+        again -= paths
+        seen = [one for one in found.changes if one.path in again]
+        left, known = record_seen_again(attachment, seen, found.entries)
+        found.changes = [one for one in found.changes if one.path not in again] + left
+        found.tracked_again = [path for path in found.tracked_again if path not in known]
 
 
 def _known_identities(attachment: Attachment, paths: list[tuple[str, Stamp]]) -> set[str]:

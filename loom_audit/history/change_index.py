@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.closed_folders import seen_stamp
 from loom_audit.model.events import Event, Untracked
 from loom_audit.model.files import BlobId, is_other_file
 from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
@@ -137,6 +138,11 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
     """Whether what is at the path, or a known path below it, is not on record as untracked."""
     known = _known_paths(attachment, hidden.path)
+    own = attachment.last_seen.stamps.get(hidden.path)
+    closed = own is not None and stat.S_ISDIR(own.mode)
+    if closed and seen_stamp(attachment, hidden.path) == own:
+        # a folder that is on record as closed: what is in it is not seen
+        return any(attachment.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known)
     if not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known):
         return True
     entry = attachment.index.get(hidden.path)

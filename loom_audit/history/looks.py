@@ -179,7 +179,7 @@ def collect_changes(
     found = scan(record.attachment, flush, after_the_fact=True)
     add(found)
     record.window = window
-    record.add_untracked(found)
+    record.add_untracked(found, [one.requested for one in among])
     return found
 
 

@@ -25,6 +25,7 @@ from loom_audit.model.events import (
     ContentFound,
     Event,
     FilesChanged,
+    PathsUntracked,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
 from loom_audit.model.records import (
@@ -262,6 +263,29 @@ class Timeline(Struct, frozen=True):
             facts = self.verified.files_changed({recorded.seq}).values()
             return any(path in fact.arrived for fact in facts)
         return False
+
+    def unseen(self, at: int) -> dict[str, str]:
+        """The paths of which it is not known after event `at` what is there, each with the reason.
+
+        They could not be read; with each all that is below it.
+        """
+        lost = self.verified.untracked(at)
+        wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
+        reasons: dict[str, str] = {}
+        for event in self.events(wanted) if lost else ():
+            if isinstance(event.fact, PathsUntracked) and event.seq <= at:
+                for one in event.fact.paths:
+                    reasons.setdefault(one.path, one.reason)
+        return {
+            path: reasons[path]
+            for path in sorted(lost & reasons.keys())
+            if not reasons[path].startswith("not a file")
+        }
+
+    def why_unseen(self, path: str, at: int) -> str:
+        """Why it is not known what was at a path after event `at`; "" where it is known."""
+        unseen = self.unseen(at)
+        return next((unseen[one] for one in (path, *parents(path)) if one in unseen), "")
 
     def first_listing(self) -> int | None:
         """The event with which the first listing of the workspace was whole; None before it is."""

@@ -1,13 +1,16 @@
-"""What was untracked and is again as it was recorded last: back in the tree, nobody's change."""
+"""What was untracked and can be seen again: as it was recorded last, or changed, and by whom."""
 
-from collections.abc import Mapping
+import stat
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.change_index import update_index
-from loom_audit.model.events import Draft, FilesChanged
+from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange
-from loom_audit.ports import IndexEntry
+from loom_audit.ports import EventFilter, IndexEntry, Stamp
 
 
 def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileChange]:
@@ -35,3 +38,91 @@ def record_back(
     if back:
         events = attachment.log.append([Draft(FilesChanged((*back,), "baseline"), "", OUTSIDE)])
         update_index(attachment, entries, events)
+
+
+def unreadable_file(path: str, reason: str, stamp: Stamp) -> Untracked:
+    """A file that cannot be read, with what is seen of it all the same."""
+    if not stat.S_ISREG(stamp.mode):
+        return Untracked(path, reason)
+    mode, written = stat.S_IMODE(stamp.mode), stamp.mtime_ns // 1000
+    return Untracked(path, reason, mode, stamp.size, written, str(stamp.ino))
+
+
+def record_seen_again(
+    attachment: Attachment,
+    changes: Sequence[FileChange],
+    entries: dict[str, IndexEntry | None],
+) -> tuple[list[FileChange], set[str]]:
+    """Put on record what became of files while they could not be read.
+
+    Returned are the changes that are left to record, and the paths of which it is known.
+
+    One that is as it was seen then was changed by the call in which it became unreadable; what was
+    not seen then is from outside, with that call as the one that may have done it. What is left are
+    permission bits that are others since. The lock is held.
+    """
+    then = _when_lost(attachment, {change.path for change in changes})
+    ours: dict[int, list[FileChange]] = {}
+    outside: dict[tuple[int, ...], list[FileChange]] = {}
+    left: list[FileChange] = []
+    settled: dict[str, IndexEntry | None] = {}
+    for change in changes:
+        path, after = change.path, change.after
+        above = path.rpartition("/")[0]
+        if path not in then or after is None or after.kind != "file":
+            left.append(change)
+            continue
+        if change.before is not None or (above and attachment.projections.state(above) is None):
+            left.append(change)
+            continue
+        seen, causes = then[path]
+        if len(causes) != 1 or not _is_as_seen(attachment, path, seen):
+            outside.setdefault(causes, []).append(change)
+            settled[path] = entries.pop(path, None)
+            continue
+        last = attachment.tables.history(path, limit=1)
+        before = last[0].change.after if last else None
+        closed = replace(after, mode=after.mode if seen.mode is None else seen.mode)
+        ours.setdefault(causes[0], []).append(FileChange(path, before, closed))
+        if closed == after:
+            settled[path] = entries.pop(path, None)
+        else:
+            left.append(FileChange(path, closed, after))
+    drafts = []
+    for requested, made in ours.items():
+        call = attachment.projections.call_at(requested)
+        fact = FilesChanged(tuple(made), "command", call.call_id)
+        drafts.append(Draft(fact, call.session, call.actor))
+    for causes, found in outside.items():
+        arrived = tuple(change.path for change in found)
+        fact = FilesChanged(tuple(found), "outside", causes=causes, arrived=arrived)
+        drafts.append(Draft(fact, "", OUTSIDE))
+    if drafts:
+        update_index(attachment, settled, attachment.log.append(drafts))
+    return left, {change.path for made in ours.values() for change in made}
+
+
+def _when_lost(
+    attachment: Attachment, paths: Collection[str]
+) -> dict[str, tuple[Untracked, tuple[int, ...]]]:
+    """By path what was seen when it became untracked last, and the requests of the calls then."""
+    found: dict[str, tuple[Untracked, tuple[int, ...]]] = {}
+    if not paths:
+        return found
+    wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
+    for event in attachment.log.read(wanted):
+        if isinstance(event.fact, PathsUntracked):
+            for one in event.fact.paths:
+                if one.path in paths:
+                    found.setdefault(one.path, (one, event.fact.causes))
+        if len(found) == len(paths):
+            break
+    return found
+
+
+def _is_as_seen(attachment: Attachment, path: str, seen: Untracked) -> bool:
+    stamp = attachment.workspace.stamp(path)
+    if stamp is None:
+        return False
+    now = stamp.size, stamp.mtime_ns // 1000, str(stamp.ino)
+    return now == (seen.size, seen.written, seen.inode)

@@ -1,12 +1,12 @@
 """Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from msgspec import Struct
 
-from loom_audit.errors import AuditError, AuditUnavailable, Conflict
+from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall
@@ -57,16 +57,6 @@ class Undo:
     def __init__(self, attachment: Attachment, planner: Planner) -> None:
         self.attachment = attachment
         self.planner = planner
-
-    def look(self) -> None:
-        """Put on record what is on disk, so that a plan is made of that; where it can be.
-
-        Not while an undo is interrupted: what that had written is its own. Where the log cannot be
-        written a plan is provisional.
-        """
-        if not self._open_undos():
-            with suppress(AuditUnavailable), self.attachment.exclusive():
-                record_drift(self.attachment)
 
     @without_gc()
     def carry_out(

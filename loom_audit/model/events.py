@@ -21,10 +21,18 @@ from loom_audit.model.files import FileChange, FileState, Move
 
 
 class Untracked(Struct, frozen=True):
-    """A path that is no longer recorded, and why: `unreadable`, `out of scope`, …"""
+    """A path that is no longer recorded, and why: `unreadable`, `out of scope`, …
+
+    Of a file that could not be read also what was seen of it then: permission bits, size, time of
+    writing in µs since 1970, and inode.
+    """
 
     path: str
     reason: str
+    mode: int | None = None
+    size: int | None = None
+    written: int | None = None
+    inode: str | None = None
 
 
 class LeftOut(Struct, frozen=True):
@@ -97,12 +105,14 @@ class RulesChanged(Struct, frozen=True):
 class PathsUntracked(Struct, frozen=True):
     """Paths that could not be read: they leave the tree, with all below, until recorded again.
 
-    In formats before 2.1 the tree `kept` their last recorded state.
+    In formats before 2.1 the tree `kept` their last recorded state. `causes` are the requests of
+    the calls in which that happened.
     """
 
     kind: ClassVar[str] = "paths.untracked"
     paths: tuple[Untracked, ...]
     kept: bool = False
+    causes: tuple[int, ...] = ()
 
 
 class SessionStarted(Struct, frozen=True):

@@ -230,7 +230,10 @@ def _manifest_of(
 def _plain(value: Any) -> Any:
     """A value as it is stored: structs as arrays of their fields."""
     if isinstance(value, Struct):
-        return list(astuple(value))
+        parts = list(astuple(value))
+        while parts and parts[-1] is None:  # what is not known is left out at the end
+            parts.pop()
+        return parts
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -282,7 +282,9 @@ def _absent(
         there = address("w", workspace.id, "at", nearest.seq, path=path)
         links.append((f"As it was at #{nearest.seq}", there))
     message = f"{path} was not in the workspace at {point}."
-    if past and workspace.timeline.is_unknown(path, seq):
+    if why := workspace.timeline.why_unseen(path, seq):
+        message = f"It is not known what was at {path} at {point}: {why}."
+    elif past and workspace.timeline.is_unknown(path, seq):
         unlisted = not workspace.timeline.is_listed(seq)
         why = workspace.timeline.unlisted() if unlisted else "it is on record since later only"
         message = f"It is unknown whether {path} was in the workspace at {point}: {why}."

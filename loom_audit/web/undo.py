@@ -148,7 +148,6 @@ def carry_out(
         hold_all(workspace, why, actor=visitor.actor, label=visitor.label)
     else:
         settle(workspace)
-    workspace.look()
     plan = make_plan(workspace, wish)
     if first(form, "quick"):
         if not is_clean(plan):

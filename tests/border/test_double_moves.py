@@ -114,3 +114,14 @@ def test_a_file_that_was_left_out_and_moved_twice_stays(
             workspace.carry_out(plan)
         texts = [p.read_text() for p in (root / name, root / "came.txt") if p.exists()]
         assert texts == ["only here\n"]
+
+
+def test_a_file_comes_back_to_where_a_folder_is_now(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    run("true")
+    point, before = workspace.log.head(), everything(root)
+    run("mv a.txt b.txt")
+    run("mv venv a.txt")
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert everything(root) == before

@@ -30,7 +30,7 @@ def test_what_changed_while_it_could_not_be_read_is_not_surely_the_opening_calls
     with session.recording("close"):
         (root / "a.txt").chmod(0)
         (root / "d").chmod(0)
-    assert newest(workspace) == ("partial", {"a.txt"})  # the same file, of another mode
+    assert newest(workspace) == ("partial", {"a.txt", "d"})  # the same, of other modes
     with session.recording("change what is closed"):
         for path in (root / "a.txt", root / "d"):
             path.chmod(0o700)
@@ -41,9 +41,12 @@ def test_what_changed_while_it_could_not_be_read_is_not_surely_the_opening_calls
     with session.recording("open"):
         (root / "a.txt").chmod(0o644)
         (root / "d").chmod(0o755)
-    assert newest(workspace) == ("partial", {"a.txt"})
-    (call, *_) = workspace.timeline.calls()
-    assert set(call.coverage.reasons) == {"untracked until now: a.txt", "not on record: d/e/f"}
+    assert newest(workspace) == ("partial", {"a.txt", "d"})
+    opened, changed, _ = workspace.timeline.calls()
+    assert set(opened.coverage.reasons) == {"not on record: d/e/f"}
+    assert changed.paths == ("a.txt",), "it is as it was seen when that call had changed it"
+    workspace.carry_out(workspace.plan_revert([changed.seq or 0]))
+    assert (root / "a.txt").read_text() == "one"
     with session.recording("change"):
         (root / "a.txt").write_text("three")
     assert newest(workspace) == ("full", {"a.txt"})
@@ -56,7 +59,7 @@ def test_what_comes_back_as_it_was_is_not_a_change_and_coverage_is_full(session:
         pass
     with session.recording("open"):
         (root / "d").chmod(0o755)
-    assert newest(session.workspace) == ("full", set())
+    assert newest(session.workspace) == ("full", {"d"}), "its mode is a change like a file's"
 
 
 def test_a_small_folder_that_forbids_writing_comes_back_whole(session: Session) -> None:
@@ -80,3 +83,59 @@ def test_a_small_folder_that_forbids_writing_is_taken_away_whole(session: Sessio
     workspace.carry_out(workspace.plan_undo())
     assert not (root / "new").exists()
     assert workspace.status().drift == ()
+
+
+def test_a_closed_folder_is_opened_by_taking_its_mode_back(session: Session) -> None:
+    workspace, root = session.workspace, Path(session.workspace.root)
+    with session.recording("close"):
+        (root / "d").chmod(0)
+    tree = workspace.timeline.tree()
+    assert tree["d"].mode == 0 and "d/g" not in tree and "d/e/f" not in tree
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / "d").stat().st_mode & 0o777 == 0o755
+    with session.recording("look"):
+        pass
+    assert newest(workspace) == ("full", set())
+    assert {"d", "d/e", "d/e/f", "d/g"} <= workspace.timeline.tree().keys()
+    assert workspace.status().drift == ()
+
+
+def test_what_was_written_before_it_was_closed_is_that_calls_once_it_is_seen(
+    session: Session,
+) -> None:
+    workspace, root = session.workspace, Path(session.workspace.root)
+    with session.recording("write and close"):
+        (root / "a.txt").write_text("CHANGED")
+        (root / "a.txt").chmod(0)
+    number = workspace.timeline.calls()[0].seq or 0
+    head = workspace.timeline.point("head")
+    assert "a.txt" not in workspace.timeline.tree(head)
+    assert workspace.timeline.unseen(head) == {"a.txt": "unreadable"}
+    with session.recording("open"):
+        (root / "a.txt").chmod(0o644)
+    assert newest(workspace) == ("full", {"a.txt"})  # the permission bits
+    [plan] = [workspace.plan_revert([number])]
+    assert [(one.path, one.after and one.after.size) for one in plan.changes] == [("a.txt", 3)]
+    workspace.carry_out(plan)
+    assert (root / "a.txt").read_text() == "one"
+    assert workspace.timeline.unseen(workspace.timeline.point("head")) == {}
+
+
+def test_what_was_written_while_it_was_closed_is_from_outside_with_the_call_as_candidate(
+    session: Session,
+) -> None:
+    workspace, root = session.workspace, Path(session.workspace.root)
+    with session.recording("write and close"):
+        (root / "a.txt").write_text("CHANGED")
+        (root / "a.txt").chmod(0)
+    one = workspace.timeline.calls()[0]
+    (root / "a.txt").chmod(0o600)
+    (root / "a.txt").write_text("PERSON")
+    with session.recording("look"):
+        pass
+    assert newest(workspace) == ("full", set())
+    [found] = [c for c in workspace.timeline.history("a.txt") if c.origin == "outside"]
+    assert found.causes == (one.requested,) and found.change.before is None
+    plan = workspace.plan_revert([one.seq or 0])
+    assert not plan.changes
+    assert (root / "a.txt").read_text() == "PERSON"

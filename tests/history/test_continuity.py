@@ -226,9 +226,10 @@ def test_what_cannot_be_read_leaves_the_tree_until_it_can(
         with session.recording("a look"):
             pass
         tree = again(workspace).timeline.tree()
-        assert tree.keys() == {"a.txt", "d", "d/f"}
-        assert again(workspace).timeline.verified.untracked() == {"d/x"}
-        assert workspace.timeline.projections.untracked() == {"d/x"}
+        assert tree.keys() == {"a.txt", "d", "d/f", "d/x"}, "of a closed folder the inside is not"
+        assert tree["d/x"].mode == 0
+        assert again(workspace).timeline.verified.untracked() == {"d/x/a", "d/x/b"}
+        assert workspace.timeline.projections.untracked() == {"d/x/a", "d/x/b"}
         assert workspace.timeline.projections.tree() == tree
         (root / "d/x").chmod(0o755)
         with session.recording("another"):

@@ -107,6 +107,11 @@ def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) ->
             f"unknown whether {visible_path(name)} was there: {workspace.timeline.unlisted()}",
             hint=f"`loom-audit history {shlex.quote(typed)}` says since when it is on record.",
         )
+    if why := workspace.timeline.why_unseen(name, seq):
+        return FileNotFound(
+            f"it is not known what was at {visible_path(name)} at {seq}: {why}",
+            hint=f"`loom-audit history {shlex.quote(typed)}` says what it was when it was seen.",
+        )
     if workspace.timeline.is_unknown(name, seq):
         return FileNotFound(
             f"it is not known whether {visible_path(name)} was there at {seq}",

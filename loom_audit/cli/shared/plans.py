@@ -30,15 +30,14 @@ MOST_LINES = 50
 def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
     """Record what killed processes left first, so that the plan shown is the one carried out.
 
-    And how calls of other programs ended, whose end only their transcripts tell, and what is on
-    disk.
+    And how calls of other programs ended, whose end only their transcripts tell. What is on disk
+    and not on record yet is looked at with the plan: recorded here, it would move `head`.
     """
     if not dry_run:
         from loom_audit.api.holding import settle
 
         settle(workspace)
         workspace.recover()
-        workspace.look()
 
 
 def show_and_carry_out(
