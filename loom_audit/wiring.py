@@ -212,6 +212,8 @@ class Adapters(Struct, frozen=True):
             workspace = vanished_workspace(entry.root, only_read)
         elif Path(entry.root).is_dir():
             workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
+        elif not os.path.lexists(entry.root) and _is_on_record_as_deleted(self.projections(id)):
+            workspace = DiskWorkspace(entry.root, deleted=True)
         else:
             workspace = vanished_workspace(entry.root)
         return Attachment(
@@ -314,6 +316,11 @@ def _refuse_other_rules(entry: WorkspaceEntry, ignore: str | None) -> None:
             f"{entry.root} is under audit with other rules",
             hint="Write them to .loomignore, then run `loom-audit scope accept`.",
         )
+
+
+def _is_on_record_as_deleted(projections: Projections) -> bool:
+    """Whether nothing is left in the tree, and it was not empty from the beginning."""
+    return not projections.tree() and any(True for _ in projections.changes())
 
 
 def _read_ignore(root: str) -> str:

@@ -14,7 +14,7 @@ def lstat(beneath: RootDirectory, path: str) -> os.stat_result | None:
     """None when a folder on the way is absent or a link: then there is no such path. OSError."""
     if not path:
         beneath.check()
-        return os.fstat(beneath.fd)
+        return None if beneath.is_deleted else os.fstat(beneath.fd)
     parent, name = split(path)
     if not parent:
         return os.stat(name, dir_fd=beneath.fd, follow_symlinks=False)

@@ -10,8 +10,10 @@ import errno
 import itertools
 import os
 import secrets
+import tempfile
 import weakref
 from collections import OrderedDict, deque
+from pathlib import Path
 
 from loom_audit.disk import system
 from loom_audit.disk.late_writers import Patience
@@ -22,6 +24,7 @@ from loom_audit.model.scope import TEMPORARY
 _BENEATH = system.RESOLVE_BENEATH | system.RESOLVE_NO_MAGICLINKS
 _STRICT = _BENEATH | system.RESOLVE_NO_SYMLINKS
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _RETRIES = 32
 _MAX_LINKS = 40
 
@@ -33,28 +36,81 @@ def _oserror(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
 
 
+def _deleted_folder() -> int:
+    """A descriptor of a directory that there is no more: nothing is in it."""
+    made = tempfile.mkdtemp(prefix="loom-audit-")
+    try:
+        return os.open(made, _ROOT)
+    finally:
+        Path(made).rmdir()
+
+
 class RootDirectory:
     """A root directory kept open, and the ways to reach what is in it.
 
     Usable from any thread. The descriptor is closed with the object.
     """
 
-    def __init__(self, root: str, calls: System) -> None:
+    def __init__(self, root: str, calls: System, *, deleted: bool = False) -> None:
+        """With `deleted` it is one of which it is on record that it was deleted."""
         self.given = os.path.abspath(root)
         self.real = os.path.realpath(root)
         self.calls = calls
         self.patience = Patience()
-        self.fd = os.open(self.real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._close = weakref.finalize(self, os.close, self.fd)
-        seen = os.fstat(self.fd)
+        self._open(_deleted_folder() if deleted else os.open(self.real, _ROOT))
+
+    def _open(self, descriptor: int) -> None:
+        self.fd = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
+        seen = os.fstat(descriptor)
         self.device = seen.st_dev
         self._inode = seen.st_ino
 
     def close(self) -> None:
         self._close()
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted, and is neither moved, unmounted nor covered by a mount."""
+        return os.fstat(self.fd).st_nlink == 0 and not os.path.lexists(self.real)
+
+    def make_again(self) -> None:
+        """Make it where it was deleted; nothing where it is there. OSError."""
+        if self.is_deleted:
+            os.makedirs(self.real)
+            above = os.open(os.path.dirname(self.real), _ROOT)
+            try:
+                system.fsync(above)
+            finally:
+                os.close(above)
+            self._open_anew()
+
+    def _open_anew(self) -> None:
+        """Go on with the directory that is in the place of the deleted one."""
+        before = self._close
+        self._open(os.open(self.real, _ROOT | os.O_NOFOLLOW))
+        before()
+
+    def check_present(self) -> None:
+        """NoWorkspace when nothing can be written: as `check`, and when it was deleted."""
+        self.check()
+        if self.is_deleted:
+            raise NoWorkspace(
+                f"the workspace was deleted: {self.real}",
+                hint="`loom-audit undo` brings it back.",
+                details={"root": self.real},
+            )
+
     def check(self) -> None:
-        """NoWorkspace when the directory is no longer where it was."""
+        """NoWorkspace when the directory is no longer where it was.
+
+        One that was deleted is empty; what was made in its place is the workspace then.
+        """
+        if os.fstat(self.fd).st_nlink == 0:
+            if not os.path.lexists(self.real):
+                return
+            if os.path.realpath(self.real) == self.real and os.path.isdir(self.real):
+                self._open_anew()
         try:
             seen = os.stat(self.real)
         except OSError as error:
@@ -63,7 +119,8 @@ class RootDirectory:
                 hint="Mount it or move it back.",
                 details={"root": self.real},
             ) from error
-        if (seen.st_dev, seen.st_ino) != (self.device, self._inode):
+        moved = os.path.realpath(self.real) != self.real
+        if moved or (seen.st_dev, seen.st_ino) != (self.device, self._inode):
             raise NoWorkspace(
                 f"another directory is in the workspace's place: {self.real}",
                 hint="Move it back, or open the workspace again to go on with this one.",

@@ -59,11 +59,17 @@ class DiskWorkspace:
     """A `ports.Workspace` on disk. Usable from any thread; writers hold the workspace lock.
 
     `exclude` are absolute paths (the store, other workspaces) that are never recorded nor
-    written; `calls` are the system calls to use, by default all this kernel has.
+    written; `calls` are the system calls to use, by default all this kernel has. One that was
+    `deleted` is empty until it is made again.
     """
 
     def __init__(
-        self, root: str, *, exclude: Iterable[str] = (), calls: System | None = None
+        self,
+        root: str,
+        *,
+        exclude: Iterable[str] = (),
+        calls: System | None = None,
+        deleted: bool = False,
     ) -> None:
         if sys.getfilesystemencoding() != "utf-8":
             raise StorageFailed(
@@ -71,7 +77,8 @@ class DiskWorkspace:
                 hint="Set PYTHONUTF8=1.",
             )
         with audit_errors(root):
-            self._beneath = RootDirectory(root, system.probe() if calls is None else calls)
+            known = system.probe() if calls is None else calls
+            self._beneath = RootDirectory(root, known, deleted=deleted)
         inside = (self._beneath.relative_to_root(os.path.realpath(path)) for path in exclude)
         self._excluded = frozenset(path for path in inside if path)
         self._folds: bool | None = None
@@ -139,6 +146,14 @@ class DiskWorkspace:
     def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
         seen = lstat_each(self._beneath, paths)
         return [None if found is None else stamp_of(found) for found in seen]
+
+    def is_deleted(self) -> bool:
+        with audit_errors(""):
+            return self._beneath.is_deleted
+
+    def make_again(self) -> None:
+        with audit_errors(""):
+            self._beneath.make_again()
 
     def is_mounted(self, folder: str) -> bool:
         with audit_errors(folder):
@@ -306,6 +321,8 @@ class DiskWorkspace:
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         self._beneath.check()
         watched = watch if isinstance(watch, DiskWatch) else None
+        if self._beneath.is_deleted:
+            watched = None  # nothing is told of what is not there
         scan = walking.Scan(
             self._beneath,
             scope,
@@ -346,7 +363,7 @@ class DiskWorkspace:
         link: str | None = None,
     ) -> Displaced:
         self._check_writable(change.path)
-        self._beneath.check()
+        self._beneath.check_present()
         slot = reserved.take(change.path) if isinstance(reserved, DiskReservation) else None
         with audit_errors(change.path):
             folders = OpenFolders(self._beneath)
@@ -361,7 +378,7 @@ class DiskWorkspace:
     ) -> Sequence[Displaced]:
         for step in steps:
             self._check_writable(step.change.path)
-        self._beneath.check()
+        self._beneath.check_present()
         slots = reserved if isinstance(reserved, DiskReservation) else None
         done = {} if done is None else done
         return bulk.replace_all(self._beneath, steps, done, slots, report)
@@ -369,7 +386,7 @@ class DiskWorkspace:
     def rename(self, source: str, target: str, identity: str) -> None:
         for path in (source, target):
             self._check_writable(f"{path}_" if split(path)[1] in NEVER else path)
-        self._beneath.check()
+        self._beneath.check_present()
         with audit_errors(source):
             rename.rename(OpenFolders(self._beneath), source, target, identity)
 

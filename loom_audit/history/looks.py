@@ -71,7 +71,9 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
         if not settled:
             record.lower_coverage("what it left running was not settled")
     look_after(record, before.others)
-    if attachment.workspace.stamp("") != before.mode:
+    if attachment.workspace.is_deleted():
+        record.lower_coverage("the workspace's own folder was deleted")
+    elif attachment.workspace.stamp("") != before.mode:
         record.lower_coverage("the workspace's own mode changed")
     keep_going_on(record, going_on)
 

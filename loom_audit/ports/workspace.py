@@ -170,6 +170,17 @@ class Workspace(Protocol):
         """As `stamp` for each, quicker where paths in one folder follow each other."""
         ...
 
+    def is_deleted(self) -> bool:
+        """Whether the directory itself was deleted, not moved or unmounted: then it is empty.
+
+        Every method that writes raises NoWorkspace until it is made again.
+        """
+        ...
+
+    def make_again(self) -> None:
+        """Make the directory where it was deleted; nothing where it is there."""
+        ...
+
     def is_mounted(self, folder: str) -> bool:
         """Whether a folder is, or lies in, what is mounted inside: `walk` does not go there."""
         ...

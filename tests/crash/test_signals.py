@@ -143,12 +143,15 @@ class Place:
     def seconds(self, verb: str) -> float:
         """How long it takes when nothing comes in between."""
         if verb not in self._seconds:
-            began = time.monotonic()
-            process = self.begin(verb)
-            code = process.wait()
-            assert code in (0, 3, 7), (verb, code, process.printed())
-            self._seconds[verb] = time.monotonic() - began
+            self._seconds[verb] = min(self._time(verb) for _ in range(2))  # one may have to load
         return self._seconds[verb]
+
+    def _time(self, verb: str) -> float:
+        process = self.begin(verb)
+        began = time.monotonic()
+        code = process.wait()
+        assert code in (0, 3, 7), (verb, code, process.printed())
+        return time.monotonic() - began
 
 
 def _roll_back_to_start(workspace: AuditedWorkspace) -> None:

@@ -407,6 +407,12 @@ class MemoryWorkspace:
         for path in [p for p in self._nodes if p == source or p.startswith(source + "/")]:
             self._nodes[target + path.removeprefix(source)] = self._nodes.pop(path)
 
+    def is_deleted(self) -> bool:
+        return False
+
+    def make_again(self) -> None:
+        pass
+
     def leftovers(self) -> Sequence[str]:
         return sorted(p for p in self._nodes if p.rpartition("/")[2].startswith(TEMPORARY))
 
