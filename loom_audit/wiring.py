@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -22,16 +22,17 @@ from loom_audit.disk.index import DiskChangeIndex
 from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
 from loom_audit.disk.processes import LinuxProcesses
+from loom_audit.disk.root_identities import RootIdentities, identity_of_folder
 from loom_audit.disk.roots import check_root, check_target
 from loom_audit.disk.transcripts import DiskTranscript
 from loom_audit.disk.vanished import vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
-from loom_audit.errors import Conflict, InvalidPath, NoWorkspace
+from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.continuous_log import ContinuousLog
 from loom_audit.history.read_only_log import read_only
-from loom_audit.history.roots import first_root, is_attached_to, last_root, not_named
+from loom_audit.history.roots import is_attached_to, not_named, root_of
 from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
@@ -134,21 +135,42 @@ class Adapters(Struct, frozen=True):
                 self._check_root(entry)
                 return entry
         self._refuse_unnamed(text, path, entries)
+        for folder in (path, *path.parents):
+            if moved := self.moved_to(str(folder), entries):
+                text = f"{folder} is the workspace {moved.root}, moved"
+                raise NoWorkspace(text, hint=_MOVE, details={"moved": moved.root})
         raise NoWorkspace(
             f"{text} is in no workspace under audit",
             hint="Run `loom-audit init` in the directory you want to put under audit.",
         )
 
+    @property
+    def root_identities(self) -> RootIdentities:
+        """Which folders the workspaces were found to be."""
+        return RootIdentities(self.settings.home / "index")
+
+    def moved_to(
+        self, folder: str, entries: Sequence[WorkspaceEntry] | None = None
+    ) -> WorkspaceEntry | None:
+        """The workspace that is in its place no more, and is this folder by its identity."""
+        known = self.workspaces() if entries is None else entries
+        gone = [one for one in known if not is_imported(one.root) and not Path(one.root).is_dir()]
+        identity = identity_of_folder(folder) if gone else ""
+        if not identity:
+            return None
+        kept = self.root_identities.kept
+        return next((entry for entry in gone if identity in kept(entry.id)), None)
+
     def _check_root(self, entry: WorkspaceEntry) -> None:
         log = self.database.event_log(entry.id)
         if not is_attached_to(log, entry.root):
-            raise not_named(entry.id, last_root(log) or "no folder")
+            raise not_named(entry.id, root_of(log) or "no folder")
 
     def _refuse_unnamed(self, text: str, path: Path, entries: Sequence[WorkspaceEntry]) -> None:
         """CORRUPT where a log says that it is of this path, or has this id, and is not named so."""
         named = {entry.id: entry for entry in entries}
         for id in self.database.logs():
-            root = first_root(self.database.event_log(id))
+            root = root_of(self.database.event_log(id))
             if root is None or not (id == text or Path(root) in (path, *path.parents)):
                 continue
             if id not in named:
@@ -171,6 +193,8 @@ class Adapters(Struct, frozen=True):
                     return self.attachment(entry.id)
             self._refuse_unnamed("", Path(real), entries)
             root = check_root(path, store_dir=self.settings.home, others=_folders(entries))
+            if moved := self.moved_to(root, entries):
+                raise Conflict(f"{root} is the workspace {moved.root}, moved", hint=_MOVE)
             if ignore is None:
                 ignore = _read_ignore(root)
             else:
@@ -211,7 +235,9 @@ class Adapters(Struct, frozen=True):
             log = read_only(log, only_read(entry.root))
             workspace = vanished_workspace(entry.root, only_read)
         elif Path(entry.root).is_dir():
-            workspace = DiskWorkspace(entry.root, exclude=(str(self.settings.home),))
+            workspace = self.disk_workspace(entry.root)
+            with suppress(AuditError):  # where it cannot be kept, a move is not proven by it
+                self.root_identities.keep(id, workspace.identity(""))
         elif not os.path.lexists(entry.root) and _is_on_record_as_deleted(self.projections(id)):
             workspace = DiskWorkspace(entry.root, deleted=True)
         else:
@@ -231,6 +257,10 @@ class Adapters(Struct, frozen=True):
             looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
             held=self.held,
         )
+
+    def disk_workspace(self, root: str) -> DiskWorkspace:
+        """The directory at a path, which never holds the store."""
+        return DiskWorkspace(root, exclude=(str(self.settings.home),))
 
     def free_bytes(self) -> int:
         """Free bytes where the store lives."""
@@ -303,6 +333,9 @@ def open_adapters(url: str | None = None, settings: Settings | None = None) -> A
     lock = DiskLock(chosen.home / "locks")
     hidden = [str(path) for path in (chosen.home, chosen.heads, chosen.configuration)]
     return Adapters(chosen, open_database(chosen.url, lock=lock), lock, confining_runner(hidden))
+
+
+_MOVE = "`loom-audit workspaces move OLD NEW` takes its record along."
 
 
 def _folders(entries: Sequence[WorkspaceEntry]) -> list[str]:

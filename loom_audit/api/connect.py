@@ -143,6 +143,24 @@ def connected_since(home: Path, client: str, root: str) -> datetime | None:
     return datetime.fromtimestamp(min(found), UTC) if found and all(found) else None
 
 
+def take_along(home: Path, old: str, new: str) -> None:
+    """Know the settings of a folder that was moved at its new place. StorageFailed."""
+    for client in PLACES:
+        file = Path(os.path.realpath(settings_file(client, new)))
+        known = _kept(home, settings_file(client, old))
+        if known is None or not file.exists():
+            continue
+        moved, left = _kept_file(home, file), _kept_file(home, settings_file(client, old))
+        made = tuple(new + one.removeprefix(old) for one in known.made if one.startswith(old))
+        with audit_errors(str(moved)):
+            _put(
+                moved,
+                msgspec.json.encode(msgspec.structs.replace(known, path=str(file), made=made)),
+                0o600,
+            )
+            left.unlink(missing_ok=True)
+
+
 def leave_out_of_git(root: str, path: Path) -> bool:
     """Let git not see a project's own file: a line in `info/exclude`, which is not committed.
 

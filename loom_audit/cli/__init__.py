@@ -21,7 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from loom_audit.cli.application import app
     from loom_audit.cli.shared.command import usage_error
-    from loom_audit.cli.shared.exits import BROKEN_PIPE, INTERRUPTED, told_to_end
+    from loom_audit.cli.shared.exits import (
+        BROKEN_PIPE,
+        INTERRUPTED,
+        keep_from_interrupting,
+        told_to_end,
+    )
     from loom_audit.cli.shared.invocation import PROGRAM
 
     with told_to_end() as signals:
@@ -33,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code = INTERRUPTED
         except BrokenPipeError:
             code = BROKEN_PIPE
+    if arguments is None:
+        keep_from_interrupting()  # it has ended, and how is known
     if signals and code == INTERRUPTED:
         code = 128 + signals[0]
     sys.exit(code or 0)

@@ -11,7 +11,8 @@ def gone(root: str) -> NoWorkspace:
     """The error about a workspace whose folder is not there."""
     return NoWorkspace(
         f"the workspace {root} is gone",
-        hint="Move it back, or rebuild it from the record: `loom-audit replay POINT --to DIR`.",
+        hint="Move it back, say where it is (`loom-audit workspaces move OLD NEW`), or rebuild it "
+        "from the record: `loom-audit replay POINT --to DIR`.",
         details={"root": root},
     )
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.proven_log import ProvenLog
-from loom_audit.history.roots import first_root
+from loom_audit.history.roots import root_of
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
@@ -86,7 +86,7 @@ class ContinuousLog:
 
     def _is_checked(self) -> bool:
         if self._is_of_folder is None:
-            self._is_of_folder = not is_imported(first_root(self._log) or "")
+            self._is_of_folder = not is_imported(root_of(self._log) or "")
         return self._is_of_folder
 
     def _append_checked(self, drafts: Sequence[Draft]) -> Sequence[Event]:

@@ -71,9 +71,7 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
         if not settled:
             record.lower_coverage("what it left running was not settled")
     look_after(record, before.others)
-    if attachment.workspace.is_deleted():
-        record.lower_coverage("the workspace's own folder was deleted")
-    elif attachment.workspace.stamp("") != before.mode:
+    if attachment.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
     keep_going_on(record, going_on)
 
@@ -138,6 +136,8 @@ def look_after(
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
     found = collect_changes(record, now, late=late, heard=heard)
+    if attachment.workspace.is_deleted():
+        record.lower_coverage("the workspace's own folder was deleted")
     note_unchecked(attachment, own.requested)
     record.lower_coverage(*found.reasons)
     _add_changes_recorded_by_others(record, own)

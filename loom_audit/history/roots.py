@@ -6,20 +6,21 @@ from loom_audit.model.scope import Scope
 from loom_audit.model.summaries import plain_text
 from loom_audit.ports import EventFilter, EventLog, Projections
 
+_ATTACHING = (ScopeAccepted.kind, WorkspaceAttached.kind)
+"""The kinds by which these events are found, as the index of them has them."""
+
 
 def is_attached_to(log: EventLog, root: str) -> bool:
-    """Whether a log says that it is of this folder. Corrupt where it cannot be read."""
-    return root == first_root(log) or root == last_root(log)
+    """Whether a log says that it is of this folder now. Corrupt where it cannot be read."""
+    return root == root_of(log)
 
 
-def first_root(log: EventLog) -> str | None:
-    """The folder that a log was first attached to; None where it does not begin so. Corrupt."""
-    return _root(log, EventFilter.only(1))
-
-
-def last_root(log: EventLog) -> str | None:
-    """The folder that a log was last attached to, looked for in all of it. Corrupt."""
-    return _root(log, EventFilter(kinds=(WorkspaceAttached.kind,), newest_first=True, limit=1))
+def root_of(log: EventLog) -> str | None:
+    """The folder that a log was last attached or moved to; None where it names none. Corrupt."""
+    for event in log.read(EventFilter(kinds=_ATTACHING, newest_first=True)):
+        if isinstance(event.fact, WorkspaceAttached):
+            return event.fact.root
+    return None
 
 
 def accepted_scope(log: EventLog, projections: Projections, known: Scope | None) -> Scope:
@@ -43,20 +44,13 @@ def accepted_scope(log: EventLog, projections: Projections, known: Scope | None)
 
 def _recorded_scope(log: EventLog) -> Scope:
     ignore: str | None = None
-    kinds = (ScopeAccepted.kind, WorkspaceAttached.kind)
-    for event in log.read(EventFilter(kinds=kinds, newest_first=True)):
+    for event in log.read(EventFilter(kinds=_ATTACHING, newest_first=True)):
         if isinstance(event.fact, ScopeAccepted) and ignore is None:
             ignore = event.fact.ignore
         if isinstance(event.fact, WorkspaceAttached):
             told = event.fact.ignore if ignore is None else ignore
             return Scope(plain_text(told), event.fact.max_file_bytes)
     return Scope()
-
-
-def _root(log: EventLog, wanted: EventFilter) -> str | None:
-    for event in log.read(wanted):
-        return event.fact.root if isinstance(event.fact, WorkspaceAttached) else None
-    return None
 
 
 def not_named(log: str, root: str) -> Corrupt:

@@ -72,6 +72,8 @@ class WorkspaceAttached(Struct, frozen=True):
     root: str
     ignore: str
     max_file_bytes: int
+    moved_from: str = ""
+    proof: str = ""
 
 
 class BaselineFinished(Struct, frozen=True):

@@ -69,8 +69,12 @@ _LARGE = "SELECT sha256, stored FROM blob WHERE large = 1 AND typeof(sha256) = '
 
 
 _OTHERS = (
-    "SELECT l.number, l.id, w.root, e.leaf FROM log l LEFT JOIN event e ON e.log = l.number "
-    "AND e.seq = 1 LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ? "
+    "SELECT l.number, l.id, w.root, e.seq, e.leaf FROM log l LEFT JOIN event e ON e.log = l.number "
+    "AND e.seq = CASE WHEN EXISTS (SELECT 1 FROM event f WHERE f.log = l.number AND f.seq = 1) "
+    "THEN coalesce((SELECT max(seq) FROM event a WHERE a.log = l.number "
+    "AND a.kind IN ('scope.accepted', 'workspace.attached') AND a.kind = 'workspace.attached'), 1) "
+    "END "
+    "LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ? "
     "AND EXISTS (SELECT 1 FROM event o WHERE o.log = l.number)"
 )
 _EMPTY = (
@@ -309,17 +313,17 @@ class SqlEvidence:
 
     def _find_misfiled_logs(self) -> Iterator[str]:
         """Other logs that are not listed under the directory they say: one can hide another."""
-        for number, id, filed, leaf in self._rows(_OTHERS, self._number):
+        for number, id, filed, seq, leaf in self._rows(_OTHERS, self._number):
             if leaf is None:
                 yield f"log {id} has events, and its first is missing"
                 continue
-            rows = self._batches(f"{_PARTS} AND seq <= ?", number, 1, 1)
+            rows = self._batches(f"{_PARTS} AND seq <= ?", number, seq, seq)
             try:
                 parts = chain.from_iterable(map(read_parts, rows))
                 payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
                 fact = decode(read_leaf(leaf) or b"", payloads).fact
             except (Corrupt, NotFound) as error:
-                yield f"log {id} cannot be read at its first event: {error}"
+                yield f"log {id} cannot be read at event {seq}: {error}"
                 continue
             if fact.kind == WorkspaceAttached.kind:
                 said = getattr(fact, "root", "").encode("utf-8", "surrogateescape")

@@ -89,6 +89,7 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
     odd = "caf\udce9/\x01\U0001f600"
     facts: list[Fact] = [
         WorkspaceAttached(f"/tmp/{odd}", "*.log\n", 99),
+        WorkspaceAttached(f"/tmp/{odd}", "", 99, "/tmp/before", "handle"),
         BaselineFinished(3, 4096),
         ScopeAccepted("*.tmp"),
         PathsUntracked((Untracked(odd, "unreadable"),)),

@@ -20,7 +20,7 @@ def foreign(workspace: AuditedWorkspace) -> ForeignSession:
 def test_the_end_of_a_call_is_recorded_and_nothing_of_what_it_changed(
     workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
 ) -> None:
-    shutil.rmtree(root)
+    root.rename(root.with_name("away"))
     ended = foreign.end_call("c1", "ok", "done")
     call = workspace.timeline.call(ended.seq).call
     assert (call.status, call.paths, call.coverage.level) == ("ok", (), "none")
@@ -30,11 +30,25 @@ def test_the_end_of_a_call_is_recorded_and_nothing_of_what_it_changed(
     assert workspace.verify().findings == ()
 
 
+def test_a_call_that_deletes_the_workspace_owns_that(
+    workspace: AuditedWorkspace, foreign: ForeignSession, root: Path
+) -> None:
+    tree = set(workspace.timeline.tree())
+    shutil.rmtree(root)
+    ended = foreign.end_call("c1", "ok", "done")
+    call = workspace.timeline.call(ended.seq).call
+    assert (call.status, set(call.paths), call.coverage.level) == ("ok", tree, "partial")
+    assert call.coverage.reasons == ("the workspace's own folder was deleted",)
+    foreign.end()
+    workspace.carry_out(workspace.plan_undo())
+    assert set(workspace.timeline.tree()) == tree and workspace.status().drift == ()
+
+
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_session_is_ended_with_its_open_calls(
     workspace: AuditedWorkspace, foreign: ForeignSession, root: Path, reopened: bool
 ) -> None:
-    shutil.rmtree(root)
+    root.rename(root.with_name("away"))
     with open_store() as store:
         (store.workspace(workspace.id) if reopened else workspace).end_session("s")
     [call] = workspace.timeline.calls()

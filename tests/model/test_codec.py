@@ -209,7 +209,7 @@ relisted = st.lists(
 ).map(tuple)
 
 facts = st.one_of(
-    st.builds(WorkspaceAttached, paths, any_text, st.integers(0, 2**60)),
+    st.builds(WorkspaceAttached, paths, any_text, st.integers(0, 2**60), paths, any_text),
     st.builds(BaselineFinished, st.integers(0), st.integers(0), left_out),
     st.builds(ScopeAccepted, any_text, left_out, st.lists(paths).map(tuple)),
     st.builds(RulesChanged, rules),
@@ -449,7 +449,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
         HookFailed(secret, secret),
-        WorkspaceAttached(secret, secret, 1),
+        WorkspaceAttached(secret, secret, 1, secret, secret),
         PathsUntracked((Untracked(secret, secret),)),
         TreeRelisted((FileChange(secret, None, None),), 1, True, (Untracked(secret, secret),)),
     ):

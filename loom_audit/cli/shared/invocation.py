@@ -77,6 +77,8 @@ class Invocation(Struct, frozen=True):
             try:
                 found = store.workspace(self.shared.workspace or Path.cwd())
             except NoWorkspace as error:
+                if "moved" in error.details:
+                    raise
                 raise NoWorkspace(
                     error.message,
                     hint="`loom-audit workspaces` lists those there are, to be named with "

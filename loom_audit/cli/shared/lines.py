@@ -197,8 +197,8 @@ def event_line(event: Event) -> Line:
 def fact_text(event: Event) -> str:
     """What an event says, in a few words."""
     match event.fact:
-        case WorkspaceAttached(root=root):
-            return root
+        case WorkspaceAttached(root=root, moved_from=before):
+            return f"{root}, moved from {before}" if before else root
         case BaselineFinished(files=files, size=size):
             return f"{count_text(files, 'file')}, {size_text(size)}"
         case PathsUntracked(paths=paths):
