@@ -83,7 +83,8 @@ class AuditedWorkspace:
         heads, of_folder = adapters.heads(entry.id), not is_imported(entry.root)
         proven = ProvenLog(self.log, heads, of_folder)
         verified = VerifiedProjections(proven, projections, KeptContents(self.log, self.blobs))
-        self.timeline = Timeline(self.log, projections, self.blobs, proven, verified)
+        imported = is_imported(entry.root)
+        self.timeline = Timeline(self.log, projections, self.blobs, proven, verified, imported)
 
     @functools.cached_property
     def attachment(self) -> Attachment:

@@ -1,6 +1,7 @@
 """`loom-audit history`: every change of one path."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
@@ -9,7 +10,7 @@ from loom_audit.cli.shared.lines import Line, _about, local_time, mark
 from loom_audit.cli.shared.lookup import note_verified
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.records import history_record
+from loom_audit.cli.shared.records import history_record, time_text
 from loom_audit.errors import FileNotFound
 from loom_audit.model.display import one_line, visible_path
 from loom_audit.model.records import RecordedChange
@@ -41,11 +42,12 @@ def history(
             )
         for recorded in found:
             call = _call(workspace, recorded)
+            told = workspace.timeline.told_at(recorded.seq)
             if output.json:
-                output.record(history_record(recorded, call))
+                output.record(history_record(recorded, call) | {"occurred_at": time_text(told)})
             else:
                 others = _others(workspace, recorded, call)
-                output.line(*history_line(recorded, call, others, path=inside))
+                output.line(*history_line(recorded, call, others, told, path=inside))
         note_verified(invocation, workspace)
 
 
@@ -65,7 +67,12 @@ def _others(
 
 
 def history_line(
-    recorded: RecordedChange, call: int | None, others: Sequence[int] = (), *, path: bool
+    recorded: RecordedChange,
+    call: int | None,
+    others: Sequence[int] = (),
+    told: datetime | None = None,
+    *,
+    path: bool,
 ) -> Line:
     """One change of a path's history: its event's number, who did it, in which call.
 
@@ -76,6 +83,7 @@ def history_line(
     how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
     how += [] if call is None else [f"call {call}"]
     how += [f"or call {other}" for other in others]
+    how += [f"told {local_time(told)}"] if told else []
     return (
         (f"{recorded.seq:>6}", "bold"),
         f"  {local_time(recorded.at)}  ",

@@ -161,17 +161,19 @@ def _print_calls(
     asked = questions(workspace)
     for call in calls:
         heard = workspace.timeline.last_heard(call)
+        told = workspace.timeline.told_at(call.requested)
         if output.json:
             id = event_id(workspace, call.seq or call.requested)
             record = call_record(call, id, workspace.timeline.client_id(call))
-            output.record(record | {"last_heard": time_text(heard)})
+            output.record(record | {"last_heard": time_text(heard), "occurred_at": time_text(told)})
             continue
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         question = question_about(asked, call)
-        output.line(*call_line(call, width=output.width, question=question, heard=heard))
+        line = call_line(call, width=output.width, question=question, heard=heard, told=told)
+        output.line(*line)
     if shown is None:
         output.note("no calls match")
 

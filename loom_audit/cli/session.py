@@ -53,7 +53,7 @@ def session(
             if output.json:
                 output.record(_record(workspace, found))
                 return
-            _print_session(invocation, found)
+            _print_session(invocation, workspace, found)
             if held := workspace.timeline.hold(found.id):
                 output.line((held.text, "yellow"))
             asked = questions(workspace)
@@ -61,14 +61,18 @@ def session(
             for call in calls_of(workspace, query):
                 question = question_about(asked, call)
                 heard = workspace.timeline.last_heard(call)
-                output.line(*call_line(call, width=output.width, question=question, heard=heard))
+                told = workspace.timeline.told_at(call.requested)
+                line = call_line(
+                    call, width=output.width, question=question, heard=heard, told=told
+                )
+                output.line(*line)
             return
         listed = workspace.timeline.sessions(limit=min(limit or ALL, ALL))
         for found in listed:
             if output.json:
                 output.record(_record(workspace, found))
             else:
-                _print_session(invocation, found)
+                _print_session(invocation, workspace, found)
         if not listed:
             output.note("no sessions yet")
         note_holds(workspace, output)
@@ -94,7 +98,8 @@ def _read_words(words: list[str]) -> tuple[bool, str | None]:
     return ending, words[-1] if words else None
 
 
-def _print_session(invocation: Invocation, session: Session) -> None:
+def _print_session(invocation: Invocation, workspace: "AuditedWorkspace", session: Session) -> None:
+    told = workspace.timeline.told_at(session.started)
     errors = f", {session.errors} failed" if session.errors else ""
     done = f"{count_text(session.calls, 'call')}{errors}, {count_text(session.files, 'file')}"
     invocation.output.line(
@@ -103,4 +108,5 @@ def _print_session(invocation: Invocation, session: Session) -> None:
         one_line(session.agent, 40),
         f"  {session.status}  {done}",
         f"  {one_line(session.title, 80)}" if session.title else "",
+        (f"  [told {local_time(told)}]" if told else "", "dim"),
     )

@@ -65,7 +65,8 @@ class Timeline(Struct, frozen=True):
     """Reads one workspace's log; changes nothing.
 
     Lists are as the tables have them; a single call, a tree, a state and a difference are read
-    from the log and checked: Corrupt where they are not as they were recorded.
+    from the log and checked: Corrupt where they are not as they were recorded. One that was
+    `imported` has a client's own times beside its own.
     """
 
     log: EventLog
@@ -73,6 +74,7 @@ class Timeline(Struct, frozen=True):
     blobs: BlobStore
     proven: ProvenLog
     verified: VerifiedProjections
+    imported: bool = False
 
     # --- points ---------------------------------------------------------------------------
 
@@ -165,6 +167,12 @@ class Timeline(Struct, frozen=True):
             if event.actor == call.actor:
                 return event.at
         return call.at
+
+    def told_at(self, seq: int) -> datetime | None:
+        """When an event happened by the client's own clock, in a log that was imported."""
+        if not self.imported:
+            return None
+        return next((one.occurred_at for one in self.log.read(EventFilter.only(seq))), None)
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         return self.projections.calls(filter)

@@ -76,6 +76,7 @@ class Pages:
             waiting=waiting,
             is_waiting=is_waiting,
             last_heard=last_heard,
+            told_at=told_at,
         )
         self._environment.filters.update(
             when=when,
@@ -209,6 +210,11 @@ def waiting(workspace: AuditedWorkspace) -> int:
 def last_heard(workspace: AuditedWorkspace, call: Call) -> datetime | None:
     """When the program that reports an open call was heard last; None for a call of ours."""
     return workspace.timeline.last_heard(call)
+
+
+def told_at(workspace: AuditedWorkspace, seq: int) -> datetime | None:
+    """When an event that was imported happened, as its client tells it."""
+    return workspace.timeline.told_at(seq)
 
 
 def plain(text: str) -> bool:

@@ -41,3 +41,27 @@ def test_every_page_of_an_imported_log_is_there() -> None:
         with asking(store) as client:
             front = client.get("/").text
             assert "import:/home/dev/projects/claude" in front
+
+
+def test_every_list_shows_when_it_was_by_the_clients_clock_beside_the_time_of_the_import() -> None:
+    with open_store() as store:
+        done = import_file(store, CLAUDE)
+        workspace = store.workspace(done.workspace)
+        call = next(one for one in workspace.timeline.calls() if one.changed)
+        told = workspace.timeline.told_at(call.requested)
+        assert told is not None and told != call.at
+        session = workspace.timeline.session(call.session)
+        path = call.paths[0]
+        base = f"/w/{done.workspace}"
+        shown = {
+            f"{base}/": workspace.timeline.told_at(session.started),
+            f"{base}/calls": told,
+            f"{base}/s/{call.session}": told,
+            f"{base}/c/{call.seq}": told,
+            f"{base}/history/{path}": told,
+        }
+        with asking(store) as client:
+            for page, at in shown.items():
+                text = client.get(page).text
+                assert at is not None and f"told {at:%Y-%m-%d %H:%M}" in text, page
+                assert f"{call.at:%m-%d}" in text, f"{page}: the time of the import too"

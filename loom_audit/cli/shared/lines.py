@@ -122,11 +122,13 @@ def call_line(
     width: int | None = None,
     question: "ApprovalRequest | None" = None,
     heard: datetime | None = None,
+    told: datetime | None = None,
 ) -> Line:
     """One call on one line, cut to the terminal's width when there is one.
 
     An open one goes by the number of its request; `question` is what it waits for, and `heard`
-    when the program that reports it was heard last.
+    when the program that reports it was heard last. `told` is when it was by its client's clock,
+    where it was imported.
     """
     narrow = width is not None and width < NARROW
     number = f"{call.seq or call.requested:>6}"
@@ -137,7 +139,7 @@ def call_line(
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call, question, heard)
+    notes = _notes(call, question, heard, told)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
     return (
@@ -150,8 +152,15 @@ def call_line(
     )
 
 
-def _notes(call: Call, question: "ApprovalRequest | None", heard: datetime | None) -> str:
+def _notes(
+    call: Call,
+    question: "ApprovalRequest | None",
+    heard: datetime | None,
+    told: datetime | None,
+) -> str:
     notes = [] if question is None else [how_to_answer(question)]
+    if told is not None:
+        notes.append(f"told {local_time(told)}")
     if heard is not None:
         notes.append(f"last heard {local_time(heard)}")
     if call.changed:
@@ -185,12 +194,14 @@ def how_to_answer(request: "ApprovalRequest") -> str:
 
 def event_line(event: Event) -> Line:
     """One fact on one line."""
+    told = event.occurred_at if event.source == "import" else None
     return (
         (f"{event.seq:>6}", "bold"),
         f"  {local_time(event.at)}  ",
         (f"{event.kind:<18} ", "cyan"),
         one_line(fact_text(event), 200),
         (f"  {event.actor}", "dim"),
+        (f"  [told {local_time(told)}]" if told else "", "dim"),
     )
 
 
