@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.errors import Corrupt
+from loom_audit.history import capture
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted
@@ -332,3 +334,62 @@ def test_a_command_of_a_shell_is_refused_too(
     assert done.returncode != 0 and "cannot be" in done.stderr
     facts = [event.fact for event in workspace.log.read(EventFilter(after=head))]
     assert not [one for one in facts if isinstance(one, FilesChanged)]
+
+
+# --- in parts -------------------------------------------------------------------------------
+
+
+def upheave(root: Path, chance: Random) -> None:
+    """A few steps of somebody who makes folders of files, files of folders, and moves them."""
+    for _ in range(chance.randint(3, 12)):
+        if not any(root.iterdir()):
+            (root / "one").write_text("one")
+        found = sorted(root.rglob("*"))
+        path = chance.choice(found)
+        step = chance.choice(["file", "folder", "remove", "move", "move", "many", "link"])
+        try:
+            if step in ("file", "folder", "remove", "link"):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            if step == "file":
+                path.write_text(f"file {chance.random()}")
+            elif step == "link":
+                path.symlink_to("nowhere")
+            elif step == "folder":
+                (path / "in").mkdir(parents=True)
+                (path / "in" / "it").write_text(f"in {chance.random()}")
+            elif step == "move":
+                path.rename(chance.choice(found).parent / f"moved-{chance.randrange(3)}")
+            elif step == "many":
+                for n in range(4):
+                    (path.parent / f"more-{n}").write_text(f"{n} {chance.random()}")
+        except (OSError, shutil.Error):
+            continue  # into itself, or onto a folder that is not empty
+
+
+@pytest.mark.parametrize("part", [1, 2, 5])
+def test_what_changes_in_parts_applies_part_by_part(
+    part: int,
+    folder: Path,
+    root: Path,
+    workspace: AuditedWorkspace,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    seed: str,
+) -> None:
+    monkeypatch.setattr(capture, "CHUNK_PATHS", part)
+    chance = Random(f"{seed} {part}")
+    for n in range(12):
+        upheave(root, chance)
+        with session.recording(f"look {n}"):
+            if n % 2:
+                upheave(root, chance)
+        assert workspace.status().drift == ()
+        assert workspace.timeline.projections.tree() == workspace.timeline.tree()
+    assert impossible(workspace) == []
+    assert workspace.verify().findings == ()
+    again(workspace).replay("head", tmp_path / "replayed")
+    assert tree_of(tmp_path / "replayed") == tree_of(root)
