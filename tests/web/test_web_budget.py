@@ -106,12 +106,12 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
                 ):
                     done = await session.call("shell_execute", {"command": command})
                     assert done.success, done.output
-                    made.numbers[name] = workspace.log.head()
+                    made.numbers[name] = workspace.timeline.calls()[0].seq or 0
                 for n in range(150):
                     text = f"{n} {noise(chance, 200)}\n"
                     await session.call("write_file", {"path": "often.txt", "content": text})
                 await session.call("write_file", long)
-                made.numbers["wide"] = workspace.log.head()
+                made.numbers["wide"] = workspace.timeline.calls()[0].seq or 0
 
             in_thread(lambda: asyncio.run(run()))
         yield made
