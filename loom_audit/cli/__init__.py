@@ -3,8 +3,11 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from loom_audit import __version__
+
+_ENDED_BY_SIGNAL = (129, 130, 143)
 
 VERSION_TEXT = f"loom-audit {__version__}"
 
@@ -42,7 +45,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         keep_from_interrupting()  # it has ended, and how is known
     if signals and code == INTERRUPTED:
         code = 128 + signals[0]
+    if arguments is None and code in _ENDED_BY_SIGNAL:
+        _leave_threads(code)
     sys.exit(code or 0)
+
+
+def _leave_threads(code: int) -> None:
+    """End at once where a second signal broke off waiting for threads: Python would wait for ever.
+
+    What they were doing is as after a kill, and recovery does the rest.
+    """
+    import threading
+
+    others = (one for one in threading.enumerate() if one is not threading.main_thread())
+    if any(not one.daemon for one in others):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 def _use_utf8() -> None:

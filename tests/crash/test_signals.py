@@ -231,7 +231,7 @@ def check(place: Place, chosen: random.Random) -> None:
         for entry in store.workspaces():
             workspace = store.workspace(entry.id)
             if entry.root.startswith("import:"):
-                assert workspace.verify().ok
+                assert workspace.verify().exit_code in (0, 3)
                 continue
             store.attach(entry.root)  # as far as the first listing did not come
             if any(one.waiting for one in workspace.recover()):
@@ -246,7 +246,9 @@ def check(place: Place, chosen: random.Random) -> None:
             if not workspace.scope.ignore:
                 check_fold(workspace, tree_of(workspace.root))
             found = workspace.verify()
-            assert found.ok, found.findings
+            # a second signal kills also who makes a log, which is empty then
+            left = [one for one in found.findings if one.code != "log.empty"]
+            assert found.exit_code in (0, 3) and not left, left
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = verify_alone.main([str(place.home / "audit.db")])
