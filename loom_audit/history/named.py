@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loom_audit.errors import InvalidPath
+from loom_audit.errors import InvalidPath, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.files import parents
 from loom_audit.model.shell.named import Named, most, named_by, named_in
@@ -39,7 +39,7 @@ def named_paths(attachment: Attachment, arguments: Any, cwd: str) -> tuple[str, 
 def _inside(attachment: Attachment, one: Named) -> Iterator[str]:
     try:
         path = attachment.workspace.relative(one.path)
-    except InvalidPath:
+    except (InvalidPath, NoWorkspace):  # where the folder is gone, its call says so on record
         return
     if one.into:
         there = attachment.projections.state(path) if path else None
