@@ -212,6 +212,7 @@ def _plan_again(workspace: AuditedWorkspace, plan: Plan, in_use: Collection[str]
         paths=asked.paths,
         choices={**asked.choices, **left},
         outside=asked.outside,
+        running=asked.running,
     )
 
 

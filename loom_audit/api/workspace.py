@@ -342,13 +342,16 @@ class AuditedWorkspace:
         paths: Sequence[str] = (),
         choices: "Mapping[str, Choice] | None" = None,
         outside: bool = False,
+        running: bool = False,
     ) -> "Plan":
         """A plan to bring the workspace (or the paths) to a point.
 
-        What came from outside after it stays, unless `outside` or a choice says otherwise.
+        What came from outside after it stays, unless `outside` or a choice says otherwise; so does
+        what somebody else than a call may have done, but with `running` for calls that are open.
         """
         inside = tuple(self.attachment.workspace.relative(path) for path in paths)
-        return self._plan("rollback", (point,), paths=inside, choices=choices, outside=outside)
+        more = {"paths": inside, "outside": outside, "running": running}
+        return self._plan("rollback", (point,), choices=choices, **more)
 
     def _plan(
         self,

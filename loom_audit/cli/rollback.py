@@ -60,5 +60,6 @@ def rollback(
             paths=[workspace_path(workspace.root, path) for path in paths or ()],
             choices=read_choices(workspace.root, choose),
             outside=outside,
+            running=hold,
         )
         return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes, held=hold)

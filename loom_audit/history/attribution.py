@@ -142,6 +142,7 @@ def _candidate(attachment: Attachment, call: Call, *, says: bool, told: Told) ->
         named=request.names or (),
         begun=begun,
         told=told,
+        seen=event.source != CLIENT_UNSEEN,
     )
 
 

@@ -38,7 +38,8 @@ class Candidate(Struct, frozen=True):
     `requested` is the seq of its request. One that has `ended` cannot own what is found later;
     one that has `outlived` its end may share it, or else have done what came from outside, and
     has a `number`. `named` are the paths that its command names, `begun` is when it began, in ns,
-    None where nobody saw that, and `told` what its client told of its end.
+    None where that is not known, and `told` what its client told of its end. One that was not
+    `seen` to begin is known by what was told alone, and owns nothing.
     """
 
     requested: int
@@ -52,6 +53,7 @@ class Candidate(Struct, frozen=True):
     named: tuple[str, ...] = ()
     begun: int | None = None
     told: Told = Told()
+    seen: bool = True
 
     @property
     def key(self) -> tuple[str, str]:
@@ -162,7 +164,7 @@ def _of_late_look(change: FileChange, among: Sequence[Candidate], look: Look) ->
     possible = saying or [one for one in among if one.paths is None]
     if len(saying) == 1:
         [one] = saying
-        if change.path in one.told.same or look.ran(one, at):
+        if one.seen and (change.path in one.told.same or look.ran(one, at)):
             others = (other for other in among if other.paths is None and other != one)
             return Doers((one, *(o for o in others if look.may_have_run(o, at))), own=True)
     ran = tuple(one for one in possible if look.may_have_run(one, at))

@@ -263,9 +263,10 @@ class Planner:
         arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
 
         def note_shared(one: RecordedChange) -> None:
-            outlived = selection.rollback and one.origin == "outside" and one.causes
+            nobody_saw = one.origin == "outside" or UNKNOWN in one.causes
+            doubtful = bool(selection.rollback and nobody_saw and one.causes)
             asked = not selection.rollback or is_in_paths(request, one.change.path)
-            if asked and (outlived or not calls.isdisjoint(one.causes)):
+            if asked and (doubtful or not calls.isdisjoint(one.causes)):
                 shared[one.change.path] = self._shared_note(one, calls)
 
         for one in recorded:

@@ -26,7 +26,8 @@ class Selection(Struct, frozen=True):
     """What a request takes back: whole calls, single events, and for a rollback a point.
 
     `taken_back_by` has the numbers of those that are taken back already, with what took them
-    back, and `taken_back_paths` the paths where that was done, each with its number.
+    back, and `taken_back_paths` the paths where that was done, each with its number. `running` are
+    the requests of open calls, of which is taken back what somebody else may have done, too.
     """
 
     target: str
@@ -34,6 +35,7 @@ class Selection(Struct, frozen=True):
     events: tuple[int, ...] = ()
     since: int = 0
     rollback: bool = False
+    running: frozenset[int] = frozenset()
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
 
@@ -55,8 +57,9 @@ class Selection(Struct, frozen=True):
             if self.rollback:
                 if one.seq <= self.since or not is_in_paths(request, path):
                     return False
-                if one.origin == "outside":
-                    return takes_back_outside(request, path) or bool(owners(one))
+                if one.origin == "outside" or UNKNOWN in one.causes:
+                    running = one.origin != "outside" and not self.running.isdisjoint(one.causes)
+                    return takes_back_outside(request, path) or running or bool(owners(one))
                 return one.origin != "baseline"
             old = request.choices.get(path) == "old"
             if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
@@ -167,7 +170,9 @@ def _select_after_point(request: Request, attachment: Attachment, timeline: Time
         if not seen and attachment.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
-    return Selection(f"point {point}", since=point, rollback=True)
+    calls = attachment.projections.open_calls() if request.running else ()
+    running = frozenset(call.requested for call in calls)
+    return Selection(f"point {point}", since=point, rollback=True, running=running)
 
 
 def takes_back_outside(request: Request, path: str) -> bool:

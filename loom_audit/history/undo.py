@@ -261,6 +261,8 @@ def _arguments(plan: Plan) -> dict[str, object]:
         "choices": dict(request.choices),
         "outside": request.outside,
     }
+    if request.running:
+        arguments["running"] = True
     return arguments | ({"stages": len(plan.stages)} if plan.stages else {})
 
 

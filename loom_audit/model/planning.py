@@ -34,7 +34,8 @@ class Request(Struct, frozen=True):
     """What a person asked for, kept with the plan so that it can be made again.
 
     `targets` are call numbers, seqs, a point or `session:ID`; `paths` limit a rollback;
-    `outside` also takes back what came from outside.
+    `outside` also takes back what came from outside, and `running` what calls that are open now
+    may have done until now.
     """
 
     verb: Verb
@@ -43,6 +44,7 @@ class Request(Struct, frozen=True):
     paths: tuple[str, ...] = ()
     choices: Mapping[str, Choice] = field(default_factory=dict)
     outside: bool = False
+    running: bool = False
 
 
 CHANGES_ALONG = "changes with it"

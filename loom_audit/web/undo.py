@@ -228,7 +228,11 @@ def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
             return workspace.plan_revert(targets, choices=wish.choices)
         case "rollback":
             return workspace.plan_rollback(
-                wish.targets[0], paths=wish.paths, choices=wish.choices, outside=wish.outside
+                wish.targets[0],
+                paths=wish.paths,
+                choices=wish.choices,
+                outside=wish.outside,
+                running=wish.hold,
             )
 
 

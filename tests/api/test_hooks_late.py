@@ -81,17 +81,18 @@ def undo_all(workspace: AuditedWorkspace) -> None:
             return
 
 
-def test_what_was_done_while_nobody_looked_belongs_to_who_named_it_and_the_rest_to_nobody(
+def test_what_was_done_while_nobody_looked_is_nobody_s_unless_the_call_that_named_it_was_seen(
     claude: HookedClaude, workspace: AuditedWorkspace, root: Path
 ) -> None:
     (root / "sub").mkdir()
     (root / "sub/old.txt").write_text("old")
     claude.bash("c1", "echo 1 > one.txt", lambda: (root / "one.txt").write_text("1"))
-    arguments = {"command": "make"}
+    arguments = {"command": "make; echo 2 > named.txt"}
     claude.asks("c2", "Bash", arguments)
     claude.before("c2", "Bash", arguments)  # the last that this process hears
     tick(root)
     (root / "two.txt").write_text("2")
+    (root / "named.txt").write_text("2")
     tick(root)
     claude.told("c2", {"stdout": ""})
     unhooked(claude, "c3", "rm sub/old.txt", (root / "sub/old.txt").unlink)
@@ -101,21 +102,23 @@ def test_what_was_done_while_nobody_looked_belongs_to_who_named_it_and_the_rest_
     (root / "mine.txt").write_text("a person's")
     (root / "one.txt").write_text("a person's, too")
     settle(workspace)
-    assert whose(workspace, "sub/old.txt") == ("command", "c3", set())
-    assert whose(workspace, "four.txt") == ("command", "c4", set())
+    assert whose(workspace, "named.txt") == ("command", "c2", set())
+    # of these calls it is only told that they ran: whoever tells can name what he likes
+    assert whose(workspace, "sub/old.txt") == ("outside", None, {"c3", "?"})
+    assert whose(workspace, "four.txt") == ("outside", None, {"c4", "?"})
     assert whose(workspace, "two.txt")[0] == whose(workspace, "five.txt")[0] == "outside"
     assert whose(workspace, "two.txt")[2] == {"c2", "?"}
     assert whose(workspace, "five.txt")[2] == {"c5", "?"}
     assert whose(workspace, "mine.txt")[0] == whose(workspace, "one.txt")[0] == "outside"
     call = call_of(workspace, "c2")
     assert (call.status, call.coverage.level) == ("ok", "partial")
-    assert "looked at late" in call.coverage.reasons and call.paths == ()
+    assert "looked at late" in call.coverage.reasons and call.paths == ("named.txt",)
     assert call_of(workspace, "c4").coverage.reasons == ("no hook",)
     undo_all(workspace)
     assert (root / "mine.txt").read_text() == "a person's"
     assert (root / "one.txt").read_text() == "a person's, too"
-    assert {"two.txt", "five.txt"} < {*os.listdir(root)}
-    assert not (root / "four.txt").exists() and (root / "sub/old.txt").exists()
+    assert {"two.txt", "four.txt", "five.txt"} < {*os.listdir(root)}
+    assert not (root / "named.txt").exists() and not (root / "sub/old.txt").exists()
     assert workspace.verify().findings == ()
 
 
@@ -139,7 +142,9 @@ def test_an_undo_keeps_what_a_look_before_the_next_call_found_unless_it_is_chose
     chosen = workspace.plan_undo(choices={"made.txt": "old"})
     assert [change.path for change in chosen.changes] == ["made.txt"]
     rollback = workspace.plan_rollback(start)
-    assert [change.path for change in rollback.changes] == ["made.txt"], "of one of the calls"
+    assert rollback.changes == () and [note.path for note in rollback.kept] == ["made.txt"]
+    chosen = workspace.plan_rollback(start, choices={"made.txt": "old"})
+    assert [change.path for change in chosen.changes] == ["made.txt"]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -207,19 +212,25 @@ def test_a_clock_that_was_set_dates_nothing(
     assert whose(workspace, "one.txt")[2] == {"c1", "?"}
 
 
-def test_a_file_that_is_as_the_client_told_it_is_its_calls_whenever_it_was_written(
-    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+@pytest.mark.parametrize("hooked", [True, False])
+def test_a_file_that_is_as_the_client_told_it_is_its_calls_where_that_was_seen_to_begin(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, hooked: bool
 ) -> None:
     arguments = {"file_path": str(root / "told.txt"), "content": "told"}
     claude.asks("c1", "Write", arguments)
+    if hooked:
+        claude.before("c1", "Write", arguments)
     (root / "told.txt").write_text("told")
     response = {"type": "create", "filePath": str(root / "told.txt"), "content": "told"}
     claude.told("c1", {**response, "originalFile": None, "structuredPatch": []})
     tick(root)
     (root / "told.txt").chmod(0o600)
     settle_of(claude)
-    assert whose(workspace, "told.txt") == ("command", "c1", set())
-    assert call_of(workspace, "c1").coverage.level == "none"
+    if hooked:
+        assert whose(workspace, "told.txt") == ("command", "c1", set())
+    else:  # a transcript that lies tells what is on disk, too
+        assert whose(workspace, "told.txt") == ("outside", None, {"c1", "?"})
+    assert call_of(workspace, "c1").coverage.level == ("partial" if hooked else "none")
 
 
 def settle_of(claude: HookedClaude) -> None:

@@ -31,7 +31,7 @@ def foreign(workspace: AuditedWorkspace, client: subprocess.Popen[bytes]) -> For
 
 def roll_back(workspace: AuditedWorkspace, point: str) -> UndoResult:
     holding.hold_all(workspace, "going back")
-    return holding.roll_back_held(workspace, workspace.plan_rollback(point))
+    return holding.roll_back_held(workspace, workspace.plan_rollback(point, running=True))
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> list[tuple[str | None, set[str]]]:
@@ -55,7 +55,7 @@ def test_what_an_open_call_wrote_is_taken_back_and_what_it_writes_later_is_its_o
     (root / "a.txt").write_text("by the agent\n")
     (root / "made").write_text("one\n")
     with pytest.raises(Conflict, match="still open") as refused:
-        workspace.carry_out(workspace.plan_rollback("session:s"))
+        workspace.carry_out(workspace.plan_rollback("session:s", running=True))
     assert "--hold" in refused.value.hint
     done = roll_back(workspace, "session:s")
     assert tree_of(root) == before
@@ -119,7 +119,7 @@ def test_a_call_of_a_session_that_is_not_held_is_still_in_the_way(
     (root / "made").touch()
     before = tree_of(root)
     with pytest.raises(Conflict, match="of session late is still open"):
-        holding.roll_back_held(workspace, workspace.plan_rollback("session:s"))
+        holding.roll_back_held(workspace, workspace.plan_rollback("session:s", running=True))
     assert tree_of(root) == before
 
 
@@ -141,7 +141,7 @@ def test_what_the_agent_wrote_since_the_plan_was_made_is_taken_back_too(
     foreign.begin_call("c1", "Bash", {})
     (root / "made").write_text("one\n")
     holding.hold_all(workspace)
-    plan = workspace.plan_rollback("session:s")
+    plan = workspace.plan_rollback("session:s", running=True)
     (root / "more").write_text("two\n")
     done = holding.roll_back_held(workspace, plan)
     assert set(done.changed) == {"made", "more"} and tree_of(root) == before

@@ -78,6 +78,7 @@ def show_and_carry_out(
     if plan.blocked:
         raise _blocked(plan)
     if plan.is_empty:
+        _refuse_open_calls(workspace, held=held)
         if output.json:
             output.record(record)
         output.note("nothing was changed: there is nothing left to take back")
@@ -107,6 +108,14 @@ def show_and_carry_out(
         elif plan.verb != "redo":
             output.note("`loom-audit undo` takes it back")
     return done
+
+
+def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:
+    """Conflict as `carry_out` has it: what open calls do may be what was to be taken back."""
+    from loom_audit.api.holding import why_not_now
+
+    if error := why_not_now(workspace, held=held):
+        raise error
 
 
 def _carry_out(
