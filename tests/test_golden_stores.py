@@ -110,7 +110,8 @@ def test_an_older_release_s_store_is_appended_to_and_rolled_back(
     assert tree(place) == before
     for at in sorted(golden.trees, reverse=True):
         plan = workspace.plan_rollback(at, outside=True)
-        workspace.carry_out(plan, actor="person:ada")
+        if not plan.is_empty:
+            workspace.carry_out(plan, actor="person:ada")
         assert tree(place) == golden.trees[at]
     found = workspace.verify(against=golden.head)
     assert found.findings == () and golden.head.size < found.anchored == found.size

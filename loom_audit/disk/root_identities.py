@@ -46,6 +46,7 @@ class RootIdentities:
         unfinished = file.with_suffix(f".{os.getpid()}")
         with audit_errors(str(file)):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            unfinished.touch(0o600)
             unfinished.write_text("\n".join([*known, identity][-_KEPT:]) + "\n", "ascii")
             unfinished.replace(file)
 

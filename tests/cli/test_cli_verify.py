@@ -117,6 +117,7 @@ def test_a_log_that_another_one_took_the_place_of_is_found_by_the_new_one(
         assert old["log"] in recorded("init", code=6).errors
     with monkeypatch.context() as patch:  # as 0.2.0 and before began another log
         patch.setattr(Adapters, "_refuse_unnamed", lambda *_: None)
+        patch.setattr(Adapters, "moved_to", lambda *_: None)
         recorded("init")
     recorded.call("write_file", path="c.txt", content="new\n")
     (record,) = recorded.records("verify", code=1)

@@ -305,7 +305,9 @@ def test_hard_links_are_whole_again_after_a_kill_in_their_rollback(
             workspace.recover(decision)
             check_finishes(workspace)
             assert workspace.status().drift == ()
-            workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+            plan = workspace.plan_rollback("@start", outside=True)
+            if not plan.is_empty:
+                workspace.carry_out(plan)
             assert {
                 str(p.relative_to(linked)): p.read_text() for p in linked.rglob("*.txt")
             } == start
