@@ -73,18 +73,18 @@ class Undo:
         plan made now does the same.
 
         `label` is what the person calls themselves; it stands in the arguments of the call.
-        Conflict, with nothing changed, when it does not, when the plan is blocked or empty, when an
-        undo or redo would keep everything without having been told to, while a call
-        that changes files is open in the workspace, and while an interrupted undo waits to be
-        continued or abandoned. With `held` open calls of held sessions are left open: what they
-        changed until now is as the request says, also where the plan did not know it yet, and what
-        they change from then on is theirs, and later than the undo.
+        Conflict, with nothing changed, when it does not, when the plan is blocked or empty, when it
+        would keep everything without having been told to, while a call that changes files is open
+        in the workspace, and while an interrupted undo waits to be continued or abandoned. With
+        `held` open calls of held sessions are left open: what they changed until now is as the
+        request says, also where the plan did not know it yet, and what they change from then on is
+        theirs, and later than the undo.
         """
         if plan.request is None:
             raise Conflict("this plan was not made from a request")
         if plan.blocked:
             raise blocked_error(plan)
-        if plan.verb in ("undo", "redo") and plan.kept and not (plan.changes or plan.reverts):
+        if plan.keeps_all:
             raise _all_kept_error(plan)
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
@@ -239,11 +239,11 @@ def _nothing_error(plan: Plan) -> Conflict:
 
 
 def _all_kept_error(plan: Plan) -> Conflict:
-    """The error for an undo after which the next one would take the same call again."""
+    """The error for a plan that keeps all that it is asked to take back."""
     return Conflict(
         f"nothing would be taken back: {first_few(plan.kept, 1, _said)}",
-        hint="Choose per path: old takes it back all the same, current keeps it, so that the next "
-        "undo goes on to the call before.",
+        hint="Choose per path: old takes it back all the same, current keeps it; the next undo "
+        "then goes on to the call before.",
         details={"kept": [note.path for note in plan.kept]},
     )
 

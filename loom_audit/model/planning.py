@@ -108,12 +108,23 @@ class Plan(Struct, frozen=True):
     @property
     def in_part(self) -> bool:
         """Whether a path is kept that nobody chose to keep, or something cannot be undone."""
+        return self._keeps_unasked or any(
+            TAKEN_BACK not in note.reason for note in self.irreversible
+        )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nobody chose to keep what it keeps, and it takes back nothing else."""
+        return self.verb != "rollback" and self.is_empty and self._keeps_unasked
+
+    @property
+    def _keeps_unasked(self) -> bool:
         choices = self.request.choices if self.request else {}
         asked = {path for path, choice in choices.items() if choice == "current"}
-        left = (note for note in self.kept if note.path and note.path not in asked)
-        return any(TAKEN_BACK not in note.reason for note in self.irreversible) or any(
+        return any(
             KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
-            for note in left
+            for note in self.kept
+            if note.path and note.path not in asked
         )
 
 

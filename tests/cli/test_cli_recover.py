@@ -10,7 +10,9 @@ from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell
 
 
-def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: Shell) -> None:
+def test_what_a_killed_run_left_behind_is_recovered_and_taken_back_where_it_is_chosen(
+    audited: Shell,
+) -> None:
     before = audited.tree()
     process = started(audited, "echo x > made; touch ready; sleep 1000")
     assert "open calls:" in audited("status").text
@@ -21,15 +23,19 @@ def test_what_a_killed_run_left_behind_is_recovered_and_can_be_undone(audited: S
     (found,) = audited.records("status")
     assert [call["tool"] for call in found["interrupted"]] == ["run"]
     told = audited("status").text
-    assert "recover" in told and "open calls:" not in told and "[2 paths]" in told
+    assert "recover" in told and "open calls:" not in told and told.count("made") == 2
     assert "`loom-audit recover` closes it" in audited("show", str(found["head"])).text
     (recovered,) = audited.records("recover")
     assert recovered["call"]["status"] == "interrupted"
     (record,) = audited.records("log")
-    assert sorted(record["paths"]) == ["made", "ready"]
-    assert record["coverage"] == "partial"
+    assert record["paths"] == [], "a person may have made them since"
+    assert record["coverage_reasons"] == ["interrupted", "looked at late"]
+    number = str(record["seq"])
     assert json.loads(audited("status", "--json").text)["interrupted"] == []
-    assert "not captured: interrupted" in audited("undo", code=7).text
+    refused = audited("revert", number, code=5)
+    assert refused.text.count("nobody saw who did it") == 2 and "=old" in refused.errors
+    chosen = ("--choose", "made=old", "--choose", "ready=old")
+    assert "not captured: interrupted" in audited("revert", number, *chosen, code=7).text
     assert audited.tree() == before
 
 

@@ -71,12 +71,13 @@ def show_and_carry_out(
     elif any(note.path for note in plan.kept) and not output.json:
         output.note("`--choose PATH=old` takes back what is kept all the same")
     done = exits.IN_PART if plan.in_part else exits.OK
-    if output.json and (dry_run or plan.blocked):
+    refused = plan.blocked or plan.keeps_all
+    if output.json and (dry_run or refused):
         output.record(record)
     if dry_run:
-        return exits.CONFLICT if plan.blocked else done
-    if plan.blocked:
-        raise _blocked(plan)
+        return exits.CONFLICT if refused else done
+    if refused:
+        raise _blocked(plan) if plan.blocked else _all_kept(plan)
     if plan.is_empty:
         _refuse_open_calls(workspace, held=held)
         if output.json:
@@ -189,6 +190,15 @@ def _blocked(plan: Plan) -> Conflict:
         f"nothing was written: {shown} {what}",
         hint=hint,
         details={"paths": [note.path for note in plan.blocked]},
+    )
+
+
+def _all_kept(plan: Plan) -> Conflict:
+    shown = first_few(plan.kept, 5, lambda note: visible_path(note.path))
+    return Conflict(
+        f"nothing was taken back: {shown} would be kept as it is",
+        hint="Choose for each: --choose PATH=old takes it back all the same.",
+        details={"paths": [note.path for note in plan.kept]},
     )
 
 
