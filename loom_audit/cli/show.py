@@ -8,6 +8,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import difference, print_difference
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import (
+    attributed_text,
     change_lines,
     event_line,
     how_to_answer,
@@ -80,6 +81,8 @@ def show(
         shown = [("arguments", value_lines(detail.arguments))]
         if call.seq is not None:
             shown.append(("result", result_lines(detail.result)))
+        for maybe in detail.told_later:
+            output.line(attributed_text(maybe))
         reports = [e.fact for e in detail.events if isinstance(e.fact, CallReported)]
         for told in reports:
             shown.append((f"reported later: {told.status}", result_lines(told.result)))
@@ -109,6 +112,7 @@ def _detail_record(
         "result": detail.result,
         "changes": [change_record(change) for change in detail.changes],
         "moves": plain(detail.moves),
+        "may_have_been": plain(detail.told_later),
         "events": [event.seq for event in detail.events],
     }
 

@@ -1,15 +1,23 @@
 """Which call did what an event says, and which others may have: found in the log itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.model.calls import CallFold
-from loom_audit.model.events import CallFinished, CallRequested, Event, Fact, FilesChanged
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    ChangesAttributed,
+    Event,
+    Fact,
+    FilesChanged,
+)
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.summaries import plain_text
@@ -17,13 +25,17 @@ from loom_audit.ports import Projections
 
 
 class Whose(Struct, frozen=True):
-    """An event that says how files changed, and the calls it is of, by their requests."""
+    """An event that says how files changed, and the calls it is of, by their requests.
+
+    `told_later` are those that may have changed a path as was told later.
+    """
 
     event: Event
     fact: FilesChanged
     requested: int | None
     number: int | None
     causes: tuple[int, ...]
+    told_later: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
     def recorded(self, change: FileChange) -> RecordedChange:
         """One of its changes, as lists have it."""
@@ -38,7 +50,18 @@ class Whose(Struct, frozen=True):
             change=change,
             number=self.number,
             requested=self.requested,
+            told_later=self.told_later.get(change.path, ()),
         )
+
+
+def with_told_later(found: Sequence[Whose], told: Iterable[ChangesAttributed]) -> list[Whose]:
+    """The events, with the calls that were told later."""
+    later: dict[int, dict[str, tuple[int, ...]]] = {}
+    for fact in told:
+        calls = later.setdefault(fact.event, {})
+        for path in fact.paths:
+            calls[path] = (*calls.get(path, ()), fact.call)
+    return [replace(one, told_later=later.get(one.event.seq, {})) for one in found]
 
 
 class CallLookup:

@@ -39,6 +39,7 @@ from loom_audit.history.told_calls import (
     safe_id,
     told_of_calls,
 )
+from loom_audit.history.told_late import RecordOf, attribute, report_late
 from loom_audit.history.told_texts import ToldTexts, append_text
 from loom_audit.history.unhooked import add_unseen, announce_unseen
 from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
@@ -53,9 +54,6 @@ NO_WORKSPACE = "no workspace"
 NOT_LOOKED_AT = "not looked at after"
 """Of a call whose end no hook told: what it had done was looked at later than that."""
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
-
-RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
-"""Makes a result as the log keeps it of what a client told."""
 
 
 class Ingest:
@@ -351,6 +349,7 @@ class Ingest:
             heard=self._is_there,
             told=self._told,
         )
+        attribute(self.writer, call_id, report)
         self._unhooked.discard(call_id)
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)
@@ -358,15 +357,8 @@ class Ingest:
         self.hooks.wait()
 
     def _report_late(self, call: Call, report: CallEnded) -> None:
-        """Put on record what is told of a finished call where that says something else."""
-        paired = report.call_id and safe_id(report.call_id) != call.call_id
-        if report.status in (None, call.status) and not paired:
-            return
-        status: Status = report.status or "unknown"
-        result = joined(report.result, {"data": {"call_id": report.call_id}} if paired else {})
-        writer = replace(self.writer, occurred_at=report.at)
-        record = self._record_of(status, result)
-        foreign.end(writer, call.call_id, status, record, look=False)
+        report_late(self.writer, call, report, self._record_of)
+        attribute(self.writer, call.call_id, report)
 
     def _why_unseen(self, call: Call, request: CallRequested) -> str:
         if call.call_id in self._unhooked:

@@ -264,9 +264,10 @@ class Planner:
 
         def note_shared(one: RecordedChange) -> None:
             nobody_saw = one.origin == "outside" or UNKNOWN in one.causes
-            doubtful = bool(selection.rollback and nobody_saw and one.causes)
+            maybe = (*one.causes, *one.told_later)
+            doubtful = bool(selection.rollback and nobody_saw and maybe)
             asked = not selection.rollback or is_in_paths(request, one.change.path)
-            if asked and (doubtful or not calls.isdisjoint(one.causes)):
+            if asked and (doubtful or not calls.isdisjoint(maybe)):
                 shared[one.change.path] = self._shared_note(one, calls)
 
         for one in recorded:
@@ -289,7 +290,12 @@ class Planner:
     def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
         """Why a change that is shared stays: it may be that of the calls that are named."""
         path = one.change.path
-        if UNKNOWN in one.causes:
+        if one.told_later:
+            maybe = (*one.causes, *one.told_later)
+            who = [requested for requested in maybe if requested in calls or not calls]
+            how = "from outside" if one.origin == "outside" else "as shared"
+            reason = f"it is on record {how}, and was told later to be maybe a call's"
+        elif UNKNOWN in one.causes:
             who = [requested for requested in one.causes if requested in calls or not calls]
             reason = "it was found late, and nobody saw who did it"
         elif one.origin == "outside":

@@ -45,7 +45,7 @@ class Selection(Struct, frozen=True):
 
         def owners(one: RecordedChange) -> Collection[int]:
             """The calls that it is taken back with; none where only a choice takes it back."""
-            if UNKNOWN in one.causes:
+            if UNKNOWN in one.causes or one.told_later:
                 return ()
             if one.origin == "outside":
                 return outlived.owners(one.change, one.causes)
@@ -66,8 +66,8 @@ class Selection(Struct, frozen=True):
                 return False
             if one.seq in self.events:
                 return True
-            if one.causes:
-                if calls.isdisjoint((one.requested, *one.causes)):
+            if one.causes or one.told_later:
+                if calls.isdisjoint((one.requested, *one.causes, *one.told_later)):
                     return False
                 # else a person may have done it
                 return old or (bool(owners(one)) and calls.issuperset(owners(one)))

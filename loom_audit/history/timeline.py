@@ -22,6 +22,7 @@ from loom_audit.model.events import (
     CallFinished,
     CallReported,
     CallRequested,
+    ChangesAttributed,
     ContentFound,
     Event,
     FilesChanged,
@@ -43,6 +44,7 @@ NEAR = 10_000
 """Points so near to each other are compared by what happened between them."""
 PIECE = 1024 * 1024
 """So much of a large content is read at once, in bytes."""
+_TOLD_LATER = (CallReported, ChangesAttributed)
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
@@ -59,6 +61,12 @@ class CallDetail(Struct, frozen=True):
     changes: tuple[FileChange, ...]
     moves: tuple[Move, ...]
     events: tuple[Event, ...]
+
+    @property
+    def told_later(self) -> tuple[ChangesAttributed, ...]:
+        """Which changes that are on record otherwise it may have made, as was told later."""
+        facts = (event.fact for event in self.events)
+        return tuple(fact for fact in facts if isinstance(fact, ChangesAttributed))
 
 
 class Timeline(Struct, frozen=True):
@@ -215,7 +223,7 @@ class Timeline(Struct, frozen=True):
         events = [
             event
             for event in found.events
-            if call.seq is None or event.seq <= call.seq or isinstance(event.fact, CallReported)
+            if call.seq is None or event.seq <= call.seq or isinstance(event.fact, _TOLD_LATER)
         ]
         for event in events:
             fact = event.fact

@@ -13,8 +13,9 @@ from loom_audit.errors import AuditError
 from loom_audit.history.attribution import in_ns
 from loom_audit.history.doers import Told
 from loom_audit.model.display import visible
+from loom_audit.model.files import FileState
 from loom_audit.model.records import Call
-from loom_audit.ports import Workspace
+from loom_audit.ports import BlobStore, Workspace
 
 MAX_ID = 200
 
@@ -104,8 +105,7 @@ def _told_paths(
     paths: set[str] = set()
     same: set[str] = set()
     for one in files:
-        with suppress(AuditError):
-            path = workspace.relative(one.path)
+        if (path := told_path(workspace, one)) is not None:
             paths.add(path)
             if is_same(workspace, path, one):
                 same.add(path)
@@ -123,6 +123,29 @@ def is_same(workspace: Workspace, path: str, told: FileTold) -> bool:
     except (AuditError, UnicodeDecodeError):
         return False
     return _lines(found) == _lines(told.after.removeprefix("\ufeff"))
+
+
+def is_content(blobs: BlobStore, state: FileState | None, told: FileTold) -> bool:
+    """Whether a recorded state is known to be what the client says that it left."""
+    if told.after is UNSET:
+        return False
+    if told.after is None or state is None:
+        return told.after is None and state is None
+    longest = 2 * len(told.after.encode("utf-8", "replace")) + 3  # with other line ends, and a mark
+    if state.kind != "file" or state.blob is None or state.size > longest:
+        return False
+    try:
+        found = blobs.get(state.blob).decode("utf-8-sig")
+    except (AuditError, UnicodeDecodeError):
+        return False
+    return _lines(found) == _lines(told.after.removeprefix("\ufeff"))
+
+
+def told_path(workspace: Workspace, told: FileTold) -> str | None:
+    """The path of a file in a workspace; None where it is not in it."""
+    with suppress(AuditError):
+        return workspace.relative(told.path)
+    return None
 
 
 def _lines(text: str) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, Corrupt, NotFound
-from loom_audit.history.call_lookup import CallLookup, Whose
+from loom_audit.history.call_lookup import CallLookup, Whose, with_told_later
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog, changes_trees
 from loom_audit.history.verified_tree import VerifiedTree
@@ -21,6 +21,7 @@ from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
+    ChangesAttributed,
     CheckpointMarked,
     CoverageLowered,
     Event,
@@ -52,6 +53,15 @@ _FEW = 50
 """Up to so many events are read one by one."""
 
 
+class _Stretch(Struct, frozen=True):
+    """What was read of a stretch: what changed files, what trees are folded from, and what was
+    told later of changes."""
+
+    changed: Sequence[Whose] = ()
+    folded: Sequence[Event] = ()
+    told: Sequence[ChangesAttributed] = ()
+
+
 class VerifiedProjections:
     """A `ports.Projections` for what must not be forged: plans, and what is shown as recorded."""
 
@@ -68,8 +78,8 @@ class VerifiedProjections:
         self._contents = contents
         self._suggested = suggested
         self._trees = VerifiedTree(proven, suggested, self._folded)
-        self._read: tuple[int, int, Sequence[Whose], Sequence[Event]] = 0, 0, (), ()
-        """What changed files in the stretch that was read last, and what trees are folded from."""
+        self._read: tuple[int, int, _Stretch] = 0, 0, _Stretch()
+        """The stretch that was read last."""
 
     # --- made of events -------------------------------------------------------------------
 
@@ -95,36 +105,47 @@ class VerifiedProjections:
     ) -> Iterator[RecordedChange]:
         """Changes in log order; the calls that were requested or ended since are compared too.
 
-        With `calls` from the first of these requests on.
+        With `calls` from the first of these requests on, and before it what was told later to be
+        theirs.
         """
         wanted = None if calls is None else frozenset(calls)
+        start = after
         if wanted is not None:
-            after = max(after, min(wanted, default=self._proven.log.head()) - 1)
+            start = max(after, min(wanted, default=self._proven.log.head()) - 1)
+        found = self._since(start)
+        if wanted is not None:
+            told = (fact.event for fact in found.told if fact.call in wanted)
+            earlier = max(after, min(told, default=start + 1) - 1)
+            found = self._since(earlier) if earlier < start else found
         names = None if paths is None else frozenset(paths)
-        for whose in self._since(after):
+        for whose in found.changed:
             if until is not None and whose.event.seq > until:
                 return
-            if wanted is not None and wanted.isdisjoint((whose.requested or 0, *whose.causes)):
-                continue
             for change in whose.fact.changes:
-                if names is None or change.path in names:
-                    yield whose.recorded(change)
+                if names is not None and change.path not in names:
+                    continue
+                one = whose.recorded(change)
+                whole = (one.requested or 0, *one.causes, *one.told_later)
+                if wanted is None or not wanted.isdisjoint(whole):
+                    yield one
 
     def _folded(self, after: int, until: int) -> Iterable[Event]:
         """The events that trees are folded from; those read last are not read again."""
-        first, last, _, known = self._read
+        first, last, read = self._read
         if first <= after and until <= last:
-            return [one for one in known if after < one.seq <= until]
+            return [one for one in read.folded if after < one.seq <= until]
         return self._proven.folded(after, until)
 
-    def _since(self, after: int) -> Sequence[Whose]:
-        """What changed files after an event up to the head; calls since then are compared."""
+    def _since(self, after: int) -> _Stretch:
+        """What was read after an event up to the head; calls since then are compared."""
         head = self._proven.log.head()
-        first, last, known, _ = self._read
+        first, last, read = self._read
         if last == head and first <= after:
-            return [whose for whose in known if whose.event.seq > after]
+            changed = [whose for whose in read.changed if whose.event.seq > after]
+            return replace(read, changed=changed)
         fold, events = CallFold(), list[tuple[Event, FilesChanged]]()
         folded: list[Event] = []
+        told: list[ChangesAttributed] = []
         for event in self._proven.events(after, head, _of_calls_and_changes):
             fold.add(event)
             if isinstance(event.fact, TreeRelisted):
@@ -133,9 +154,12 @@ class VerifiedProjections:
                 folded.append(event)
             if isinstance(event.fact, FilesChanged):
                 events.append((event, event.fact))
+            if isinstance(event.fact, ChangesAttributed):
+                told.append(event.fact)
         self._compare(after, fold)
         lookup = CallLookup(self._proven, self._suggested, fold, after)
-        found = [lookup.of(event, fact) for event, fact in events]
+        changed = [lookup.of(event, fact) for event, fact in events]
+        found = _Stretch(with_told_later(changed, told) if told else changed, folded, told)
         changes = [change for _, fact in events for change in fact.changes]
         self._contents.check_gone(
             (change.path, state)
@@ -144,7 +168,7 @@ class VerifiedProjections:
             if state
         )
         if head - after <= _KEPT:
-            self._read = after, head, found, folded
+            self._read = after, head, found
         return found
 
     def files_changed(self, seqs: Set[int]) -> Mapping[int, FilesChanged]:
@@ -152,7 +176,7 @@ class VerifiedProjections:
 
         Few are read one by one, many with all between them.
         """
-        found = {one.event.seq: one.fact for one in self._read[2] if one.event.seq in seqs}
+        found = {one.event.seq: one.fact for one in self._read[2].changed if one.event.seq in seqs}
         left = seqs - found.keys()
         spans = [(seq - 1, seq) for seq in sorted(left)]
         if len(left) > _FEW:
@@ -204,6 +228,8 @@ class VerifiedProjections:
             kind = envelope.get("kind")
             if kind == FilesChanged.kind:
                 return "causes" in envelope or _has_fact(envelope)
+            if kind == ChangesAttributed.kind:
+                return bool(envelope.get("session", "") == session)
             return kind == CoverageLowered.kind or (
                 kind == CallFinished.kind and ("reverts" in envelope or _has_fact(envelope))
             )
@@ -224,6 +250,8 @@ class VerifiedProjections:
         def add(event: Event) -> None:
             fold.add(event)
             if (event.session, getattr(event.fact, "call_id", None)) == (session, call_id):
+                own.append(event)
+            if isinstance(event.fact, ChangesAttributed) and event.fact.call == start:
                 own.append(event)
             # what is from outside may be of a call that it names, and is not listed with it
             if isinstance(event.fact, FilesChanged) and event.fact.origin != "outside":
@@ -264,6 +292,8 @@ class VerifiedProjections:
         if call is not None and call.seq is not None:
             told = EventFilter(near, None, (CallReported.kind,), call.session, call.call_id)
             seqs |= {event.seq for event in self._proven.log.read(told)}
+            later_told = EventFilter(near, None, (ChangesAttributed.kind,), call.session)
+            seqs |= {event.seq for event in self._proven.log.read(later_told)}
             listed = self._suggested.reverted()
             takers = listed.get(call.seq), listed.get(fold.reverted().get(call.seq, 0))
             later = (*self._suggested.lowered(call.seq), *takers)
@@ -409,7 +439,8 @@ def _listed_anew_error(seq: int) -> Conflict:
 
 
 def _of_calls_and_changes(envelope: Mapping[str, Any]) -> bool:
-    return envelope.get("kind") in CALL_KINDS or changes_trees(envelope)
+    kind = envelope.get("kind")
+    return kind in CALL_KINDS or kind == ChangesAttributed.kind or changes_trees(envelope)
 
 
 def _has_fact(envelope: Mapping[str, Any]) -> bool:

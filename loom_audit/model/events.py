@@ -307,6 +307,20 @@ class HookFailed(Struct, frozen=True):
     count: int = 1
 
 
+class ChangesAttributed(Struct, frozen=True):
+    """What was told later of changes that are on record as from outside, or as shared.
+
+    The call of this request may have made those of this event at these paths. It adds a candidate
+    and changes no tree, no coverage and no status; `grounds` say why.
+    """
+
+    kind: ClassVar[str] = "changes.attributed"
+    event: int
+    paths: tuple[str, ...]
+    call: int
+    grounds: str
+
+
 class CoverageLowered(Struct, frozen=True):
     """What was found later lowers the coverage of finished calls, by their numbers."""
 
@@ -364,6 +378,7 @@ Fact = (
     | CallFinished
     | CallReported
     | HookFailed
+    | ChangesAttributed
     | CoverageLowered
     | TreeListed
     | CheckpointMarked

@@ -22,6 +22,7 @@ from loom_audit.model.events import (
     CallReported,
     CallRequested,
     ChangeIntended,
+    ChangesAttributed,
     ContentFound,
     CoverageLowered,
     Fact,
@@ -103,6 +104,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
     CallReported: Layout(
         {**_CALL, **_same("status", "replaces", "inferred")}, result=("result",), tolerant=True
     ),
+    ChangesAttributed: Layout(_same("event", "call")),
     CoverageLowered: Layout(_same("coverage")),
     SessionEnded: Layout(_same("status"), tolerant=True),
 }

@@ -84,7 +84,8 @@ class RecordedChange(Struct, frozen=True):
     """One path's change with the event that holds it; `number` is its call's, when finished.
 
     `requested` is the seq of its call's request. `causes` are those of all calls that may have
-    done it, when there are several; 0 stands for one of format 1 that is not known.
+    done it, when there are several; 0 stands for one of format 1 that is not known. `told_later`
+    are those of calls of which it was told later that they may have done it.
     """
 
     seq: int
@@ -97,6 +98,7 @@ class RecordedChange(Struct, frozen=True):
     change: FileChange
     number: int | None = None
     requested: int | None = None
+    told_later: tuple[int, ...] = ()
 
 
 class OutsideChange(Struct, frozen=True):

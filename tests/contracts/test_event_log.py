@@ -26,6 +26,7 @@ from loom_audit.model.events import (
     CallReported,
     CallRequested,
     ChangeIntended,
+    ChangesAttributed,
     CheckpointMarked,
     Draft,
     Fact,
@@ -107,6 +108,7 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         CallReported("c2", "Bash", "ok", {"output": odd}, None, "unknown"),
         CallReported("c2", "Bash", "ok", {"output": odd}, replaces=14, inferred="unknown"),
         HookFailed("codex", odd, 3),
+        ChangesAttributed(12, (odd,), 3, odd),
         CheckpointMarked("name", 5, "note"),
         SessionEnded("failed"),
     ]

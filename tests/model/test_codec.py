@@ -44,6 +44,7 @@ from loom_audit.model.events import (
     CallReported,
     CallRequested,
     ChangeIntended,
+    ChangesAttributed,
     CheckpointMarked,
     ContentFound,
     CoverageLowered,
@@ -228,6 +229,13 @@ facts = st.one_of(
         st.integers(1),
         st.booleans(),
         st.lists(st.builds(Untracked, paths, any_text)).map(tuple),
+    ),
+    st.builds(
+        ChangesAttributed,
+        st.integers(1, 2**53 - 1),
+        st.lists(paths).map(tuple),
+        st.integers(1, 2**53 - 1),
+        any_text,
     ),
     st.builds(HookFailed, any_text, any_text, st.integers(1)),
     st.builds(PathsUntracked, st.lists(st.builds(Untracked, paths, any_text)).map(tuple)),
@@ -449,6 +457,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
         HookFailed(secret, secret),
+        ChangesAttributed(1, (secret,), 2, secret),
         WorkspaceAttached(secret, secret, 1, secret, secret),
         PathsUntracked((Untracked(secret, secret),)),
         TreeRelisted((FileChange(secret, None, None),), 1, True, (Untracked(secret, secret),)),
@@ -673,6 +682,13 @@ def test_erased_arguments_and_results_say_so() -> None:
     assert decode(decided.leaf, {}).fact == CallDecided(
         "c", "t", "allowed", "[erased]", "[erased]", {"$erased": True}
     )
+
+
+def test_an_erased_attribution_names_no_path() -> None:
+    told = put(ChangesAttributed(12, ("a",), 3, "the client told it"))
+    fact = decode(told.leaf, {}).fact
+    assert isinstance(fact, UnknownFact)
+    assert (fact.kind, fact.envelope["event"], fact.envelope["call"]) == (told.kind, 12, 3)
 
 
 def test_an_erased_text_leaves_the_arguments_around_it() -> None:

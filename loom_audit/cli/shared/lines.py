@@ -22,6 +22,7 @@ from loom_audit.model.events import (
     CallFinished,
     CallRequested,
     ChangeIntended,
+    ChangesAttributed,
     CheckpointMarked,
     ContentFound,
     Event,
@@ -234,12 +235,20 @@ def fact_text(event: Event) -> str:
             return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
             return f"{tool} {status} in {duration_text(duration)}"
+        case ChangesAttributed() as told:
+            return f"call {told.call} {attributed_text(told)}"
         case HookFailed(client=client, session=session, count=count):
             when = f" from {local_time(event.occurred_at)} on" if event.occurred_at else ""
             return f"{count_text(count, 'hook')} of {client} failed{when} {session}".strip()
         case CheckpointMarked(name=name, point=point):
             return f"@{name} at {point}"
     return ""
+
+
+def attributed_text(told: ChangesAttributed) -> str:
+    """Which changes a call may have made, as was told later."""
+    shown = first_few(told.paths, 5, visible_path)
+    return f"may have been: {shown} of event {told.event}, as {told.grounds}"
 
 
 def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
