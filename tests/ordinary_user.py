@@ -1,5 +1,6 @@
 """What is done as an ordinary user, whoever started the tests."""
 
+import codecs
 import os
 import shutil
 import subprocess
@@ -42,6 +43,7 @@ def ordinary_session(
 ) -> Iterator[Session]:
     """A session of an ordinary user in a workspace of these files."""
     builtin_registry()  # its modules are imported while we may read them
+    codecs.lookup("ascii")
     with ordinary_user() as folder:
         monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
         for path, text in files.items():

@@ -68,7 +68,8 @@ class Scan(Struct, frozen=True):
     `missing` the expected files that were not in them. With `opaque`, what is not entered is
     reported too; `left_out` counts the files. With a `watch` each folder is watched before it is
     read, and `linked` are the files with several names, by folder and name with their inodes. With
-    `part` only some folders are entered in what a walk begins at, which is told like any other.
+    `part` only some folders are entered in what a walk begins at, which is told like any other;
+    in a folder that forbids to enter what is in it each is tried, so that it is told as closed.
     """
 
     beneath: RootDirectory
@@ -130,10 +131,19 @@ def walk(scan: Scan, path: str) -> Iterator[tuple[str, Stamp | str]]:
                 scan.watch.add(folders.path, folder)
             with audit_errors(folders.path):
                 found, inside = _scan_folder(scan, folders.path, folder)
-            if scan.part is not None:
+            if scan.part is not None and _can_be_searched(folder):
                 inside = [name for name in inside if scan.part(join(folders.path, name))]
             folders.enter(folders.path + "/" if folders.path else "", inside)
             yield from found
+
+
+def _can_be_searched(folder: int) -> bool:
+    """Whether what an open folder holds may be looked up: it may be readable without that."""
+    try:
+        os.stat(".", dir_fd=folder)
+    except PermissionError:
+        return False
+    return True
 
 
 class _FolderQueue:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
+from loom_audit.history.watching import why_everything
 from tests.ordinary_user import ordinary_session
 
 
@@ -139,3 +140,61 @@ def test_what_was_written_while_it_was_closed_is_from_outside_with_the_call_as_c
     plan = workspace.plan_revert([one.seq or 0])
     assert not plan.changes
     assert (root / "a.txt").read_text() == "PERSON"
+
+
+@pytest.mark.parametrize("mode", [0, 0o300, 0o400, 0o644])
+@pytest.mark.parametrize("folder", ["d", "d/e", "d/e/deep"])
+def test_a_watched_folder_that_is_closed_takes_all_below_out_of_the_tree_whoever_closes_it(
+    session: Session, folder: str, mode: int
+) -> None:
+    workspace, root = session.workspace, Path(session.workspace.root)
+    (root / "d" / "e" / "deep" / "er").mkdir(parents=True)
+    (root / "d" / "e" / "deep" / "er" / "file").write_text("one")
+    for _ in range(3):
+        look(session)
+    whole = workspace.timeline.tree()
+    below = {path for path in whole if path.startswith(folder + "/")}
+    for _ in range(2):
+        for step in (mode, 0o755):
+            with session.recording("chmod"):
+                (root / folder).chmod(step)
+            look(session)
+            assert below.isdisjoint(workspace.timeline.tree()) == (step == mode)
+        workspace.carry_out(workspace.plan_undo())
+        assert (root / folder).stat().st_mode & 0o777 == mode
+        look(session)
+        look(session)
+        assert why_everything(workspace.attachment) == ""
+        assert workspace.timeline.tree().keys() == whole.keys() - below
+        workspace.carry_out(workspace.plan_redo())
+        look(session)
+        assert workspace.timeline.tree() == whole
+
+
+def look(session: Session) -> None:
+    with session.recording("look"):
+        pass
+
+
+@pytest.mark.parametrize("mode", [0, 0o300, 0o644])
+def test_a_watched_folder_that_an_undo_closes_hides_what_closed_and_changed_in_it(
+    session: Session, mode: int
+) -> None:
+    """What is in it was closed before, and is opened and changed while nobody looks."""
+    workspace, root = session.workspace, Path(session.workspace.root)
+    for step in (mode, 0o755):
+        look(session)
+        with session.recording("chmod"):
+            (root / "d").chmod(step)
+    with session.recording("close what is in it"):
+        (root / "d" / "e").chmod(0o644)
+    workspace.carry_out(workspace.plan_revert([workspace.timeline.calls()[1].seq or 0]))
+    look(session)
+    assert workspace.timeline.tree().keys() == {"a.txt", "d"}
+    (root / "d").chmod(0o755)
+    (root / "d" / "e").chmod(0o755)
+    (root / "d" / "e" / "f").unlink()
+    (root / "d" / "e" / "new").write_text("new")
+    look(session)
+    assert why_everything(workspace.attachment) == ""
+    assert workspace.timeline.tree().keys() == {"a.txt", "d", "d/e", "d/e/new", "d/g"}
