@@ -241,7 +241,7 @@ def test_an_undo_of_everything_leaves_it_where_it_is(
     shell("undo", "-y", code=4)
     assert (root / "told.txt").read_text() == "told"
     number = str(call_of(workspace, "c1").seq)
-    shell("revert", number, "-y", code=7)
+    shell("revert", number, "-y", code=5)
     assert (root / "told.txt").read_text() == "told"
     shell("revert", number, "-y", "--choose", "told.txt=old", code=7)  # its coverage is none
     assert not (root / "told.txt").exists()
