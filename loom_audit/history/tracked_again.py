@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import OUTSIDE
+from loom_audit.history.attribution import OUTSIDE, candidates
 from loom_audit.history.change_index import update_index
 from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange
@@ -58,9 +58,10 @@ def record_seen_again(
     Returned are the changes that are left to record, and the paths of which it is known.
 
     One that is as it was seen then was changed by the call in which it became unreadable; what was
-    not seen then is from outside, with that call as the one that may have done it. What is left are
-    permission bits that are others since. The lock is held.
+    not seen then is from outside, with that call and those that are open as the ones that may have
+    done it. What is left are permission bits that are others since. The lock is held.
     """
+    still = [one.requested for one in candidates(attachment)] if changes else []
     then = _when_lost(attachment, {change.path for change in changes})
     ours: dict[int, list[FileChange]] = {}
     outside: dict[tuple[int, ...], list[FileChange]] = {}
@@ -77,7 +78,7 @@ def record_seen_again(
             continue
         seen, causes = then[path]
         if len(causes) != 1 or not _is_as_seen(attachment, path, seen):
-            outside.setdefault(causes, []).append(change)
+            outside.setdefault(tuple(dict.fromkeys((*causes, *still))), []).append(change)
             settled[path] = entries.pop(path, None)
             continue
         last = attachment.tables.history(path, limit=1)

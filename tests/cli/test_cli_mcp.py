@@ -219,19 +219,42 @@ def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
     audited: Shell, tmp_path: Path
 ) -> None:
     before = audited.tree()
+    answers: list[types.CallToolResult] = []
 
     async def work() -> None:
         async with client(audited, "--allow-undo") as asked:
-            done = await asked.call_tool("undo", {})
-            assert not done.is_error, done
+            answers.append(await asked.call_tool("undo", {}))
 
     with hooked(audited, tmp_path / "s1.jsonl") as claude:
         claude.hook("SessionStart", source="startup")
-        claude.asks("c1", "Bash", {"command": "sleep 9"})
-        claude.before("c1", "Bash", {"command": "sleep 9"})
+        claude.asks("c1", "Bash", {"command": "touch made; sleep 9"})
+        claude.before("c1", "Bash", {"command": "touch made; sleep 9"})
         (audited.workspace / "made").touch()
         claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
         anyio.run(work)
+    assert not answers[0].is_error and "changed 1 path" in str(answers[0].content)
+    assert audited.tree() == before and "cancelled" in audited("log").text
+
+
+def test_undo_as_a_tool_says_what_it_leaves_since_nobody_saw_who_did_it(
+    audited: Shell, tmp_path: Path
+) -> None:
+    answers: list[types.CallToolResult] = []
+
+    async def work() -> None:
+        async with client(audited, "--allow-undo") as asked:
+            answers.append(await asked.call_tool("undo", {}))
+
+    with hooked(audited, tmp_path / "s1.jsonl") as claude:
+        claude.hook("SessionStart", source="startup")
+        claude.asks("c1", "Bash", {"command": "make"})
+        claude.before("c1", "Bash", {"command": "make"})
+        (audited.workspace / "made").touch()
+        claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
+        before = audited.tree()
+        anyio.run(work)
+    [answer] = answers
+    assert answer.is_error and "made" in str(answer.content), answer
     assert audited.tree() == before and "cancelled" in audited("log").text
 
 
@@ -320,7 +343,11 @@ def test_a_server_that_is_killed_leaves_one_finish_for_its_call(audited: Shell) 
         anyio.run(work)
     audited("recover")
     [call] = audited.records("log")
-    assert (call["status"], call["paths"]) == ("interrupted", ["begun"])
+    assert (call["status"], call["paths"]) == ("interrupted", []), "nobody saw its end"
+    [made] = audited.records("history", "begun")
+    assert made["origin"] == "outside" and call["requested"] in made["causes"]
+    [plan] = audited.records("revert", str(call["seq"]), "--dry-run", code=7)
+    assert plan["changes"] == [], "it is taken back only where somebody chooses so"
     audited("verify")
 
 

@@ -1,11 +1,14 @@
 """A store and a workspace in which a call was made, brought back for each fault at a commit."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.model.events import FilesChanged
+from loom_audit.history.call_record import LATE
+from loom_audit.history.doers import UNKNOWN
+from loom_audit.model.events import CallFinished, FilesChanged
 from tests.changes import check_each_change_once
 from tests.crash.faults import (
     Stem,
@@ -65,13 +68,38 @@ class Place:
 
 
 def check_whole(workspace: AuditedWorkspace, *, since: int = 0) -> None:
-    """One finish per request, each change once and a call's, nothing unrecorded, all verified."""
+    """One finish per request, each change once, nothing unrecorded, all verified.
+
+    Each change is a call's, or was found after one that was interrupted and may have made it.
+    """
     check_finishes(workspace)
     events = [*workspace.log.read()]
     check_each_change_once(events)
+    ends = {one.seq: one.fact for one in events if isinstance(one.fact, CallFinished)}
     for event in events:
-        if isinstance(event.fact, FilesChanged) and event.fact.changes:
-            assert event.seq <= since or event.fact.call_id, f"{event.fact.changes} are nobody's"
+        found = event.fact
+        if event.seq <= since or not isinstance(found, FilesChanged):
+            continue
+        if found.changes and not found.call_id:
+            check_candidates(workspace, found, ends)
     assert workspace.status().drift == ()
     check_fold(workspace, tree_of(workspace.root))
     check_log(workspace, [])
+
+
+def check_candidates(
+    workspace: AuditedWorkspace, found: FilesChanged, ends: Mapping[int, CallFinished]
+) -> None:
+    """Nobody saw who made it: interrupted calls say so, and only a choice takes it back."""
+    assert (found.origin, found.causes[-1:]) == ("outside", (UNKNOWN,)), f"{found} is nobody's"
+    calls = [workspace.timeline.listed_call(int(one)) for one in found.causes if one != UNKNOWN]
+    assert calls, f"{found} has no candidate"
+    paths = {change.path for change in found.changes}
+    for call in calls:
+        ended = ends[call.seq or 0].status  # until a report came of how it did end
+        assert (ended, call.coverage.level) == ("interrupted", "partial"), call
+        assert LATE in call.coverage.reasons and paths.isdisjoint(call.paths), call
+        kept = workspace.plan_revert([call.seq or 0])
+        assert paths.isdisjoint(change.path for change in kept.changes)
+        chosen = workspace.plan_revert([call.seq or 0], choices=dict.fromkeys(paths, "old"))
+        assert paths <= {change.path for change in chosen.changes}
