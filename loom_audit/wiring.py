@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 
 from msgspec import Struct, field
 
@@ -87,15 +88,23 @@ class Adapters(Struct, frozen=True):
         """A log that takes only what can be, and keeps its heads as it grows; one for each id."""
         if id not in self.logs:
             log, heads = self.database.event_log(id), self.heads(id)
-            checked = ContinuousLog(log, heads, self.projections(id), keyframe=KEYFRAME_EVENTS)
+            checked = self._checked(id, log, heads)
             self.logs[id] = AnchoredLog(checked, heads)
         return self.logs[id]
 
     def check_recording(self, id: str) -> None:
         """Corrupt where nothing may be recorded in a log: what is stored does not fit together."""
         log = self.database.event_log(id)
-        checked = ContinuousLog(log, self.heads(id), self.projections(id), keyframe=KEYFRAME_EVENTS)
-        checked.check()
+        self._checked(id, log, self.heads(id)).check()
+
+    def _checked(self, id: str, log: EventLog, heads: Heads) -> ContinuousLog:
+        return ContinuousLog(
+            log,
+            heads,
+            self.projections(id),
+            keyframe=KEYFRAME_EVENTS,
+            one_by_one=RLock(),
+        )
 
     def heads(self, id: str) -> Heads:
         """The tree heads of a log that are kept outside the store."""

@@ -2,16 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
+from loom_audit.errors import Conflict
 from loom_audit.history.attribution import attributed_drafts, candidates, is_shared
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.closed_folders import inside_closed
+from loom_audit.history.continuous_log import DoesNotApply
 from loom_audit.history.displaced import let_go
 from loom_audit.history.doers import UNKNOWN, Candidate
+from loom_audit.history.fitted import append_found, fitted
 from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
+    CallFinished,
     ChangeIntended,
     Draft,
     Event,
@@ -113,8 +119,7 @@ class CallRecord:
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""
         with self.attachment.lock.uninterrupted():  # what is stored must not wait any more
-            drafts = [*self._drafts, *map(self.writer.draft, (*self._facts, *last))]
-            events = self.attachment.log.append(drafts) if drafts else []
+            events = self._append(last)
             self._facts.clear()
             self._drafts.clear()
             if self.window is not None:
@@ -124,6 +129,39 @@ class CallRecord:
                 let_go(self.writer, self.call_id, self.displaced)
                 self.displaced = []
             return events
+
+    def _append(self, last: Sequence[Fact]) -> Sequence[Event]:
+        facts = [*map(self.writer.draft, (*self._facts, *last))]
+        if not self._drafts and not facts:
+            return []
+        try:
+            return self.attachment.log.append([*self._drafts, *facts])
+        except DoesNotApply:
+            self._fit()
+        # how the call is finished says what could not be seen
+        last = [
+            replace(fact, coverage=self.coverage) if isinstance(fact, CallFinished) else fact
+            for fact in last
+        ]
+        try:
+            facts = [*map(self.writer.draft, (*self._facts, *last))]
+            return self.attachment.log.append([*self._drafts, *facts])
+        except DoesNotApply as error:
+            raise Conflict(
+                f"{error.details['path']} is being changed by somebody else right now",
+                hint="Look at it and repeat the change.",
+                details=error.details,
+            ) from error
+
+    def _fit(self) -> None:
+        """Let what waits be what applies and leads to what is on disk, whoever did it."""
+        among = candidates(self.attachment, besides=self.key)
+        found = fitted(self.attachment, self._drafts, among)
+        self._drafts = found.drafts
+        self.entries.update(found.entries)
+        lost = {*found.lost}
+        self.files_changed = [path for path in self.files_changed if path not in lost]
+        self.lower_coverage(*(f"not seen: {path}" for path in found.lost[:10]))
 
     def commit_and_index(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts, and let the index follow."""
@@ -153,7 +191,7 @@ class CallRecord:
             drafts = attributed_drafts(
                 self.attachment, found.changes, among, found.moves, found.arrived
             )
-            self.update_index(self.attachment.log.append(drafts))
+            self.update_index(append_found(self.attachment, drafts, self.entries, among))
 
     def update_index(self, events: Sequence[Event]) -> None:
         """Let the index follow these events, and those before that it has not followed yet."""

@@ -1,7 +1,7 @@
 """A log into which nothing goes that could not have happened to the tree that it makes."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -38,6 +38,13 @@ MOST_BEHIND = 20_000
 beginning from the listing takes."""
 
 
+class DoesNotApply(Corrupt):
+    """What would be recorded does not apply to a tree that is as the tables have it.
+
+    The store is sound then: the disk was changed while it was looked at, or what was seen is wrong.
+    """
+
+
 class ContinuousLog:
     """An `EventLog` on another one.
 
@@ -48,9 +55,19 @@ class ContinuousLog:
     """
 
     def __init__(
-        self, log: EventLog, heads: Heads, projections: Projections, *, keyframe: int
+        self,
+        log: EventLog,
+        heads: Heads,
+        projections: Projections,
+        *,
+        keyframe: int,
+        one_by_one: AbstractContextManager[object],
     ) -> None:
-        """The tree is listed past every `keyframe` events at the latest."""
+        """The tree is listed past every `keyframe` events at the latest.
+
+        `one_by_one` is held by one thread of this process at a time: all share the tree, and
+        not all hold the workspace lock.
+        """
         self._log = log
         self._heads = heads
         self._projections = projections
@@ -58,6 +75,7 @@ class ContinuousLog:
         self._proven = ProvenLog(log, heads)
         self._is_of_folder: bool | None = None
         """An imported log is of no folder: what is told there need not fit together."""
+        self._one_by_one = one_by_one
         self._tree: TreeFold | None = None
         self._seq = 0
         self._behind = 0
@@ -69,20 +87,22 @@ class ContinuousLog:
 
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         """As the other log's; Corrupt for what cannot be."""
-        if not (any(_begins_effect(one.fact) for one in drafts) and self._is_checked()):
-            events = self._log.append(drafts)
-            if events and events[0].seq == self._seq + 1:
-                self._seq = events[-1].seq
-        else:
-            events = self._append_checked(drafts)
-        if events:
-            self._list_when_due(events)
-        return events
+        with self._one_by_one:
+            if not (any(_begins_effect(one.fact) for one in drafts) and self._is_checked()):
+                events = self._log.append(drafts)
+                if events and events[0].seq == self._seq + 1:
+                    self._seq = events[-1].seq
+            else:
+                events = self._append_checked(drafts)
+            if events:
+                self._list_when_due(events)
+            return events
 
     def check(self) -> None:
         """Corrupt where nothing may be recorded."""
         if self._is_checked():
-            self._current(may_be_broken=False)
+            with self._one_by_one:
+                self._current(may_be_broken=False)
 
     def _is_checked(self) -> bool:
         if self._is_of_folder is None:
@@ -93,6 +113,22 @@ class ContinuousLog:
         facts = [draft.fact for draft in drafts if isinstance(draft.fact, TREE_FACTS)]
         listed = bool(facts) and all(isinstance(fact, TreeRelisted) for fact in facts)
         tree = self._current(may_be_broken=listed)
+        try:
+            events = self._append_to(tree, drafts, listed=listed)
+        except DoesNotApply as error:
+            if self._projections.tree() != tree.states:
+                raise Corrupt(error.message, hint=error.hint, details=error.details) from error
+            raise
+        if events[0].seq <= self._seq:
+            self._tree = None  # it was on record already
+            return events
+        self._seq = events[-1].seq
+        self._behind += CHANGE_COST * sum(len(getattr(fact, "changes", ())) for fact in facts)
+        return events
+
+    def _append_to(
+        self, tree: TreeFold, drafts: Sequence[Draft], *, listed: bool
+    ) -> Sequence[Event]:
         with tree.attempt():
             for draft in drafts:
                 tree.follow(draft.fact)
@@ -100,13 +136,7 @@ class ContinuousLog:
                     tree.expect(draft.fact.changes)
             if tree.broken and not listed:
                 raise _refusal(tree.broken)
-            events = self._log.append(drafts)
-        if events[0].seq <= self._seq:
-            self._tree = None  # it was on record already
-            return events
-        self._seq = events[-1].seq
-        self._behind += CHANGE_COST * sum(len(getattr(fact, "changes", ())) for fact in facts)
-        return events
+            return self._log.append(drafts)
 
     def _current(self, *, may_be_broken: bool) -> TreeFold:
         """The tree after the last event."""
@@ -214,8 +244,8 @@ def _begins_effect(fact: Fact) -> bool:
     return isinstance(fact, (ChangeIntended, *TREE_FACTS))
 
 
-def _refusal(violation: Violation) -> Corrupt:
-    return Corrupt(
+def _refusal(violation: Violation) -> DoesNotApply:
+    return DoesNotApply(
         f"what would be recorded of {violation.path} cannot be: {violation.why}; nothing was "
         "recorded",
         hint="The tables are not what the log makes. Run `loom-audit verify`, then "

@@ -8,6 +8,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import attributed_drafts, candidates
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
+from loom_audit.history.fitted import append_found
 from loom_audit.history.interrupted import record_interrupted
 from loom_audit.history.survivors import Window
 
@@ -26,7 +27,8 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
         found = found if wanted is None else _only(found, wanted)
         among_now = window.with_survivors(among)
         drafts = attributed_drafts(attachment, found.changes, among_now, found.moves, found.arrived)
-        update_index(attachment, found.entries, attachment.log.append(drafts))
+        events = append_found(attachment, drafts, found.entries, among_now)
+        update_index(attachment, found.entries, events)
 
     flush(scan(attachment, flush))
     window.end()

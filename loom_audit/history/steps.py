@@ -62,18 +62,24 @@ class Preconditions:
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
         if path not in self._states:
-            self._states[path] = self._observe(path)
+            recorded = self._recorded_state(path)
+            state = self._observe(path, recorded)
+            if state != recorded and self.is_recorded(path, state or recorded):
+                self._add_drift(path, recorded, state)
+            self._states[path] = state
         return self._states[path]
 
-    def _observe(self, path: str) -> FileState | None:
-        recorded = self._recorded_state(path)
+    def at(self, path: str) -> FileState | None:
+        """The state of just this path on disk now; nothing is listed as drift."""
+        return self._observe(path, self._recorded_state(path))
+
+    def _observe(self, path: str, recorded: FileState | None) -> FileState | None:
         stamp = self._stamps.get(path) or self.attachment.workspace.stamp(path)
         if self.overlooks_special and special_kind(stamp):
             stamp = None
         if stamp is None and recorded is None:
             return None
         if stamp is None and special_kind(self.attachment.workspace.stamp(path)):
-            self._add_drift(path, recorded, None)
             return None
         entry = self.attachment.index.get(path)
         if (
@@ -87,8 +93,6 @@ class Preconditions:
         state = settled(self.attachment, {path: state}, names=self._names)[path]
         if self.is_recorded(path, state or recorded):
             self.entries[path] = seen
-            if state != recorded:
-                self._add_drift(path, recorded, state)
         return state
 
     def _add_drift(self, path: str, recorded: FileState | None, state: FileState | None) -> None:

@@ -9,7 +9,7 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, candidates
 from loom_audit.history.change_index import update_index
 from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
-from loom_audit.model.files import FileChange
+from loom_audit.model.files import FileChange, FileState, is_directory
 from loom_audit.ports import EventFilter, IndexEntry, Stamp
 
 
@@ -23,12 +23,17 @@ def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileCha
         above = change.path.rpartition("/")[0]
         if change.before is not None or change.after is None:
             continue
-        if above and above not in back and attachment.projections.state(above) is None:
+        folder = back[above].after if above in back else _recorded(attachment, above)
+        if above and not is_directory(folder):
             continue
         last = attachment.tables.history(change.path, limit=1)
         if last and last[0].change.after == change.after:
             back[change.path] = change
     return [*back.values()]
+
+
+def _recorded(attachment: Attachment, path: str) -> FileState | None:
+    return attachment.projections.state(path) if path else None
 
 
 def record_back(
@@ -73,7 +78,7 @@ def record_seen_again(
         if path not in then or after is None or after.kind != "file":
             left.append(change)
             continue
-        if change.before is not None or (above and attachment.projections.state(above) is None):
+        if change.before is not None or (above and not is_directory(_recorded(attachment, above))):
             left.append(change)
             continue
         seen, causes = then[path]

@@ -19,6 +19,7 @@ from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
 from loom_audit.history.doers import Candidate
 from loom_audit.history.drift import record_drift
+from loom_audit.history.fitted import append_found
 from loom_audit.history.survivors import Window
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.display import visible_path
@@ -112,7 +113,8 @@ def _check(attachment: Attachment) -> None:
         if missed:
             drafts.append(outside_draft(missed, found.moves, found.arrived, watched))
             drafts.append(_lowered(calls, _found_later(missed)))
-        update_index(attachment, found.entries, attachment.log.append(drafts))
+        events = append_found(attachment, drafts, found.entries, among)
+        update_index(attachment, found.entries, events)
 
     try:
         flush(scan(attachment, flush))
