@@ -33,7 +33,7 @@ class RootIdentities:
     def kept(self, id: str) -> list[str]:
         """Those that a workspace had, oldest first."""
         try:
-            return self._file(id).read_text("ascii", "replace").split()
+            return self._file(id).read_text("utf-8", "replace").split()
         except OSError:
             return []
 
@@ -47,7 +47,7 @@ class RootIdentities:
         with audit_errors(str(file)):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished.touch(0o600)
-            unfinished.write_text("\n".join([*known, identity][-_KEPT:]) + "\n", "ascii")
+            unfinished.write_text("\n".join([*known, identity][-_KEPT:]) + "\n", "utf-8")
             unfinished.replace(file)
 
     def _file(self, id: str) -> Path:
