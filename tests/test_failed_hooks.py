@@ -403,3 +403,54 @@ def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
             run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
         assert len(waiting_lines(home)) == 50
         assert workspace.root == str(root)
+
+
+TABLES = {
+    "no tree": "DELETE FROM tree_entry",
+    "another mode": "UPDATE tree_entry SET mode = mode - 4",
+    "a log cut off": "DELETE FROM event WHERE seq > (SELECT max(seq) - 2 FROM event)",
+}
+
+
+@pytest.mark.parametrize("how", TABLES)
+@pytest.mark.parametrize("known", [True, False], ids=["known session", "new session"])
+def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(
+    store: AuditStore, workspace: AuditedWorkspace, claude: HookedClaude, home: Path, root: Path,
+    how: str, known: bool,
+) -> None:  # fmt: skip
+    """Tables that do not agree with the log, or an end of it that is gone; and it is said first."""
+    with HookServer(store, home / FOLDER, SOCKET, lambda _: None):
+        claude.bash("c0" if known else "d0", "true", (root / "b").touch)
+        claude.hook("SessionEnd" if not known else "Stop", reason="exit")
+    workspace.adapters.keep_head(workspace.head())
+    forge(home, TABLES[how])
+    session = "s1" if known else "s2"
+    errors: list[str] = []
+    with open_store() as other:
+        calls = len([*other.workspace(root).timeline.calls()])
+        with HookServer(other, home / FOLDER, SOCKET, errors.append):
+            given = json.loads(pre_tool_use(root, session))
+            given |= {"transcript_path": str(claude.transcript)}
+            data = json.dumps(given).encode()
+            strict = run_hook(home, data, "claude-code", "--strict", cwd=root)
+            plain = run_hook(home, data, "claude-code", cwd=root)
+        assert (plain.returncode, plain.stdout, plain.stderr) == (0, b"", b"")
+        assert b'"permissionDecision"' in strict.stdout and b'"deny"' in strict.stdout, errors
+        assert len(waiting_lines(home)) == 2, errors
+        assert len([*other.workspace(root).timeline.calls()]) == calls
+        assert failures(other.workspace(root)) == []
+    for command, said in (("status", "NOTHING IS RECORDED"), ("doctor", "nothing is recorded")):
+        argv = [sys.executable, "-m", "loom_audit", command]
+        done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
+        told = (done.stderr + done.stdout).splitlines()
+        assert any(said in line for line in told[: 1 if command == "status" else None]), told
+
+
+def forge(home: Path, sql: str) -> None:
+    with closing(sqlite3.connect(home / "audit.db")) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in names:
+            raw.execute(f"DROP TRIGGER {name}")
+        raw.execute(sql)
+        raw.commit()

@@ -149,12 +149,14 @@ def _with(known: tuple[str, ...], one: str) -> tuple[str, ...]:
 
 
 def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
-    """Put on record that hooks failed, once."""
+    """Put on record that hooks failed, once. Corrupt where nothing may be recorded."""
     key = "\0".join((failed.client, failed.session, failed.first.isoformat()))
     id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     fact = HookFailed(failed.client, failed.session, failed.count)
     draft = Draft(fact, "", OUTSIDE, id=id, occurred_at=failed.first, source=CLIENT)
-    with workspace.attachment.exclusive():  # which nobody has where recording is stopped
+    with workspace.attachment.exclusive():
+        if stopped := workspace.why_stopped():  # else it would be gone, and nothing more recorded
+            raise stopped
         workspace.log.append([draft])
 
 
