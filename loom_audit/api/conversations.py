@@ -208,7 +208,7 @@ class Conversation:
             self.take(report, heard=True)
         stopped = hook.moment == "stop" and self.has_open_calls
         if stopped or (hook.moment == "after" and self._is_half_told):
-            self.read()  # how a call ended may stand there already
+            self.read(waits=not stopped)  # how a call ended may stand there already
             self._stopped = stopped
             self._due = monotonic() + OUTCOME_WAIT
         for ingest in self.ingests.values():
@@ -331,8 +331,11 @@ class Conversation:
         self._reader = self.client.transcript()
         self._file = self._open_file(path)
 
-    def read(self, *, calls_only: bool = False) -> None:
-        """Take in what the transcript says by now, and settle the calls whose end it tells."""
+    def read(self, *, calls_only: bool = False, waits: bool = False) -> None:
+        """Take in what the transcript says by now, and settle the calls whose end it tells.
+
+        Where it `waits`, not yet those after which a hook is about to come.
+        """
         if self._file is None:
             return
         try:
@@ -342,7 +345,7 @@ class Conversation:
                     if report.session == self.session and not (text and calls_only):
                         self.take(report, heard=False)
             for ingest in self.ingests.values():
-                ingest.settle()
+                ingest.settle(waits=waits)
         except (AuditUnavailable, Corrupt, NoWorkspace, OSError, StorageFailed):
             self._begin_again()  # nothing of it is lost where it cannot be recorded now
             raise
@@ -405,7 +408,7 @@ class Conversation:
 
     def settle(self) -> None:
         """Put on record what is known by now, and what nobody will tell in time."""
-        self.read()
+        self.read(waits=True)
         if self._due is not None and monotonic() >= self._due:
             for ingest in self.ingests.values():
                 ingest.close(half_told=not self._stopped)

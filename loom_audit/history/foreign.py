@@ -208,6 +208,7 @@ def end(
             # one that was denied did not run: what was started meanwhile is the client's own
             goes_on = goes_on or status == "running"
             asked = None if status == "denied" else asking
+            before = ending.record.coverage
             _look_at_end(
                 ending,
                 call,
@@ -218,6 +219,8 @@ def end(
                 heard=heard,
                 told=told,
             )
+            if status == "denied":  # what is found is not its doing, however late it is found
+                ending.record.coverage = before
         ending.record.lower_coverage(*reasons())
         if unseen:
             ending.record.coverage = Coverage("none", (unseen,))

@@ -7,6 +7,7 @@ read from its beginning again after a crash, so what it tells counts by its orde
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
 from msgspec import UNSET
@@ -53,6 +54,7 @@ NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
 NOT_LOOKED_AT = "not looked at after"
 """Of a call whose end no hook told: what it had done was looked at later than that."""
+_HOOK_SECONDS = 1.0  # for which a hook after a call is waited for that the transcript tells
 NOT_TOLD = {"output": "the client did not tell how this call ended"}
 
 
@@ -85,6 +87,7 @@ class Ingest:
         self._since = since
         self._is_there = is_there
         self._at_hand: set[str] = set()
+        self._told_at: dict[str, float] = {}
         self._unhooked: set[str] = set()
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
@@ -177,12 +180,13 @@ class Ingest:
         """That a call also names paths that no workspace holds."""
         self._beyond.add(safe_id(call_id))
 
-    def settle(self) -> None:
-        """Put on record what the transcript told of calls that have ended by now."""
+    def settle(self, *, waits: bool = False) -> None:
+        """Put on record what the transcript told of calls that are over; if it `waits`, of most."""
         told = [
             (call_id, ended)
             for call_id, ended in self._ended.items()
             if ended.status is not None or self.open_call(call_id) is None
+            if not (waits and ended.status in ("ok", "error") and self._hook_may_come(call_id))
         ]
         # of all before the first is looked at: each may have changed what is found
         for settled in (self._settle_begin, self._settle_end):
@@ -194,6 +198,12 @@ class Ingest:
                     raise
         for call_id, _ in told:
             self._ended.pop(call_id, None)  # not before it is on record
+
+    def _hook_may_come(self, call_id: str) -> bool:
+        """Whether the hook after a call is waited for, since the look that it brings is in time."""
+        if call_id not in self._requests or call_id in self._parts or call_id in self._inferred:
+            return False
+        return monotonic() - self._told_at.setdefault(call_id, monotonic()) < _HOOK_SECONDS
 
     def _settle_begin(self, call_id: str, ended: CallEnded) -> None:
         if self._find(call_id) is None:

@@ -96,7 +96,9 @@ def test_what_is_certain_is_full_and_what_is_shared_says_so(run: Run) -> None:
     for step, _ in steps(run):
         for record in recorded(run, step):
             why = [one for one in record["coverage_reasons"] if one != FORMATTED]
-            if step.name not in UNCERTAIN:
+            # no hook of Codex tells that a patch failed, so the look after it comes late
+            late = ("failing edit",) if run.client.name == "codex" else ()
+            if step.name not in (*UNCERTAIN, *late):
                 assert why == [], (step.name, record["coverage_reasons"])
             assert (record["coverage"] == "full") == (not record["coverage_reasons"])
     (edit,) = recorded(run, named(run, "edit"))
@@ -164,7 +166,8 @@ def test_each_call_is_reverted_to_the_exact_bytes_before_it_newest_first(run: Ru
             table[step.name] = done.returncode
             if done.returncode not in DONE:
                 assert step.name in MAY_CONFLICT, (step.name, done.stdout, done.stderr)
-                assert any(path in done.stdout + done.stderr for path in record["paths"])
+                said = done.stdout + done.stderr
+                assert any(path in said for path in record["paths"] or (LATE, MEANWHILE, SOON))
                 apart |= set(record["paths"])
         left = set(difference(run.before[step.name], manifest(run.workspace)))
         assert left <= apart | {LATE, MEANWHILE, SOON}, (step.name, left, table)
