@@ -203,7 +203,8 @@ class Ingest:
         """Whether the hook after a call is waited for, since the look that it brings is in time."""
         if call_id not in self._requests or call_id in self._parts or call_id in self._inferred:
             return False
-        return monotonic() - self._told_at.setdefault(call_id, monotonic()) < _HOOK_SECONDS
+        told_at = self._told_at.setdefault(call_id, monotonic())
+        return monotonic() - told_at < _HOOK_SECONDS
 
     def _settle_begin(self, call_id: str, ended: CallEnded) -> None:
         if self._find(call_id) is None:
