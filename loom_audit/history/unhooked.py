@@ -34,18 +34,7 @@ def add_unseen(
     """
     attachment = writer.attachment
     with exclusive(attachment):
-        check_session_open(attachment, writer.session)
-        check_unused(writer, request.call_id)
-        call = OpenCall(
-            replace(writer, source=CLIENT_UNSEEN),
-            request.tool,
-            request.arguments,
-            request.effect,
-            call_id=request.call_id,
-            cwd=request.cwd,
-            paths=request.paths,
-        )
-        call.announce()
+        _announce(writer, request)
         begun = attachment.projections.call(writer.session, request.call_id)
         event, _ = request_event(attachment, begun)
         ending = OpenCall.resumed(
@@ -65,14 +54,18 @@ def announce_unseen(writer: Writer, request: CallRequested) -> None:
     Conflict when the session is not open, or has a call of this id.
     """
     with exclusive(writer.attachment):
-        check_session_open(writer.attachment, writer.session)
-        check_unused(writer, request.call_id)
-        OpenCall(
-            replace(writer, source=CLIENT_UNSEEN),
-            request.tool,
-            request.arguments,
-            request.effect,
-            call_id=request.call_id,
-            cwd=request.cwd,
-            paths=request.paths,
-        ).announce()
+        _announce(writer, request)
+
+
+def _announce(writer: Writer, request: CallRequested) -> None:
+    check_session_open(writer.attachment, writer.session)
+    check_unused(writer, request.call_id)
+    OpenCall(
+        replace(writer, source=CLIENT_UNSEEN),
+        request.tool,
+        request.arguments,
+        request.effect,
+        call_id=request.call_id,
+        cwd=request.cwd,
+        paths=request.paths,
+    ).announce()
