@@ -20,6 +20,16 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of xdist is in a session of processes of its own.
+
+    What loses its parent may be the doing of any program in the same one, so that else a call
+    that another worker's test makes could be taken to leave it running.
+    """
+    if hasattr(config, "workerinput"):
+        os.setsid()
+
+
 def _fail_what_ci_must_have(report: Any) -> None:
     """On CI everything that a test needs is installed, so `needs …` is a failure there."""
     if not report.skipped or not isinstance(report.longrepr, tuple):

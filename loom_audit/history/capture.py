@@ -1,6 +1,7 @@
 """Finds what changed on disk: stamps are compared, and files whose stamp differs are hashed."""
 
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -63,8 +64,11 @@ CHUNK_PATHS = 10_000
 NOT_A_FILE = "not a file"
 """How the reason begins why another kind of inode is not recorded."""
 
-A_TICK = 20_000_000
-"""Nanoseconds by which a file's time of birth may be behind the clock."""
+CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
+"""Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), by which the kernel dates files.
+
+It is up to a tick behind the clock, so that only by it nothing is dated before it was made.
+"""
 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
@@ -136,7 +140,7 @@ def scan(
     """
     if keep:
         list_opaque(attachment)
-    began = time.time_ns()
+    began = time.clock_gettime_ns(CLOCK_OF_FILES)
     known = catch_up(attachment)
     if anew:
         known = every_path_stale(attachment)
@@ -422,7 +426,7 @@ def _is_older(attachment: Attachment, path: str) -> bool:
     if looked is None or path in attachment.last_seen.created:
         return False  # what was found then could not be recorded
     born = attachment.workspace.born(path)
-    return born is not None and born < looked - A_TICK
+    return born is not None and born < looked
 
 
 def _add_change(

@@ -1,11 +1,13 @@
 """What arrived by a move is deleted by no plan, however often it moved."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from loom_audit import AuditedWorkspace
+from loom_audit.history.capture import CLOCK_OF_FILES
 from loom_audit.model.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
@@ -103,7 +105,10 @@ def test_a_file_that_was_left_out_and_moved_twice_stays(
     workspace: AuditedWorkspace, root: Path, run: Run, name: str
 ) -> None:
     """It lay outside the workspace, came in by a move, and went on from there."""
-    (root.parent / "mine.txt").write_text("only here\n")
+    mine = root.parent / "mine.txt"
+    mine.write_text("only here\n")
+    while time.clock_gettime_ns(CLOCK_OF_FILES) <= mine.stat().st_ctime_ns:
+        time.sleep(0.001)  # a tick of the clock that dates files, and no more
     run("true")
     point = workspace.log.head()
     run("mv ../mine.txt came.txt")

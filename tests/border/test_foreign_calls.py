@@ -1,6 +1,5 @@
 """What comes into scope, or goes, during a call that another process ends than began it."""
 
-import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, ForeignSession, open_store
-from loom_audit.history.capture import A_TICK
+from loom_audit.history.capture import CLOCK_OF_FILES
 from loom_audit.model.events import FilesChanged
 from tests.clients import client as client
 from tests.trees import everything
@@ -70,7 +69,7 @@ def test_what_was_made_before_the_call_and_moved_in_has_arrived(
     (elsewhere / "thesis").write_text("a year's work\n")
     (root / "node_modules").mkdir()
     (root / "node_modules" / "pad.js").write_text("pad()\n")
-    while time.time_ns() < os.stat(elsewhere / "thesis").st_mtime_ns + 3 * A_TICK:
+    while time.clock_gettime_ns(CLOCK_OF_FILES) <= (elsewhere / "thesis").stat().st_ctime_ns:
         pass  # a birth this near to the look proves nothing
 
     def act() -> None:
