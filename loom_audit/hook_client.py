@@ -262,7 +262,7 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
 def note(folder: bytes, who: bytes, data: bytes) -> None:
     """Note that a hook was not handed over, for the next warm process: one line, one write.
 
-    Where the file was moved away meanwhile, it goes into the one that has its place.
+    Where the file was moved away or removed meanwhile, it goes into the one that has its place.
     """
     names = (b"hook_event_name", b"session_id", b"tool_use_id", b"cwd", b"transcript_path")
     told = [who, *(field(data, name) for name in names)]
@@ -272,13 +272,14 @@ def note(folder: bytes, who: bytes, data: bytes) -> None:
         line = line[:64].rpartition(b"\t")[0] + b"\n"
     name = folder + b"/hooks/" + SPOOL
     flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_NOFOLLOW
-    for _ in range(3):
+    for _ in range(20):
         spool = posix.open(name, flags | posix.O_NONBLOCK, 0o600)
         seen = posix.fstat(spool)
         # a file of the person's own, which somebody has linked here, is not written
-        if seen.st_mode & 0o170000 != 0o100000 or seen.st_nlink != 1:
+        if seen.st_mode & 0o170000 != 0o100000 or seen.st_nlink > 1:
             raise OSError
-        posix.write(spool, line)
+        if seen.st_nlink:
+            posix.write(spool, line)
         posix.close(spool)
         try:
             now = posix.stat(name, follow_symlinks=False)

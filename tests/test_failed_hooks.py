@@ -2,6 +2,7 @@
 
 import json
 import os
+import posix
 import resource
 import socket
 import sqlite3
@@ -9,14 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit import AuditedWorkspace, AuditStore, hook_client, open_store
 from loom_audit.api import failed_hooks
 from loom_audit.api.clients import Hooks
 from loom_audit.api.doctor import check_all
@@ -265,6 +266,48 @@ def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(
         lines.extend(taken)
     found = {(one.session, one.count) for one in failed_hooks.by_session(lines, datetime.now(UTC))}
     assert found == {(f"s{n}", 10) for n in range(4)}
+
+
+@pytest.mark.parametrize("moment", ["before the write", "after the write"])
+def test_a_hook_whose_file_is_taken_and_removed_meanwhile_writes_into_the_next(
+    home: Path, root: Path, spool: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    taking, taken = Spool(home / FOLDER), list[bytes]()
+    name = "fstat" if moment == "before the write" else "close"
+    call = getattr(posix, name)
+
+    def and_take(descriptor: int) -> object:
+        monkeypatch.setattr(posix, name, call)
+        with taking.taken() as (lines, _):
+            taken.extend(lines)
+        spool.unlink(missing_ok=True)
+        return call(descriptor)
+
+    spool.unlink(missing_ok=True)
+    monkeypatch.setattr(posix, name, and_take)
+    hook_client.note(os.fsencode(home), b"claude-code", pre_tool_use(root))
+    found = {*taken, *taking.waiting()}
+    assert len(found) == 1 and b"claude-code" in found.pop()
+
+
+def test_the_file_for_failed_hooks_has_one_name_at_any_time(home: Path, spool: Path) -> None:
+    """A hook writes no file that has two, which may be a person's."""
+    most, stop = 0, threading.Event()
+    taking = Spool(home / FOLDER)
+
+    def take() -> None:
+        while not stop.is_set():
+            spool.unlink(missing_ok=True)
+            taking.reserve()
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    for _ in range(20_000):
+        with suppress(FileNotFoundError):
+            most = max(most, spool.stat().st_nlink)
+    stop.set()
+    taker.join()
+    assert most == 1
 
 
 def test_what_was_taken_and_not_put_on_record_stays_for_the_next_process(

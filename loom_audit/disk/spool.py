@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from loom_audit.disk import system
+
 NAME = "spool"
 RESERVED = 256 * 1024
 """Bytes, which are some thousand lines."""
@@ -23,6 +25,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """What is read of one file at most: more was not written by hooks."""
 
 _KEEP_SIZE = 1
+_HERE = -100
+"""AT_FDCWD."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -111,9 +115,24 @@ class Spool:
             os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             try:
                 _allocate(made)
-                os.link(made, self._file)
+                _rename_to_absent(made, self._file)
             finally:
-                made.unlink()
+                made.unlink(missing_ok=True)
+
+
+def _rename_to_absent(file: Path, target: Path) -> None:
+    """Rename a file to a name that nothing has; OSError where something has it.
+
+    It has one name at any time, where its filesystem can: hooks write no file that has two.
+    """
+    try:
+        system.renameat2(
+            _HERE, os.fsencode(file), _HERE, os.fsencode(target), system.RENAME_NOREPLACE
+        )
+    except FileExistsError:
+        raise
+    except (OSError, KeyError):  # a filesystem or a processor that has none
+        os.link(file, target)
 
 
 def _allocate(file: Path) -> None:
