@@ -5,6 +5,7 @@ Kept on the machine that the processes are on, beside the looks before foreign c
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from time import monotonic, sleep
 from typing import Any
 
@@ -106,13 +107,15 @@ def settled_tasks_left(
     """The same, and whether readings agree: what ends leaves its children without a line to it."""
     until = monotonic() + _READING_SECONDS
     agreed, last = 0, None
-    while True:
+    for reading in count(1):
         left = tasks_left(attachment, before, tasks, beside=beside)
         agreed = agreed + 1 if last == left.keys() else 1
         last = left.keys()
-        if agreed == _READINGS or monotonic() >= until:
-            return left, agreed == _READINGS
+        # on a machine that is busy the time may be over before there were readings to compare
+        if agreed == _READINGS or (monotonic() >= until and reading >= _READINGS):
+            break
         sleep(_BETWEEN_READINGS)
+    return left, agreed == _READINGS
 
 
 def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ForeignSession, Session, tool
 from loom_audit.api.registry import ToolRegistry
+from loom_audit.history import survivors
 
 
 class Server:
@@ -143,6 +144,16 @@ def test_what_ended_between_two_looks_ran_between_them(
             (root / "mine").touch()
     assert owners(workspace, "log") == ("b", ("b", "a"))
     assert owners(workspace, "mine") == ("c", ()) and third.coverage.level == "full"
+
+
+def test_readings_are_compared_also_where_the_machine_is_busy(
+    workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their time is over at the first one, and nothing has been compared."""
+    monkeypatch.setattr(survivors, "_READING_SECONDS", 0)
+    running = workspace.attachment.processes.running()
+    left, agreed = survivors.settled_tasks_left(workspace.attachment, running, (), beside=())
+    assert agreed and not left
 
 
 def test_what_a_survivor_starts_is_a_survivor_too(workspace: AuditedWorkspace, root: Path) -> None:
