@@ -20,14 +20,18 @@ from loom_audit.disk import exchange
 from loom_audit.errors import AuditError
 from loom_audit.model.events import CallFinished, CallRequested
 from tests.changes import check_each_change_once
+from tests.crash.asked import SERVED, Asked
 from tests.crash.faults import check_finishes, check_fold, wait_for, working_in
 from tests.examples import some
 from tests.forked import Forked
-from tests.trees import tree_of
+from tests.trees import Entry, tree_of
 
 FILES = 12
 ROUNDS = 10
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KILLED = 0.15
+"""How often it is killed right away."""
+
 TWICE = 0.15
 """How often a second signal follows, which kills when it comes within a step."""
 
@@ -64,8 +68,10 @@ VERBS: dict[str, tuple[str, Sequence[str]]] = {
     "verify": ("changed", ("verify",)),
     "status": ("changed", ("status",)),
 }
-CASES = [(verb, n) for n in range(8) for verb in VERBS]
-"""Of 10 signals each: 2,000."""
+CASES = [(verb, n) for n in range(7) for verb in (*VERBS, *SERVED)]
+"""Of 10 signals each: 2,170."""
+PERSONS = {"f10", ".loomignore"}
+"""What a person wrote outside of any call."""
 
 
 class Place:
@@ -83,6 +89,7 @@ class Place:
             (root / "d" / "e" / "f").write_text("deep\n")
             for n in range(FILES):
                 (root / f"f{n}").write_text(f"old {n}\n" * 200)
+        self.first = tree_of(self.root)
         with open_store() as store:
             workspace = store.attach(self.root)
             workspace.checkpoint("start")
@@ -127,12 +134,19 @@ class Place:
             shutil.copytree(self._kept / state / part.name, part, symlinks=True)
 
     def begin(self, verb: str) -> Forked:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
+        environment = kept | {"LC_ALL": "C.UTF-8"}
+        if verb in SERVED:
+            state, serve = SERVED[verb]
+            self.bring_back(state)
+            served = serve(cwd=self.root, env=environment, data=self.home)
+            served.begin()
+            return served
         state, words = VERBS[verb]
         self.bring_back(state)
         named = {"other": self.other, "into": self.into, "call": self.call}
         arguments = [word.format(**named) if word[0] == "{" else word for word in words]
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
-        return Forked(arguments, cwd=self.root, env=kept | {"LC_ALL": "C.UTF-8"})
+        return Forked(arguments, cwd=self.root, env=environment)
 
     @functools.cached_property
     def call(self) -> int:
@@ -149,9 +163,14 @@ class Place:
     def _time(self, verb: str) -> float:
         process = self.begin(verb)
         began = time.monotonic()
-        code = process.wait()
-        assert code in (0, 3, 7), (verb, code, process.printed())
-        return time.monotonic() - began
+        if isinstance(process, Asked):
+            process.answered.wait()
+        else:
+            code = process.wait()
+            assert code in (0, 3, 7), (verb, code, process.printed())
+        seconds = time.monotonic() - began
+        process.wait()
+        return seconds
 
 
 def _roll_back_to_start(workspace: AuditedWorkspace) -> None:
@@ -194,20 +213,30 @@ def test_a_signal_at_any_moment_leaves_one_finish_and_each_change_once(
 ) -> None:
     chosen = random.Random(f"{seed} {verb} {n}")
     ends: Counter[int] = Counter()
+    sent: Counter[signal.Signals] = Counter()
     for _ in range(ROUNDS):
-        sent = interrupt(place, verb, chosen, ends)
+        told = interrupt(place, verb, chosen, ends, sent)
         try:
             check(place, chosen)
         except BaseException as error:
-            error.add_note(f"{verb}: {sent}")
+            error.add_note(f"{verb}: {told}")
             raise
-    sys.stdout.write(f"{verb}: {dict(ends)}\n")
+    signals = {one.name: n for one, n in sent.items()}
+    sys.stdout.write(f"{verb}: {signals}, ended by {dict(ends)}\n")
 
 
-def interrupt(place: Place, verb: str, chosen: random.Random, ends: Counter[int]) -> str:
+def interrupt(
+    place: Place,
+    verb: str,
+    chosen: random.Random,
+    ends: Counter[int],
+    sent: Counter[signal.Signals],
+) -> str:
     """Send one signal, or two, at random moments of a verb; which they were."""
     whole = place.seconds(verb)
     numbers = chosen.choices(SIGNALS, k=1 + (chosen.random() < TWICE))
+    if chosen.random() < KILLED:
+        numbers = [signal.SIGKILL]
     first = chosen.random() * whole
     process = place.begin(verb)
     told: list[str] = []
@@ -216,11 +245,17 @@ def interrupt(place: Place, verb: str, chosen: random.Random, ends: Counter[int]
         time.sleep(wait)  # the moment is what is chosen
         process.kill(number)
         told.append(f"{number.name} after {wait:.4f} s")
-    ends[process.wait()] += 1
+    code = process.wait()
+    ends[code] += 1
+    sent.update(numbers)
     wait_for("the end of the commands", lambda: not working_in(place.root))
+    if isinstance(process, Asked):
+        process.check()
     out, errors = process.printed()
     # before we answer signals, and when Python ends, it says itself that it was interrupted
     said = out + errors
+    expected = {0, 3, 7, *(-n for n in numbers), *(128 + n for n in numbers)}
+    assert code in expected, (verb, told, code, said)
     assert b"Traceback" not in said or b"KeyboardInterrupt" in said, (verb, told, said)
     return ", ".join(told)
 
@@ -234,6 +269,7 @@ def check(place: Place, chosen: random.Random) -> None:
                 assert workspace.verify().exit_code in (0, 3)
                 continue
             store.attach(entry.root)  # as far as the first listing did not come
+            check_explained(workspace)
             if any(one.waiting for one in workspace.recover()):
                 decide(workspace, chosen)
             check_finishes(workspace)
@@ -249,10 +285,30 @@ def check(place: Place, chosen: random.Random) -> None:
             # a second signal kills also who makes a log, which is empty then
             left = [one for one in found.findings if one.code != "log.empty"]
             assert found.exit_code in (0, 3) and not left, left
+            if Path(entry.root) == place.root:
+                check_taken_back(workspace, place.first)
+                assert workspace.verify().exit_code in (0, 3)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = verify_alone.main([str(place.home / "audit.db")])
     assert code == 0, said.getvalue()
+
+
+def check_explained(workspace: AuditedWorkspace) -> None:
+    """What differs from the log is the person's, or of a call that is named as open."""
+    found = workspace.status()
+    ours = {change.path for change in found.drift} - PERSONS
+    assert not ours or any(call.effect == "execute" for call in found.open_calls), ours
+
+
+def check_taken_back(workspace: AuditedWorkspace, first: dict[bytes, Entry]) -> None:
+    """All of it can be taken back, to the byte, and brought back."""
+    now = tree_of(Path(workspace.root))
+    done = workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+    assert done.call.status == "ok" and tree_of(Path(workspace.root)) == first
+    again = workspace.plan_undo(session=done.call.session)
+    assert workspace.carry_out(again).call.status == "ok"
+    assert tree_of(Path(workspace.root)) == now and workspace.status().drift == ()
 
 
 def decide(workspace: AuditedWorkspace, chosen: random.Random) -> None:
