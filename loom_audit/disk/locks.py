@@ -49,7 +49,7 @@ class DiskLock:
 
     @contextmanager
     def _hold(self, name: str, timeout: float) -> Iterator[None]:
-        with signals.held() as is_first:
+        with signals.held(step=False) as is_first:
             token = self._take(name, timeout, is_first)
             try:
                 yield
@@ -58,6 +58,9 @@ class DiskLock:
 
     def uninterrupted(self) -> AbstractContextManager[object]:
         return signals.held()
+
+    def answer_signals(self, *, whole: bool = False) -> None:
+        signals.answer(whole=whole)
 
     def acquire(self, name: str) -> Callable[[], None]:
         token = self._take(name, None)

@@ -20,11 +20,15 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class _Hold(Struct):
-    """An outermost block: what answered each signal before it, and the signals that came."""
+    """An outermost block: what answered each signal before it, and the signals that came.
+
+    It is a step once something in it must not be left half done.
+    """
 
     before: dict[int, Any] = field(default_factory=dict)
     came: list[int] = field(default_factory=list)
     is_over: bool = False
+    is_step: bool = False
 
     def keep(self, number: int, frame: FrameType | None) -> None:
         if self.is_over:  # it could not be undone, as when another thread ended the block
@@ -48,13 +52,25 @@ class _Hold(Struct):
                 self.before[number] = before
                 signal.signal(number, self.keep)
 
+    def let_through(self) -> None:
+        """Answer what came, as after the block, which goes on unless the answer ends it."""
+        came, self.came = self.came, []
+        self._put_back()
+        try:
+            self.answer(came[0])
+        finally:
+            self.begin()
+
     def end(self) -> None:
         self.is_over = True
         if _is_interrupted_here():
-            for number, before in self.before.items():
-                signal.signal(number, before)
+            self._put_back()
         for number in self.came[:1]:
             self.answer(number)
+
+    def _put_back(self) -> None:
+        for number, before in self.before.items():
+            signal.signal(number, before)
 
 
 _holds: list[_Hold] = []
@@ -62,15 +78,18 @@ _holds: list[_Hold] = []
 
 
 @contextmanager
-def held() -> Iterator[bool]:
+def held(*, step: bool = True) -> Iterator[bool]:
     """Keep back a signal that asks for an end; nothing in a thread that none interrupts.
 
-    True for the outermost block, of which nothing has been done when it begins.
+    True for the outermost block, of which nothing has been done when it begins. One that is not a
+    `step`, nor has one in it yet, is left where `answer` is called.
     """
     if _holds or not _is_interrupted_here():
+        for hold in _holds if step and _is_interrupted_here() else ():
+            hold.is_step = True
         yield False
         return
-    hold = _Hold()
+    hold = _Hold(is_step=step)
     _holds.append(hold)
     try:
         hold.begin()
@@ -78,6 +97,18 @@ def held() -> Iterator[bool]:
     finally:
         _holds.clear()
         hold.end()
+
+
+def answer(*, whole: bool = False) -> None:
+    """Answer a signal that is kept back, where no step is under way.
+
+    What was done in the block until now may be said to be `whole`: then a step begins anew.
+    """
+    if _is_interrupted_here():
+        for hold in _holds:
+            hold.is_step &= not whole
+            if hold.came and not hold.is_step:
+                hold.let_through()
 
 
 def is_told_to_end() -> bool:

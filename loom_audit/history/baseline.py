@@ -54,6 +54,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
             attachment, {**found.entries, **untracked_entries(attachment, found.untracked)}, events
         )
         found.untracked.clear()
+        attachment.lock.answer_signals(whole=True)
 
     with attachment.exclusive():
         if baseline_end(attachment):

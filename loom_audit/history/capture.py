@@ -299,6 +299,7 @@ def _scan_paths(
 ) -> ScanResult:
     whole = True
     for n, (path, stamp) in enumerate(doubtful):
+        attachment.lock.answer_signals()  # a look takes long, and is made again
         before = state_of(path)
         try:
             after, entry = observe(attachment, path, before, keep=keep, seen=stamp)

@@ -128,6 +128,13 @@ class Lock(Protocol):
         """
         ...
 
+    def answer_signals(self, *, whole: bool = False) -> None:
+        """Answer one that was kept back, unless something `uninterrupted` was done in the block.
+
+        What was done may be said to be `whole`: nothing is lost when the block ends here.
+        """
+        ...
+
     def acquire(self, name: str) -> Callable[[], None]:
         """Take it at once and keep it until the returned function is called. Conflict if held."""
         ...

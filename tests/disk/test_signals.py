@@ -98,6 +98,33 @@ def test_a_signal_ends_the_wait_for_a_lock_and_none_for_the_record_of_what_was_d
     assert answered == [signal.SIGINT] * 2
 
 
+def test_a_signal_is_answered_within_a_lock_where_nothing_was_done_yet_or_all_is_whole(
+    tmp_path: Path, answered: list[int]
+) -> None:
+    lock = DiskLock(tmp_path)
+    came = [signal.SIGINT]
+
+    def tell() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        lock.answer_signals()
+
+    with lock.hold("one"):
+        tell()
+        assert answered == came, "it goes on, as who answered let it"
+        with lock.uninterrupted():
+            tell()
+        lock.answer_signals()
+        assert answered == came, "what was begun comes to its end"
+        lock.answer_signals(whole=True)
+        assert answered == came * 2
+        tell()
+        assert answered == came * 3
+    with lock.uninterrupted(), lock.hold("one"):
+        tell()
+        assert answered == came * 3
+    assert answered == came * 4
+
+
 def test_a_step_in_another_thread_leaves_signals_to_the_main_one(answered: list[int]) -> None:
     begun, end = threading.Event(), threading.Event()
 

@@ -67,6 +67,9 @@ class MemoryLock:
     def uninterrupted(self) -> AbstractContextManager[object]:
         return nullcontext()
 
+    def answer_signals(self, *, whole: bool = False) -> None:
+        pass
+
     def is_held(self, name: str) -> bool:
         with self._changed:
             return name in self._held
