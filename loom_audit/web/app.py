@@ -1,12 +1,15 @@
 """The dashboard: `create_app` for a server of your own, `serve` for this machine."""
 
+import asyncio
 import os
+import socket
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import uvicorn
@@ -34,7 +37,7 @@ from loom_audit.web import (
 )
 from loom_audit.web.admission import Admission, Visitor
 from loom_audit.web.arrival import SECONDS, TimedConnection
-from loom_audit.web.guard import Guard, secured
+from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
 from loom_audit.web.pages import STATUS, Pages, assets
 
@@ -80,16 +83,40 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _broken)
-    app.add_middleware(Guard, admission=admission, pages=app.state.pages)
+    app.state.changing = Changing()
+    guarded = {"admission": admission, "pages": app.state.pages, "changing": app.state.changing}
+    app.add_middleware(Guard, **guarded)
     app.add_middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=COMPRESSION)
     return app
 
 
-def server_of(app: FastAPI, seconds: float = SECONDS) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """Ends once all that changes something is answered, at once when it is told to a second time.
+
+    What only reads is waited for as long as the configuration says.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit |= self.should_exit
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in self.servers:
+            listening.close()
+        for connection in [*self.server_state.connections]:
+            connection.shutdown()  # it takes no more requests
+        changing: Changing = cast(FastAPI, self.config.app).state.changing
+        await asyncio.sleep(0.1)  # those that have arrived have begun
+        while changing.requests and not self.force_exit:
+            await asyncio.sleep(0.1)
+        await super().shutdown(sockets)
+
+
+def server_of(app: FastAPI, seconds: float = SECONDS) -> Server:
     """A server of the dashboard, which closes a connection of which no whole request arrives in so
     many seconds.
     """
-    return uvicorn.Server(
+    return Server(
         uvicorn.Config(
             app,
             http=cast(Any, partial(TimedConnection, seconds)),

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,11 +40,20 @@ def policy(nonce: str) -> str:
     )
 
 
-class Guard:
-    """ASGI middleware; `pages` renders what it answers itself."""
+class Changing(Struct):
+    """How many requests that change something are under way."""
 
-    def __init__(self, app: ASGIApp, *, admission: Admission, pages: Pages) -> None:
+    requests: int = 0
+
+
+class Guard:
+    """ASGI middleware; `pages` renders what it answers itself, `changing` counts."""
+
+    def __init__(
+        self, app: ASGIApp, *, admission: Admission, pages: Pages, changing: Changing
+    ) -> None:
         self._app = app
+        self._changing = changing
         self._admission = admission
         self._pages = pages
 
@@ -63,7 +73,12 @@ class Guard:
         answer = self._refusal(request)
         if scope["method"] == "HEAD":  # routed as GET is; the server sends no body of it
             scope = {**scope, "method": "GET"}
-        await (answer or self._app)(scope, receive, _with_headers(send, scope["path"], nonce))
+        changes = scope["method"] not in SAFE
+        self._changing.requests += changes
+        try:
+            await (answer or self._app)(scope, receive, _with_headers(send, scope["path"], nonce))
+        finally:
+            self._changing.requests -= changes
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.getlist("host")

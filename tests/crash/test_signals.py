@@ -304,7 +304,11 @@ def check_explained(workspace: AuditedWorkspace) -> None:
 def check_taken_back(workspace: AuditedWorkspace, first: dict[bytes, Entry]) -> None:
     """All of it can be taken back, to the byte, and brought back."""
     now = tree_of(Path(workspace.root))
-    done = workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+    plan = workspace.plan_rollback("@start", outside=True)
+    if plan.is_empty:
+        assert now == first
+        return
+    done = workspace.carry_out(plan)
     assert done.call.status == "ok" and tree_of(Path(workspace.root)) == first
     again = workspace.plan_undo(session=done.call.session)
     assert workspace.carry_out(again).call.status == "ok"
