@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.model import codec
@@ -166,6 +167,16 @@ def after_the_finish(last: list[Draft]) -> list[Draft]:
     return last[::-1]
 
 
+def of_another_call(last: list[Draft]) -> list[Draft]:
+    fact = last[0].fact
+    assert isinstance(fact, FilesChanged)
+    return [replace(last[0], fact=replace(fact, call_id="another")), *last[1:]]
+
+
+def of_another_session(last: list[Draft]) -> list[Draft]:
+    return [replace(last[0], session="another"), *last[1:]]
+
+
 @pytest.mark.parametrize(
     ("version", "change"),
     [
@@ -175,8 +186,19 @@ def after_the_finish(last: list[Draft]) -> list[Draft]:
         ("2.0", a_third),
         ("2.0", another_between),
         ("2.0", after_the_finish),
+        ("2.0", of_another_call),
+        ("2.0", of_another_session),
     ],
-    ids=["written now", "ended well", "interrupted", "a third", "another between", "too late"],
+    ids=[
+        "written now",
+        "ended well",
+        "interrupted",
+        "a third",
+        "another between",
+        "too late",
+        "another call",
+        "another session",
+    ],
 )
 def test_any_other_second_record_is_damage(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch, version: str, change: Change
