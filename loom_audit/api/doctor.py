@@ -41,6 +41,7 @@ Verdict = Literal["ok", "warning", "problem"]
 
 _TIME = "%Y-%m-%d %H:%M:%SZ"
 ROOM_WARNING = 1024**3
+_STOPPED = "nothing is recorded: "
 
 
 class Check(Struct, frozen=True):
@@ -53,7 +54,11 @@ class Check(Struct, frozen=True):
 
 
 def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check]:
-    """Everything, in the order in which one thing leans on another."""
+    """Everything, in the order in which one thing leans on another; first what is not recorded."""
+    yield from sorted(_looked_at(settings, now), key=lambda one: not one.text.startswith(_STOPPED))
+
+
+def _looked_at(settings: Settings, now: datetime | None) -> Iterator[Check]:
     here = now or datetime.now(UTC)
     yield _python()
     yield _sqlite()
@@ -310,7 +315,7 @@ def _clients(
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
     name = f"workspace {workspace.root}"
     if error := workspace.why_stopped():
-        return [Check(name, "problem", f"nothing is recorded: {error.message}", error.hint)]
+        return [Check(name, "problem", f"{_STOPPED}{error.message}", error.hint)]
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
     checks.append(_watch(workspace, name))
     waiting = workspace.status().interrupted

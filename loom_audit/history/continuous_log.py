@@ -14,11 +14,9 @@ from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
 from loom_audit.model.events import (
-    CallRequested,
     ChangeIntended,
     Draft,
     Event,
-    Fact,
     TreeHead,
     TreeListed,
     TreeRelisted,
@@ -86,14 +84,10 @@ class ContinuousLog:
         return self._log.id
 
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
-        """As the other log's; Corrupt for what cannot be."""
+        """As the other log's; Corrupt for what cannot be, and where nothing may be recorded."""
         with self._one_by_one:
-            if not (any(_begins_effect(one.fact) for one in drafts) and self._is_checked()):
-                events = self._log.append(drafts)
-                if events and events[0].seq == self._seq + 1:
-                    self._seq = events[-1].seq
-            else:
-                events = self._append_checked(drafts)
+            checked = drafts and self._is_checked()
+            events = self._append_checked(drafts) if checked else self._log.append(drafts)
             if events:
                 self._list_when_due(events)
             return events
@@ -105,9 +99,11 @@ class ContinuousLog:
                 self._current(may_be_broken=False)
 
     def _is_checked(self) -> bool:
-        if self._is_of_folder is None:
-            self._is_of_folder = not is_imported(root_of(self._log) or "")
-        return self._is_of_folder
+        if self._is_of_folder is None and (root := root_of(self._log)) is not None:
+            self._is_of_folder = not is_imported(root)
+            if not self._is_of_folder:
+                self._tree = None
+        return self._is_of_folder is not False
 
     def _append_checked(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         facts = [draft.fact for draft in drafts if isinstance(draft.fact, TREE_FACTS)]
@@ -122,7 +118,8 @@ class ContinuousLog:
         if events[0].seq <= self._seq:
             self._tree = None  # it was on record already
             return events
-        self._seq = events[-1].seq
+        if facts or events[0].seq == self._seq + 1:  # what others say of trees waits for the lock
+            self._seq = events[-1].seq
         self._behind += CHANGE_COST * sum(len(getattr(fact, "changes", ())) for fact in facts)
         return events
 
@@ -235,13 +232,6 @@ class ContinuousLog:
 
     def listed_before(self, at: datetime) -> int:
         return self._log.listed_before(at)
-
-
-def _begins_effect(fact: Fact) -> bool:
-    """Whether a fact says how the tree changes, or comes before what may change it."""
-    if isinstance(fact, CallRequested):
-        return fact.effect in ("write", "execute")
-    return isinstance(fact, (ChangeIntended, *TREE_FACTS))
 
 
 def _refusal(violation: Violation) -> DoesNotApply:
