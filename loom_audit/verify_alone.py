@@ -252,9 +252,12 @@ class Files:
         if emptied:
             self.leave(emptied, inside=True)
         folders = {path for path, _, _ in changes if self._kind(path) != "d"}
-        for path in [path for path, _, after in changes if after is not None]:
+        for path in sorted({path for path, _, after in changes if after is not None}):
             if "/" in path and path in self.states and self._kind(next(above(path))) != "d":
-                yield f"{path!a} is not in a directory"
+                if self.gone.isdisjoint(above(path)) and "o" not in map(self._kind, above(path)):
+                    yield f"{path!a} is not in a directory"
+                else:
+                    del self.states[path]  # what it lies in is not known
         removed = {path for path, before, _ in changes if before and before[0] == "d"} & folders
         if removed and any(not removed.isdisjoint(above(path)) for path in self.states):
             yield f"something is left below {min(removed)!a}"
@@ -290,7 +293,8 @@ class Files:
         self.parts = part if part in (1, self.parts + 1) else -1
         if fact.get("last", True) and self.parts == part:
             self.states = {path: after for path, _, after in self.listed}
-            self.gone = {text_of(path) for path, *_ in fact.get("untracked", ())}
+            self.gone = set()
+            self.leave([text_of(path) for path, *_ in fact.get("untracked", ())])
             self.known = True
 
 

@@ -131,8 +131,11 @@ class ContinuousLog:
                 tree.follow(draft.fact)
                 if isinstance(draft.fact, ChangeIntended):
                     tree.expect(draft.fact.changes)
-            if tree.broken and not listed:
+            last = drafts[-1].fact
+            if tree.broken and not (listed and isinstance(last, TreeRelisted) and not last.last):
                 raise _refusal(tree.broken)
+            if tree.left_out:
+                raise _refusal(Violation(min(tree.left_out), "what it lies in is not known"))
             return self._log.append(drafts)
 
     def _current(self, *, may_be_broken: bool) -> TreeFold:

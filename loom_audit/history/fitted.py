@@ -133,6 +133,7 @@ class _Trial(TreeFold):
             try:
                 with self.attempt():
                     self.follow(fact)
+                    self._unfit |= self.left_out
                     if self._unfit:
                         raise _DoesNotFitError
                 return fact

@@ -49,6 +49,8 @@ class TreeFold:
         self.states = dict(states or {})
         self.untracked = set(untracked)
         self.broken: Violation | None = None
+        self.left_out: set[str] = set()
+        """What of the facts lay in what is not known, and so is in no tree."""
         self._inside: dict[str, int] | None = None
         """How many paths are directly in each folder, once that was needed."""
         self._relisted: dict[str, FileState] = {}
@@ -91,7 +93,7 @@ class TreeFold:
         others = self.broken, self._relisted, self._parts
         happened = len(self._happened)
         undone: list[tuple[str, FileState | None, bool]] = []
-        self._undone = undone
+        self._undone, self.left_out = undone, set()
         try:
             yield
         except BaseException:
@@ -117,7 +119,7 @@ class TreeFold:
                 self._break(path, _OTHER)
             self._put(path, after)
             changed[path] = after
-        for path, after in changed.items():
+        for path, after in sorted(changed.items()):  # a folder before what is in it
             self._unmark(path)
             if after is not None:
                 self._check_folder(path)
@@ -132,6 +134,7 @@ class TreeFold:
             return
         if self._is_unknown(path) or any(is_opaque(self.states.get(p)) for p in parents(path)):
             self._put(path, None)
+            self.left_out.add(path)
         else:
             self._break(path, f"{folder} is not a directory on record")
 
@@ -181,13 +184,14 @@ class TreeFold:
         listed = {one.path: one.after for one in fact.changes if one.after is not None}
         self._relisted, self._parts = {**self._relisted, **listed}, fact.part
         if fact.last:
-            whole = TreeFold(self._relisted, (one.path for one in fact.untracked))
+            whole = TreeFold(self._relisted)
+            whole._leave(one.path for one in fact.untracked)
             self.states, self.untracked = whole.states, whole.untracked
             self._inside, self.broken = None, None
             self._relisted, self._parts = {}, 0
             if self._undone is not None:
                 self._undone = []  # what was is not changed from here on
-            for path in listed:
+            for path in sorted(self.states):
                 self._check_folder(path)
 
     # --- the tree -------------------------------------------------------------------------

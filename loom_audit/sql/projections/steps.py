@@ -5,10 +5,10 @@ all below it is in no tree. `emptied`: only what is below it, since its inside i
 `listed`: the tree is what the parts of a whole listing say, from the newest first part on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
-from loom_audit.model.files import is_opaque, parents
+from loom_audit.model.files import FileChange, is_opaque, parents
 from loom_audit.sql.conditions import in_list
 from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.projections import states
@@ -53,7 +53,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     found: list[tuple[str, str]] = []
     match event.fact:
         case FilesChanged(changes=changes):
-            found = [(EMPTIED, one.path) for one in changes if is_opaque(one.after)]
+            found = [(EMPTIED, path) for path in emptied(changes)]
         case PathsUntracked(paths=paths, kept=False):
             found = [(LEFT, one.path) for one in paths]
         case ScopeAccepted(untracked=paths):
@@ -74,6 +74,12 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 )
     for n, (what, path) in enumerate(found):
         rows.add(_STEP, seq=event.seq, n=n, what=what, path=_raw(path))
+
+
+def emptied(changes: Iterable[FileChange]) -> Sequence[str]:
+    """What the changes leave opaque: nothing below it is on record from there on."""
+    last = {change.path: change.after for change in changes}
+    return [path for path, after in last.items() if is_opaque(after)]
 
 
 def _raw(path: str) -> bytes:

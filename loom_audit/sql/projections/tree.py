@@ -6,7 +6,7 @@ What is untracked has an entry without a mode.
 from collections.abc import Iterable, Sequence
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
-from loom_audit.model.files import FileState, is_opaque
+from loom_audit.model.files import FileState
 from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.connections import Connections
@@ -47,11 +47,12 @@ _LISTED = prepare(
     "INSERT INTO tree_entry (log, path, mode, size, blob) "
     f"SELECT r.log, p.number, r.mode, r.size, b.number {_LISTING}"
 )
+_LEFT_OUT = prepare(f"DELETE FROM tree_entry WHERE path IN {_BELOW} AND log = :log")
 _MARKED = prepare(
     f"INSERT INTO tree_entry (log, path, mode, size) VALUES (:log, {numbers.PATH}, 0, 0) "
     "ON CONFLICT (log, path) DO UPDATE SET mode = 0, size = 0, blob = NULL"
 )
-STATEMENTS = (_EMPTIED, _DELETED, _SET, _FORGOTTEN, _LISTED, _MARKED)
+STATEMENTS = (_EMPTIED, _DELETED, _SET, _FORGOTTEN, _LISTED, _LEFT_OUT, _MARKED)
 
 _RELISTED = prepare(f"SELECT p.number, r.mode, r.size, b.number {_LISTING}")
 _INSIDE = prepare(_BELOW[1:-1])
@@ -83,9 +84,8 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         case FilesChanged(changes=changes):
             for change in changes:
                 _set(rows, change.path, change.after)
-            for change in changes:
-                if is_opaque(change.after):
-                    _empty(rows, change.path)
+            for path in steps.emptied(changes):
+                _empty(rows, path)
         case PathsUntracked(paths=untracked, kept=False):
             _leave(rows, (one.path for one in untracked))
         case ScopeAccepted(untracked=paths):
@@ -94,6 +94,8 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
             rows.add(_FORGOTTEN)
             rows.add(_LISTED, until=event.seq)
             for one in untracked:
+                inside, beyond = _span(_raw(one.path))
+                rows.add(_LEFT_OUT, inside=inside, beyond=beyond)
                 rows.add(_MARKED, path=_raw(one.path))
 
 
