@@ -1,6 +1,7 @@
 """`loom-audit show`: one call whole, or any other event."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import difference, print_difference
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import (
+    Line,
     attributed_text,
     change_lines,
     event_line,
@@ -23,12 +25,13 @@ from loom_audit.cli.shared.records import (
     call_record,
     change_record,
     event_record,
+    history_record,
     plain,
     question_record,
     time_text,
 )
 from loom_audit.errors import NotFound
-from loom_audit.model.display import count_text, duration_text, size_text
+from loom_audit.model.display import count_text, duration_text, size_text, visible_path
 from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
 from loom_audit.model.records import Call
 
@@ -96,6 +99,31 @@ def show(
             if not no_diff:
                 for change in detail.changes:
                     print_difference(output, difference(workspace, change, disk=False))
+        output.lines(_doubt_lines(workspace, detail))
+        if detail.to_choose and call.seq is not None and call.undone_by is None:
+            choice = f"loom-audit revert {call.seq} --choose PATH=old"
+            output.note(f"no undo takes back what it only may have done; `{choice}` does")
+
+
+def _doubt_lines(workspace: "AuditedWorkspace", detail: "CallDetail") -> Iterator[Line]:
+    """What it changed and is as before, and what is only maybe its own."""
+    timeline = workspace.timeline
+    if detail.as_before:
+        yield (("changed, and left as it had been:", "bold"),)
+        yield from ((f"  {visible_path(path)}",) for path in detail.as_before)
+    if detail.shared:
+        yield (("of these only maybe its own:", "bold"),)
+        for path, others in detail.shared.items():
+            known = [timeline.number(one) for one in others if one]
+            why = [f"call {numbers(known)} may have done it"] if known else []
+            why += ["somebody whom nobody saw may have done it"] if 0 in others else []
+            yield (f"  {visible_path(path)}: {'; '.join(why)}",)
+    if detail.maybe:
+        yield (("may have been changed by it, too:", "bold"),)
+        for one in detail.maybe:
+            whose = f"call {timeline.number(one.requested)}" if one.requested else "outside"
+            [line] = change_lines([one.change])
+            yield (*line, f"  on record as of {whose}, event {one.seq}")
 
 
 def _detail_record(
@@ -112,6 +140,9 @@ def _detail_record(
         "result": detail.result,
         "changes": [change_record(change) for change in detail.changes],
         "moves": plain(detail.moves),
+        "as_before": list(detail.as_before),
+        "shared": [{"path": path, "with": list(others)} for path, others in detail.shared.items()],
+        "may_have_changed": [history_record(one, one.number) for one in detail.maybe],
         "may_have_been": plain(detail.told_later),
         "events": [event.seq for event in detail.events],
     }

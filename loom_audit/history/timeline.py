@@ -51,7 +51,9 @@ _BACK = re.compile(r"head~([0-9]{1,100})")
 class CallDetail(Struct, frozen=True):
     """One call with its request, decision, result and net changes.
 
-    `events` are its own, also what was reported about it after its finish.
+    `events` are its own, also what was reported about it after its finish. `recorded` are the
+    changes of which the net ones are made, at the paths that lists have; `maybe` are those that it
+    may have made, on record as another call's or as from outside.
     """
 
     call: Call
@@ -61,6 +63,33 @@ class CallDetail(Struct, frozen=True):
     changes: tuple[FileChange, ...]
     moves: tuple[Move, ...]
     events: tuple[Event, ...]
+    recorded: tuple[RecordedChange, ...] = ()
+    maybe: tuple[RecordedChange, ...] = ()
+
+    @property
+    def shared(self) -> Mapping[str, tuple[int, ...]]:
+        """Which of its own changes are only maybe so: by path the others that may have made it.
+
+        By their requests; 0 is somebody whom nobody saw.
+        """
+        found: dict[str, tuple[int, ...]] = {}
+        for one in self.recorded:
+            others = {*found.get(one.change.path, ()), *one.causes} - {self.call.requested}
+            if others:
+                found[one.change.path] = tuple(sorted(others))
+        return found
+
+    @property
+    def as_before(self) -> tuple[str, ...]:
+        """The paths that it changed and left as they had been."""
+        changed = {change.path for change in self.changes}
+        return tuple(sorted({one.change.path for one in self.recorded} - changed))
+
+    @property
+    def to_choose(self) -> tuple[str, ...]:
+        """The paths that only a choice takes back with it: it may have changed them."""
+        told = (path for fact in self.told_later for path in fact.paths)
+        return tuple(sorted({*told, *(one.change.path for one in self.maybe)}))
 
     @property
     def told_later(self) -> tuple[ChangesAttributed, ...]:
@@ -236,12 +265,19 @@ class Timeline(Struct, frozen=True):
             elif isinstance(fact, FilesChanged):
                 moves += fact.moves
         changes = net_changes(one.change for one in found.changes)
-        return CallDetail(call, arguments, result, decision, changes, tuple(moves), tuple(events))
+        return CallDetail(
+            *(call, arguments, result, decision, changes, tuple(moves), tuple(events)),
+            *(found.changes, found.maybe),
+        )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
         """The net effect of one call: per path its first before and its last after."""
         recorded = self.verified.call_record(call.session, call.call_id).changes
         return net_changes(one.change for one in recorded)
+
+    def number(self, request: int) -> int:
+        """The number of the call that was requested with an event, its own while it is open."""
+        return self.projections.call_at(request).seq or request
 
     def listed_call(self, seq: int) -> Call:
         """As lists show it: the call that the event `seq` belongs to. NotFound."""

@@ -36,11 +36,16 @@ from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
 class CallRecord(Struct, frozen=True):
-    """One call with its events and the changes that it made or may have made."""
+    """One call with its events and the changes that are listed as its own.
+
+    `maybe` are those that it may have made, and that are listed with another call or as from
+    outside.
+    """
 
     call: Call
     events: tuple[Event, ...]
     changes: tuple[RecordedChange, ...]
+    maybe: tuple[RecordedChange, ...] = ()
 
 
 NEAR = 1_000
@@ -243,21 +248,20 @@ class VerifiedProjections:
                 f"There is no call {call_id} in session {session}",
                 hint="Run `loom-audit log` to list the calls.",
             )
-        fold, own, changes = CallFold(), list[Event](), list[RecordedChange]()
+        fold, events, found = CallFold(), list[Event](), list[Whose]()
         head = self._proven.log.head()
         near = min(head, max(start + self._near, lookup.finish(session, call_id) or head))
 
         def add(event: Event) -> None:
             fold.add(event)
             if (event.session, getattr(event.fact, "call_id", None)) == (session, call_id):
-                own.append(event)
+                events.append(event)
             if isinstance(event.fact, ChangesAttributed) and event.fact.call == start:
-                own.append(event)
-            # what is from outside may be of a call that it names, and is not listed with it
-            if isinstance(event.fact, FilesChanged) and event.fact.origin != "outside":
+                events.append(event)
+            if isinstance(event.fact, FilesChanged):
                 whose = lookup.of(event, event.fact)
                 if start in (whose.requested, *whose.causes):
-                    changes.extend(map(whose.recorded, event.fact.changes))
+                    found.append(whose)
 
         whole = read[:2] == (start, near)
         for event in read[2] if whole else self._proven.events(start - 1, near, matters):
@@ -266,7 +270,12 @@ class VerifiedProjections:
             for seq in self._suggested_after(near, start, fold.call(session, call_id), fold):
                 add(self._proven.event(seq))
         [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
-        return CallRecord(call, tuple(own), tuple(changes))
+        listed, maybe = list[RecordedChange](), list[RecordedChange]()
+        for whose in found:
+            own = whose.requested == start
+            to, whose = (listed, replace(whose, number=call.seq)) if own else (maybe, whose)
+            to += map(whose.recorded, whose.fact.changes)
+        return CallRecord(call, tuple(events), tuple(listed), tuple(maybe))
 
     def _around(
         self, session: str, call_id: str, wanted: Wanted

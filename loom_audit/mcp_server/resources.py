@@ -44,7 +44,12 @@ def read_resource(
             return _text(uri, json.dumps(calls), "application/json")
         case "event", [seq] if seq.isascii() and seq.isdigit() and len(seq) < 19:
             detail = timeline.call(int(seq))
-            told = _shown(detail.call) | {"arguments": detail.arguments, "result": detail.result}
+            told = _shown(detail.call) | {
+                "arguments": detail.arguments,
+                "result": detail.result,
+                "only_maybe": [*detail.shared],
+                "may_have_changed": list(detail.to_choose),
+            }
             return _text(uri, json.dumps(nearest_json(told)), "application/json")
         case "diff", [old, new]:
             return _text(uri, _difference(workspace, old, new), "text/plain")

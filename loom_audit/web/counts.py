@@ -47,10 +47,12 @@ def count_lines(timeline: Timeline, requests: Sequence[int]) -> Mapping[int, Lin
     """By their requests: the net changes of these calls in lines, as far as they are text."""
     own: dict[int, dict[str, FileChange]] = {one: {} for one in requests}
     for recorded in timeline.listed_changes(requests):
-        for one in {recorded.requested or 0, *recorded.causes} & own.keys():
-            path, first = recorded.change.path, own[one].get(recorded.change.path)
-            before = first.before if first else recorded.change.before
-            own[one][path] = FileChange(path, before, recorded.change.after)
+        # what one only may have done is not counted for it, as it is not listed with it
+        if (listed := own.get(recorded.requested or 0)) is None:
+            continue
+        path, first = recorded.change.path, listed.get(recorded.change.path)
+        before = first.before if first else recorded.change.before
+        listed[path] = FileChange(path, before, recorded.change.after)
     left = MOST_BYTES
     found: dict[int, Lines] = {}
     for one, changes in own.items():
