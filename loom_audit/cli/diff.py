@@ -6,7 +6,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import below, print_differences, print_stat
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import change_lines
-from loom_audit.cli.shared.lookup import ever_recorded
+from loom_audit.cli.shared.lookup import ever_recorded, say_unknown
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number, is_point, read_point
@@ -56,15 +56,18 @@ def diff(
         timeline = workspace.timeline
         disk = number is None and not points
         changes: tuple[FileChange, ...]
+        compared: tuple[int, ...] = ()
         if number is not None:
             changes = timeline.call(number).changes
         elif disk:
             changes = workspace.status().drift
+            compared = (workspace.log.head(),)
         else:
             old = read_point(invocation, workspace, points[0])
             new = read_point(invocation, workspace, points[1] if len(points) > 1 else "head")
             timeline.check_listed(old, new)
             changes = timeline.diff(old, new)
+            compared = (old, new)
         named = [workspace_path(workspace.root, path) for path in paths]
         shown = below(changes, named)
         for path in named:
@@ -73,8 +76,9 @@ def diff(
                     f"nothing is on record for {visible_path(path)}",
                     hint="Name a path that was recorded, or a point: 42, head~3, @name.",
                 )
+        unknown = say_unknown(invocation, workspace, *compared, folders=named)
         if not shown:
-            output.note("no differences")
+            output.note("no other differences" if unknown else "no differences")
         if stat:
             print_stat(workspace, output, shown, disk=disk)
         elif not name_only:

@@ -5,7 +5,7 @@ from typing import Annotated
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line
-from loom_audit.cli.shared.lookup import not_there
+from loom_audit.cli.shared.lookup import not_there, say_unknown
 from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.output import Style
 from loom_audit.cli.shared.parameters import argument, option
@@ -48,15 +48,13 @@ def ls(
             else:
                 shown = one if one == name else one[len(prefix) :]
                 output.line(*entry_line(shown, tree[one]))
-        for lost, why in workspace.timeline.unseen(seq).items():
-            if lost.startswith(prefix):
-                output.note(f"not known what is there: {visible_path(lost)} ({why})")
+        said = say_unknown(invocation, workspace, seq, folders=[name])
         if not workspace.timeline.is_listed(seq):
             output.note("what is not listed is unknown: the first listing was not finished")
         elif unknown := workspace.timeline.unknown_entries(name, seq, tree):
             shown = first_few(unknown, 10, visible_path)
             output.note(f"unknown whether they were there: {shown}")
-        elif not listed:
+        elif not (listed or said):
             output.note(f"nothing was there at {seq}")
 
 

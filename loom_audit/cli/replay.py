@@ -5,11 +5,12 @@ from typing import Annotated
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lookup import say_unknown
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
-from loom_audit.model.display import count_text, visible_path
+from loom_audit.model.display import count_text
 
 
 @command(
@@ -28,9 +29,11 @@ def replay(
         seq = read_point(invocation, workspace, point)
         with progress(output) as report:
             files = workspace.replay(seq, target, report=report)
+        unknown = workspace.timeline.unseen(seq)
         if output.json:
-            output.record({"point": seq, "to": str(target), "files": files})
-        else:
-            output.line(f"{count_text(files, 'path')} as of {seq} in {target}")
-        for lost, why in workspace.timeline.unseen(seq).items():
-            output.note(f"not known what was there: {visible_path(lost)} ({why})")
+            told = [{"path": path, "unknown": why} for path, why in unknown.items()]
+            output.record({"point": seq, "to": str(target), "files": files, "unknown": told})
+            return
+        left = f", without {count_text(len(unknown), 'path')} not known" if unknown else ""
+        output.line(f"{count_text(files, 'path')} as of {seq} in {target}{left}")
+        say_unknown(invocation, workspace, seq)

@@ -25,8 +25,11 @@ from loom_audit.model.events import (
     ChangesAttributed,
     ContentFound,
     Event,
+    Fact,
     FilesChanged,
     PathsUntracked,
+    ScopeAccepted,
+    TreeRelisted,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
 from loom_audit.model.records import (
@@ -45,6 +48,7 @@ NEAR = 10_000
 PIECE = 1024 * 1024
 """So much of a large content is read at once, in bytes."""
 _TOLD_LATER = (CallReported, ChangesAttributed)
+_LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
@@ -316,23 +320,24 @@ class Timeline(Struct, frozen=True):
             return any(path in fact.arrived for fact in facts)
         return False
 
-    def unseen(self, at: int) -> dict[str, str]:
-        """The paths of which it is not known after event `at` what is there, each with the reason.
+    def unseen(self, *points: int) -> dict[str, str]:
+        """The paths of which it is not known after one of these events what is there, each with
+        the reason; with each all that is below it.
 
-        They could not be read; with each all that is below it.
+        They could not be read, or had left the scope.
         """
-        lost = self.verified.untracked(at)
-        wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
-        reasons: dict[str, str] = {}
-        for event in self.events(wanted) if lost else ():
-            if isinstance(event.fact, PathsUntracked) and event.seq <= at:
-                for one in event.fact.paths:
-                    reasons.setdefault(one.path, one.reason)
-        return {
-            path: reasons[path]
-            for path in sorted(lost & reasons.keys())
-            if not reasons[path].startswith("not a file")
-        }
+        found: dict[str, str] = {}
+        for at in points:
+            lost = self.verified.untracked(at)
+            reasons: dict[str, str] = {}
+            newest_first = EventFilter(before=at + 1, kinds=_LOSING, newest_first=True)
+            for event in self.events(newest_first) if lost else ():
+                for path, reason in _lost_by(event.fact):
+                    reasons.setdefault(path, reason)
+            for path in lost & reasons.keys():
+                if not reasons[path].startswith("not a file"):
+                    found.setdefault(path, reasons[path])
+        return dict(sorted(found.items()))
 
     def why_unseen(self, path: str, at: int) -> str:
         """Why it is not known what was at a path after event `at`; "" where it is known."""
@@ -412,15 +417,25 @@ class Timeline(Struct, frozen=True):
 
     def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
         """What differs between the trees of two points, in either order."""
-        if 0 <= new - old < NEAR:
+        losing = EventFilter(before=old + 1, kinds=_LOSING)
+        lost = any(_lost_by(event.fact) for event in self.events(losing))
+        if 0 <= new - old < NEAR and not lost:
             self.verified.tree(new)  # Corrupt where it is not known what is there
             folded = [event.fact for event in self.proven.folded(old, new)]
             changed = [fact for fact in folded if isinstance(fact, FilesChanged)]
             if len(changed) == len(folded):
                 return net_changes(change for fact in changed for change in fact.changes)
-        unknown = self.verified.untracked(old) | self.verified.untracked(new)
-        found = diff(self.tree(old), self.tree(new))
+        unknown, was = self.verified.untracked(old), self.tree(old)
+        found, unknown = diff(was, self.tree(new)), unknown | self.verified.untracked(new)
         return tuple(one for one in found if unknown.isdisjoint((one.path, *parents(one.path))))
+
+
+def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
+    """The paths that left the tree with a fact, and why."""
+    if isinstance(fact, ScopeAccepted):
+        return [(path, "it left the scope") for path in fact.untracked]
+    lost = getattr(fact, "paths" if isinstance(fact, PathsUntracked) else "untracked", ())
+    return [(one.path, one.reason) for one in lost]
 
 
 def _is_named(text: str) -> bool:

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.display import one_line
+from loom_audit.model.display import one_line, visible_path
 from loom_audit.model.textdiff import unified
 from loom_audit.tools.calls.values import nearest_json
 
@@ -65,7 +65,10 @@ def _file(
     workspace: AuditedWorkspace, uri: str, point: str, path: str
 ) -> types.TextResourceContents | types.BlobResourceContents:
     timeline = workspace.timeline
-    state = timeline.state(path, timeline.point(point))
+    seq = timeline.point(point)
+    state = timeline.state(path, seq)
+    if state is None and (why := timeline.why_unseen(path, seq)):
+        raise NotFound(f"it is not known what was at {path} at {point}: {why}")
     if state is None or state.kind == "directory":
         raise NotFound(f"{path} was not a file at {point}")
     content = timeline.content(state)
@@ -80,8 +83,10 @@ def _file(
 
 def _difference(workspace: AuditedWorkspace, old: str, new: str) -> str:
     timeline = workspace.timeline
-    changes = timeline.diff(timeline.point(old), timeline.point(new))
-    parts = []
+    points = timeline.point(old), timeline.point(new)
+    changes = timeline.diff(*points)
+    unseen = timeline.unseen(*points).items()
+    parts = [f"not known what was there: {visible_path(path)} ({why})\n" for path, why in unseen]
     for change in changes[:MAX_DIFF_FILES]:
         before, after = (
             timeline.content(state) if state is not None and state.blob else None

@@ -94,6 +94,7 @@ def at_point(
             **values,
             unlisted="" if workspace.timeline.is_listed(seq) else workspace.timeline.unlisted(),
             unknown=workspace.timeline.unknown_entries(path, seq, tree),
+            unseen=_unseen(workspace, path, seq),
         )
     text = read_text(workspace, state)
     budget = Budget(query, ("lines",), fragment=wants_fragment(request))
@@ -108,7 +109,10 @@ def at_point(
 def raw(workspace: Workspace, point: str, path: str) -> Response:
     """The bytes as they were, for saving: never shown, never sniffed, never run."""
     path = unquoted(path)
-    state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
+    seq = workspace.timeline.point(unquoted(point))
+    state = workspace.timeline.state(path, seq)
+    if state is None and (why := workspace.timeline.why_unseen(path, seq)):
+        raise FileNotFound(f"it is not known what was at {path} at {unquoted(point)}: {why}")
     if state is None or state.blob is None:
         raise FileNotFound(f"no file {path} is on record at {unquoted(point)}")
     name = quoted(path.rsplit("/", 1)[-1])
@@ -159,6 +163,7 @@ def compare(
         old_name=old_name,
         new_name=new_name,
         doubtful=doubtful,
+        unseen=_unseen(workspace, "", old, new),
         section="compare",
     )
 
@@ -247,6 +252,12 @@ def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
         row = content[offset : offset + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         yield f"{offset:08x}", row.hex(" "), text
+
+
+def _unseen(workspace: AuditedWorkspace, folder: str, *points: int) -> list[tuple[str, str]]:
+    """The paths in a folder of which it is not known what was there at a point, and why."""
+    found = workspace.timeline.unseen(*points)
+    return [one for one in found.items() if not folder or one[0].startswith(f"{folder}/")]
 
 
 def _line(line: bytes) -> tuple[str, int]:

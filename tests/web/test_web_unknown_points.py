@@ -3,7 +3,7 @@
 from fastapi.testclient import TestClient
 
 from loom_audit.history.attribution import OUTSIDE
-from loom_audit.model.events import Draft, FilesChanged
+from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange, FileState
 from tests.web.conftest import Recorded
 
@@ -48,3 +48,25 @@ def test_a_left_out_folder_is_unknown_before_it_was_first_listed(
     assert "It is unknown whether late was in the workspace" in own
     now = client.get(f"{recorded.url}/at/head/").text
     assert "Unknown whether" not in now and ">late<" in now
+
+
+def test_pages_say_of_what_could_not_be_read_that_it_is_not_known(
+    recorded: Recorded, client: TestClient
+) -> None:
+    log, timeline = recorded.workspace.log, recorded.workspace.timeline
+    path = next(path for path, state in timeline.tree().items() if state.blob and "/" in path)
+    folder, before = path.rpartition("/")[0], log.head()
+    log.append([Draft(PathsUntracked((Untracked(path, "<b>unreadable"),)), "", OUTSIDE)])
+    during = log.head()
+    change = FileChange(path, None, timeline.state(path, before))
+    log.append([Draft(FilesChanged((change,), "baseline"), "", OUTSIDE)])
+    named = f"<code>{path}</code> &lt;b&gt;unreadable"
+    for page in (f"at/{during}/", f"at/{during}/{folder}", f"compare/{before}..{during}"):
+        text = client.get(f"{recorded.url}/{page}").text
+        assert "not known what was there:" in text and named in text, page
+    text = client.get(f"{recorded.url}/compare/{during}..head").text
+    assert named in text and "Every path that is known" in text
+    for page in (f"at/{before}/", "at/head/", f"compare/{before}..head"):
+        assert "not known" not in client.get(f"{recorded.url}/{page}").text
+    raw = client.get(f"{recorded.url}/raw/{during}/{path}")
+    assert raw.status_code == 404 and "not known what was at" in raw.text

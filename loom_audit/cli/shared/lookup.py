@@ -1,7 +1,7 @@
 """What several commands look up in the log: calls, events, questions, lost paths."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loom_audit.cli.shared.invocation import Invocation
@@ -93,6 +93,31 @@ def question_about(
 def ever_recorded(workspace: "AuditedWorkspace", path: str) -> bool:
     """Whether anything is on record for a path or below it."""
     return bool(workspace.timeline.history(path, below=True, limit=1))
+
+
+def say_unknown(
+    invocation: Invocation,
+    workspace: "AuditedWorkspace",
+    *points: int,
+    folders: Sequence[str] = (),
+) -> bool:
+    """Name the paths of which it is not known what was there at one of these points, and why;
+    whether there are any.
+
+    Those in these folders, or above them. With JSON one record each, `unknown` says why.
+    """
+    said = False
+    for path, why in workspace.timeline.unseen(*points).items():
+        if any(_is_near(path, folder) for folder in folders or ("",)):
+            said = True
+            if invocation.output.json:
+                invocation.output.record({"path": path, "unknown": why})
+            invocation.output.note(f"not known what was there: {visible_path(path)} ({why})")
+    return said
+
+
+def _is_near(path: str, folder: str) -> bool:
+    return not folder or f"{path}/".startswith(f"{folder}/") or folder.startswith(f"{path}/")
 
 
 def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) -> FileNotFound:
