@@ -171,6 +171,7 @@ class Planner:
                 *taken_back_notes(selection.taken_back_by, selected),
             ),
             drifted=bool(drift.changes),
+            passed_over=selection.passed_over,
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._aside_notes(plan)),
         )

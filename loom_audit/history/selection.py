@@ -15,9 +15,9 @@ from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.outlived import Outlived
 from loom_audit.history.survivors import Window
 from loom_audit.history.timeline import Timeline
-from loom_audit.model.events import FilesChanged
+from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
-from loom_audit.model.planning import TAKEN_BACK, Note, Request
+from loom_audit.model.planning import TAKEN_BACK, Note, Request, how_to_choose
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -38,6 +38,8 @@ class Selection(Struct, frozen=True):
     running: frozenset[int] = frozenset()
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
+    passed_over: tuple[Note, ...] = ()
+    """What later calls than the one an undo takes back may have done."""
 
     def predicate(self, request: Request, outlived: Outlived) -> Callable[[RecordedChange], bool]:
         """A function that tells whether a recorded change is to be taken back."""
@@ -80,7 +82,8 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
     """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
-        return Selection(_label(call), (call,))
+        passed_over = may_have_done(attachment, request.session, call.requested)
+        return Selection(_label(call), (call,), passed_over=passed_over)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
         return Selection(_label(call), (call,))
@@ -250,10 +253,50 @@ def _newest(
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
-    raise NotFound(
-        f"nothing to {verb} {where}",
-        hint="`loom-audit log` lists the calls, and by which each was taken back.",
+    hint, details = "`loom-audit log` lists the calls, and by which each was taken back.", {}
+    if verb == "undo" and (left := may_have_done(attachment, session)):
+        calls = sorted({number for note in left for number in note.calls}, reverse=True)
+        hint = (
+            f"{how_to_choose(left)}; `loom-audit show {calls[0]}` names what it may have changed."
+        )
+        details = {"calls": calls, "paths": [note.path for note in left[:NAMED]]}
+    raise NotFound(f"nothing to {verb} {where}", hint=hint, details=details)
+
+
+NAMED = 100
+"""Of paths and calls that a note or an error lists."""
+
+
+def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -> tuple[Note, ...]:
+    """Notes on what is on record as from outside and may be of a call requested after an event.
+
+    No undo reaches it: of the last MOST_PASSED calls, those that are listed with no change.
+    """
+    wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
+    passed = {
+        call.requested: call.seq
+        for call in attachment.projections.calls(wanted)
+        if call.seq and not call.changed and call.undone_by is None
+    }
+    if not passed:
+        return ()
+    found: dict[str, set[int]] = {}
+    for one in attachment.tables.changes(calls=passed):
+        if one.origin == "outside":
+            found.setdefault(one.change.path, set()).update(one.causes)
+    told = EventFilter(after=min(passed), kinds=(ChangesAttributed.kind,))
+    for event in attachment.log.read(told):
+        if isinstance(event.fact, ChangesAttributed) and event.fact.call in passed:
+            for path in event.fact.paths:
+                found.setdefault(path, set()).add(event.fact.call)
+    return tuple(
+        Note(path, MAY_HAVE, tuple(sorted(passed[one] or one for one in causes & passed.keys())))
+        for path, causes in sorted(found.items())
     )
+
+
+MAY_HAVE = "on record as from outside, and maybe the call's"
+MOST_PASSED = 1_000
 
 
 def _is_undo_by(call: Call, *verbs: str) -> bool:

@@ -275,9 +275,11 @@ class Timeline(Struct, frozen=True):
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
-        """The net effect of one call: per path its first before and its last after."""
-        recorded = self.verified.call_record(call.session, call.call_id).changes
-        return net_changes(one.change for one in recorded)
+        """What one call did or, with others, may have done: per path first before, last after."""
+        found = self.verified.call_record(call.session, call.call_id)
+        shared = (one for one in found.maybe if one.origin != "outside")
+        both = sorted((*found.changes, *shared), key=lambda one: one.seq)
+        return net_changes(one.change for one in both)
 
     def number(self, request: int) -> int:
         """The number of the call that was requested with an event, its own while it is open."""

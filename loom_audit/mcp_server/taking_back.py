@@ -7,7 +7,7 @@ import mcp_types as types
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.holding import settle
-from loom_audit.model.display import count_text
+from loom_audit.model.display import count_text, first_few, visible_path
 from loom_audit.tools.calls.result import ToolResult
 
 BACK: Sequence[tuple[str, str, dict[str, Any]]] = (
@@ -38,7 +38,11 @@ def took_back(
     paths = [change.path for change in plan.changes]
     number = done.call.seq or done.call.requested
     changed = count_text(len(paths), "path")
-    return ToolResult(True, f"Call {number} changed {changed}", files_changed=paths)
+    told = f"Call {number} changed {changed}"
+    if plan.passed_over:
+        left = first_few(plan.passed_over, 5, lambda note: visible_path(note.path))
+        told += f"; passed over, because later calls only may have changed it: {left}"
+    return ToolResult(True, told, files_changed=paths)
 
 
 def back_tools() -> list[types.Tool]:

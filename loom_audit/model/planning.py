@@ -93,6 +93,8 @@ class Plan(Struct, frozen=True):
     request: Request | None = None
     calls: tuple[int, ...] = ()
     drifted: bool = False
+    passed_over: tuple[Note, ...] = ()
+    """What later calls may have done, which an undo passes over: only a choice takes it back."""
     stages: tuple[tuple[FileChange, ...], ...] = ()
 
     @property
@@ -126,6 +128,12 @@ class Plan(Struct, frozen=True):
             for note in self.kept
             if note.path and note.path not in asked
         )
+
+
+def how_to_choose(passed_over: Iterable[Note]) -> str:
+    """The command that takes back what an undo passes over."""
+    number = max(number for note in passed_over for number in note.calls)
+    return f"`loom-audit revert {number} --choose PATH=old` takes back what it only may have done"
 
 
 def plan_taking_back(

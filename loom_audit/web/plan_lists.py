@@ -15,6 +15,7 @@ PLAN_LISTS = (
     "decided",
     "irreversible",
     "inexact",
+    "passed_over",
     "already",
     "reverts",
 )
@@ -51,6 +52,7 @@ def plan_parts(
         if path not in listed
     ]
     noted = {"irreversible": plan.irreversible, "inexact": plan.inexact}
+    noted["passed_over"] = plan.passed_over
     return {
         **{
             name: budget.part(name, found, _with_weight, most=DECIDING)

@@ -14,7 +14,8 @@ import loom_audit
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.model.events import ChangesAttributed, FilesChanged
+from loom_audit.model.events import ChangesAttributed, Draft, FilesChanged
+from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from tests.cli.shells import Shell
@@ -341,3 +342,60 @@ def test_the_verifier_that_knows_the_format_alone_accepts_it(
     database = Path(os.environ["LOOM_AUDIT_HOME"]) / "audit.db"
     alone = [sys.executable, "-I", str(ALONE), str(database)]
     assert subprocess.run(alone, capture_output=True).returncode == 0
+
+
+def test_an_undo_says_what_it_passes_over_and_how_to_choose_it(
+    store: AuditStore,
+    hooks: Hooks,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+) -> None:
+    claude.writes("c0", root / "own.txt", "own")
+    write_found_outside(hooks, claude, workspace, tmp_path)
+    tells_write(claude, "c1", "told.txt", "told")
+    hooks.settle()
+    number = call_of(workspace, "c1").seq
+    choice = f"loom-audit revert {number} --choose PATH=old"
+    shell = Shell(root, Path(os.environ["LOOM_AUDIT_HOME"]))
+    [planned] = shell.records("undo", "--dry-run")
+    assert [(one["path"], one["calls"]) for one in planned["passed_over"]] == [
+        ("told.txt", [number])
+    ]
+    shown = shell("undo", "-y")
+    assert "passed over, of later calls:" in shown.text and "  told.txt: " in shown.text
+    assert choice in shown.errors
+    assert not (root / "own.txt").exists() and (root / "told.txt").exists()
+    nothing = shell("undo", "-y", code=4).errors
+    assert "nothing to undo" in nothing and choice in nothing
+    with asking(store) as visitor:
+        refused = visitor.get(f"/w/{workspace.id}/plan?verb=undo").text
+        assert f'href="/w/{workspace.id}/c/{number}"' in refused
+        page = visitor.get(f"/w/{workspace.id}/c/{number}").text
+    assert "Choose what to take back" in page
+    shell("revert", str(number), "-y", "--choose", "told.txt=old", code=7)
+    assert not (root / "told.txt").exists()
+    assert choice not in shell("undo", "--session", "s1", "-y", code=4).errors
+
+
+def test_what_was_found_late_and_may_be_a_call_s_is_named_by_an_undo(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    foreign = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    foreign.begin_call("a", "Bash", {"command": "make"})
+    foreign.end_call("a")
+    call = workspace.timeline.projections.call("f", "a")
+    change = FileChange("late.txt", None, FileState("directory", None, 0o755, 0))
+    fact = FilesChanged((change,), "outside", causes=(call.requested,))
+    (root / "late.txt").mkdir(0o755)
+    workspace.log.append([Draft(fact, "", "outside")])
+    with pytest.raises(NotFound) as nothing:
+        workspace.plan_undo()
+    assert nothing.value.details == {"calls": [call.seq], "paths": ["late.txt"]}
+    shown = workspace.timeline.call(call.seq or 0)
+    assert shown.to_choose == ("late.txt",)
+    plan = workspace.plan_revert([call.seq or 0], choices={"late.txt": "old"})
+    workspace.carry_out(plan)
+    assert not (root / "late.txt").exists()
+    assert workspace.plan_undo().passed_over == ()

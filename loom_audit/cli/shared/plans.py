@@ -14,7 +14,7 @@ from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.display import count_text, first_few, one_line, visible_path
-from loom_audit.model.planning import Note, Plan
+from loom_audit.model.planning import Note, Plan, how_to_choose
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def show_and_carry_out(
         output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
     elif any(note.path for note in plan.kept) and not output.json:
         output.note("`--choose PATH=old` takes back what is kept all the same")
+    if plan.passed_over and not output.json:
+        output.note(how_to_choose(plan.passed_over))
     done = exits.IN_PART if plan.in_part else exits.OK
     refused = plan.blocked or plan.keeps_all
     if output.json and (dry_run or refused):
@@ -254,6 +256,7 @@ def plan_lines(
         ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
         ("cannot be undone:", plan.irreversible, "yellow"),
         ("not exactly as it was:", plan.inexact, "yellow"),
+        ("passed over, of later calls:", plan.passed_over, "yellow"),
     ):
         if notes:
             yield ((title, style),)  # type: ignore[misc]

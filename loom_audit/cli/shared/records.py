@@ -188,6 +188,7 @@ def plan_record(plan: Plan) -> Record:
         "blocked": [note_record(note) for note in plan.blocked],
         "irreversible": [note_record(note) for note in plan.irreversible],
         "inexact": [note_record(note) for note in plan.inexact],
+        "passed_over": [note_record(note) for note in plan.passed_over],
         "provisional": plan.provisional,
     }
 
