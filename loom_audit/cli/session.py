@@ -10,7 +10,7 @@ from loom_audit.cli.shared.lines import call_line, local_time
 from loom_audit.cli.shared.lookup import calls_of, question_about, questions
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import session_id
-from loom_audit.cli.shared.records import session_record
+from loom_audit.cli.shared.records import session_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.display import count_text, one_line
 from loom_audit.model.records import Session
@@ -80,7 +80,10 @@ def session(
 
 def _record(workspace: "AuditedWorkspace", session: Session) -> dict[str, Any]:
     held = workspace.timeline.hold(session.id) if session.ended is None else None
-    return session_record(session) | {"held": hold_record(held) if held else None}
+    return session_record(session) | {
+        "occurred_at": time_text(workspace.timeline.told_at(session.started)),
+        "held": hold_record(held) if held else None,
+    }
 
 
 def _read_words(words: list[str]) -> tuple[bool, str | None]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shells import Shell
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
@@ -52,6 +54,47 @@ def test_a_call_says_when_it_happened_by_its_transcript(shell: Shell) -> None:
     (call,) = shell.records(*LOG, "show", "10")
     assert call["occurred_at"] == "2026-11-22T09:00:25.290000Z"
     assert "occurred   2026-11-22" in shell(*LOG, "show", "10").text
+
+
+LISTS = {
+    "calls": ("log",),
+    "calls found by a path": ("log", "--path", "notes.txt"),
+    "events": ("log", "--events"),
+    "sessions": ("session",),
+    "changes of a path": ("history", "notes.txt"),
+    "one call": ("show", "10"),
+    "one event": ("show", "8"),
+}
+
+
+UNTOLD = {"workspace.attached", "baseline.finished", "session.ended"}
+"""What no transcript tells the time of."""
+
+
+@pytest.mark.parametrize("listed", LISTS)
+def test_each_list_has_the_client_s_time_beside_that_of_the_import(
+    shell: Shell, listed: str
+) -> None:
+    shell("import", CLAUDE)
+    words = LISTS[listed]
+    records = shell.records(*LOG, *words)
+    told = [one for one in records if one["occurred_at"] is not None]
+    assert {one.get("kind") for one in records if one not in told} <= UNTOLD
+    at = str(told[0].get("at") or told[0].get("started_at"))
+    assert told[0]["occurred_at"].startswith("2026-11-22T09:") and at > told[0]["occurred_at"]
+    text = shell(*LOG, *words).text
+    assert "2026-11-22 09:" in text and at[:10] in text
+    if words[0] != "show":
+        rows = [line for line in text.splitlines() if at[:10] in line]
+        timeless = [row for row in rows if "told 2026-11-22 09:" not in row]
+        assert rows and all(any(kind in row for kind in UNTOLD) for row in timeless)
+
+
+def test_the_calls_of_a_session_have_the_client_s_times(shell: Shell) -> None:
+    shell("import", CLAUDE)
+    [session] = shell.records(*LOG, "session")
+    head, *calls = shell(*LOG, "session", session["id"]).text.splitlines()
+    assert calls and all("told 2026-11-22 09:" in line for line in (head, *calls))
 
 
 def test_what_writes_is_refused_with_a_hint_and_changes_nothing(shell: Shell) -> None:
