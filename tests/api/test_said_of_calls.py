@@ -84,6 +84,9 @@ def test_the_page_leads_to_a_choice_of_what_the_call_may_have_changed(
     assert "May have changed, too" in page and f"plan?verb=revert&amp;target={first.seq}" in page
     assert "Kept as it is" in plan and "made" in plan
     assert "only maybe its own" in own and "May have changed, too" not in own
+    home = f"/w/{workspace.id}/c"
+    assert f'"{home}/{second.seq}">#{second.seq}</a>, event' in page
+    assert f'"{home}/{first.seq}">#{first.seq}</a> may have changed it' in own
 
 
 def test_what_was_changed_and_is_as_before_is_listed_by_both(
