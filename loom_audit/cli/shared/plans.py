@@ -66,12 +66,7 @@ def show_and_carry_out(
         output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
     if held:
         record |= going_on(workspace, output)
-    if plan.kept and not output.json and plan.verb == "rollback":
-        output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
-    elif any(note.path for note in plan.kept) and not output.json:
-        output.note("`--choose PATH=old` takes back what is kept all the same")
-    if plan.passed_over and not output.json:
-        output.note(how_to_choose(plan.passed_over))
+    _note_choices(output, plan)
     done = exits.IN_PART if plan.in_part else exits.OK
     refused = plan.blocked or plan.keeps_all
     if output.json and (dry_run or refused):
@@ -111,6 +106,18 @@ def show_and_carry_out(
         elif plan.verb != "redo":
             output.note("`loom-audit undo` takes it back")
     return done
+
+
+def _note_choices(output: Output, plan: Plan) -> None:
+    """Say how what stays as it is can be taken back all the same."""
+    if output.json:
+        return
+    if plan.kept and plan.verb == "rollback":
+        output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
+    elif any(note.path for note in plan.kept):
+        output.note("`--choose PATH=old` takes back what is kept all the same")
+    if plan.passed_over:
+        output.note(how_to_choose(plan.passed_over))
 
 
 def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:
