@@ -93,6 +93,20 @@ class OpenCall:
         self._reverts: tuple[int, ...] = ()
 
     @classmethod
+    def asked(cls, writer: Writer, request: CallRequested) -> "OpenCall":
+        """A call that another program asks for; what its command names is read here."""
+        return cls(
+            writer,
+            request.tool,
+            request.arguments,
+            request.effect,
+            call_id=request.call_id,
+            cwd=request.cwd,
+            paths=request.paths,
+            within=request.within,
+        )
+
+    @classmethod
     def resumed(cls, writer: Writer, call: Call, *, began: datetime | None = None) -> "OpenCall":
         """A call that is on record as requested and not finished; `began` is for its duration."""
         id, tool, effect = call.call_id, call.tool, call.effect

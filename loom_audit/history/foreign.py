@@ -131,16 +131,7 @@ def begin(
         deny_if_held(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute") and not late()
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
-        call = OpenCall(
-            replace(writer, source=source),
-            request.tool,
-            request.arguments,
-            request.effect,
-            call_id=request.call_id,
-            cwd=request.cwd,
-            paths=request.paths,
-            within=request.within,
-        )
+        call = OpenCall.asked(replace(writer, source=source), request)
         if looks:
             if watched:
                 note_command(attachment)

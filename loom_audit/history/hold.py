@@ -83,17 +83,7 @@ def deny_if_held(writer: Writer, request: CallRequested) -> None:
         if attachment.standing(writer.session).released:
             attachment.held.discard(writer.session)  # which a kill may have left there
         return
-    call = OpenCall(
-        writer,
-        request.tool,
-        request.arguments,
-        request.effect,
-        call_id=request.call_id,
-        cwd=request.cwd,
-        paths=request.paths,
-        within=request.within,
-    )
-    with call:
+    with OpenCall.asked(writer, request) as call:
         deny(call, held)
 
 

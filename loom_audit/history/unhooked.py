@@ -60,12 +60,5 @@ def announce_unseen(writer: Writer, request: CallRequested) -> None:
 def _announce(writer: Writer, request: CallRequested) -> None:
     check_session_open(writer.attachment, writer.session)
     check_unused(writer, request.call_id)
-    OpenCall(
-        replace(writer, source=CLIENT_UNSEEN),
-        request.tool,
-        request.arguments,
-        request.effect,
-        call_id=request.call_id,
-        cwd=request.cwd,
-        paths=request.paths,
-    ).announce()
+    told_of = replace(writer, source=CLIENT_UNSEEN)
+    OpenCall.asked(told_of, replace(request, within=None)).announce()
