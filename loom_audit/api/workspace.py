@@ -29,7 +29,7 @@ from loom_audit.model.events import (
     TreeHead,
     Untracked,
 )
-from loom_audit.model.files import FileChange
+from loom_audit.model.files import FileChange, Move
 from loom_audit.model.imported import is_imported
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
@@ -54,7 +54,8 @@ MAX_NAME = 256
 class Status(Struct, frozen=True):
     """Disk against log: `drift` leads from the log's tree to what is on disk.
 
-    What interrupted calls made of what they intended is not in it, but in `begun`.
+    What interrupted calls made of what they intended is not in it, but in `begun`; moves that
+    were interrupted between both ends are `halves`.
     """
 
     head: int
@@ -63,6 +64,7 @@ class Status(Struct, frozen=True):
     open_calls: tuple[Call, ...]
     interrupted: tuple[Call, ...]
     begun: tuple[FileChange, ...] = ()
+    halves: tuple[Move, ...] = ()
 
 
 class AuditedWorkspace:
@@ -248,19 +250,22 @@ class AuditedWorkspace:
         With `rehash` every file is read, and the change index is not asked.
         """
         from loom_audit.history.capture import scan
-        from loom_audit.history.interrupted import without_interrupted
+        from loom_audit.history.interrupted import half_moves, without_interrupted
         from loom_audit.history.recovery import interrupted_calls
 
         with self.attachment.exclusive_if_possible():
             found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
             drift, begun = without_interrupted(self.attachment, found.changes)
+            interrupted = tuple(interrupted_calls(self.attachment))
+            halves = [one for call in interrupted for one in half_moves(self.attachment, call)]
         return Status(
             self.log.head(),
             tuple(drift),
             tuple(found.untracked),
             tuple(self.timeline.open_calls()),
-            tuple(interrupted_calls(self.attachment)),
+            interrupted,
             tuple(begun),
+            tuple(halves),
         )
 
     def leftovers(self) -> Sequence[str]:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import call_line
+from loom_audit.cli.shared.lines import call_line, half_move_lines
 from loom_audit.cli.shared.lookup import event_id
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import RECORDING
@@ -63,12 +63,14 @@ def recover(
                         "call": call_record(one.call, event_id(workspace, number)),
                         "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
                         "waiting": one.waiting,
+                        "half_moved": [[move.source, move.target] for move in one.halves],
                     }
                 )
                 continue
             output.line(*call_line(one.call, width=output.width))
             for path, outcome in one.outcomes:
                 output.line(f"  {visible_path(path)}: {outcome}")
+            output.lines(half_move_lines(one.halves))
         if not recovered:
             output.note("nothing to recover")
         if any(one.waiting for one in recovered):

@@ -7,7 +7,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.failed_hooks import failed_hook_records, note_failed_hooks
 from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import call_line, change_lines
+from loom_audit.cli.shared.lines import call_line, change_lines, half_move_lines
 from loom_audit.cli.shared.lookup import (
     event_id,
     note_baseline,
@@ -54,6 +54,7 @@ def status(
                     "head": found.head,
                     "drift": [change_record(change) for change in found.drift],
                     "begun": [change_record(change) for change in found.begun],
+                    "half_moved": [[move.source, move.target] for move in found.halves],
                     "untracked": plain(found.untracked),
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
@@ -102,5 +103,6 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
         if found.begun:
             output.line("changed by it, and not on record yet:")
             output.lines(change_lines(found.begun))
+        output.lines(half_move_lines(found.halves))
     if not (found.drift or found.untracked or found.interrupted):
         output.line("the disk is as the log says")

@@ -24,6 +24,7 @@ from loom_audit.history.interrupted import (
     Comparison,
     add_outcome,
     compare_with_disk,
+    half_moves,
     writer_of,
 )
 from loom_audit.history.looks import (
@@ -420,10 +421,10 @@ def close_interrupted(
                 closing.record.lower_coverage(unseen, level="none")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
         add_outcome(closing.record, call, found)
-        result = {
-            "success": False,
-            "error": {"code": "EXECUTION_ERROR", "message": why},
-            "data": {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]},
-        }
+        data = {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]}
+        if halves := half_moves(attachment, call):
+            data["half_moved"] = [[move.source, move.target] for move in halves]
+        error = {"code": "EXECUTION_ERROR", "message": why}
+        result = {"success": False, "error": error, "data": data}
         closing.finish(status, result, inferred=True)
     return found

@@ -185,6 +185,18 @@ def without_interrupted(
     return rest, theirs
 
 
+def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
+    """The moves that a call intended and of which nothing is at either path now."""
+    changes, moves = intended(attachment, call)
+    there = {change.path for change in changes if change.after is not None}
+    stamp = attachment.workspace.stamp
+    return tuple(
+        one
+        for one in moves
+        if one.target in there and stamp(one.source) is None and stamp(one.target) is None
+    )
+
+
 def _interrupted(attachment: Attachment) -> list[Call]:
     """The open calls of processes that are gone, as far as they say what they change."""
     return [

@@ -15,6 +15,7 @@ from loom_audit.history.call import close_interrupted
 from loom_audit.history.interrupted import (
     SOURCE,
     PathOutcome,
+    half_moves,
     intentions,
 )
 from loom_audit.history.kept_looks import discard_look, recall_looks
@@ -24,6 +25,7 @@ from loom_audit.history.questions import is_waiting
 from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import Draft, SessionEnded
+from loom_audit.model.files import Move
 from loom_audit.model.records import Call, Session
 
 GONE = "the process that made this call ended before the call did"
@@ -35,12 +37,14 @@ WORKSPACE_GONE = "the workspace is gone"
 class RecoveredCall(Struct, frozen=True):
     """A call that recovery closed, and the outcome for each path it intended to change.
 
-    `waiting` is true for an undo or a rollback that waits for a person to decide.
+    `waiting` is true for an undo or a rollback that waits for a person to decide. `halves` are
+    moves that were interrupted between both ends: what was moved is in the store.
     """
 
     call: Call
     outcomes: tuple[tuple[str, PathOutcome], ...] = ()
     waiting: bool = False
+    halves: tuple[Move, ...] = ()
 
 
 def interrupted_calls(attachment: Attachment) -> list[Call]:
@@ -69,7 +73,10 @@ def recover(
         begun = all(any(True for _ in intentions(attachment, call)) for call in waiting)
         remove_temporaries(attachment, calls, everywhere=bool(ended or gone or not begun))
         _end_sessions(attachment, gone)
-        left = [RecoveredCall(call, waiting=True) for call in waiting]
+        left = [
+            RecoveredCall(call, waiting=True, halves=half_moves(attachment, call))
+            for call in waiting
+        ]
         return sorted([*closed, *left], key=lambda one: one.call.requested)
 
 
@@ -123,6 +130,7 @@ def close_calls(
     for call in calls:
         ran = call.requested not in asking
         status, reason = _end_of(attachment, call, why)
+        halves = () if unseen else half_moves(attachment, call)
         found = close_interrupted(
             attachment,
             call,
@@ -133,7 +141,8 @@ def close_calls(
         )
         discard_look(attachment, call)
         finished = attachment.projections.call(call.session, call.call_id)
-        closed.append(RecoveredCall(finished, tuple(found.outcomes.items())))
+        outcomes = tuple(found.outcomes.items())
+        closed.append(RecoveredCall(finished, outcomes, halves=halves))
     return closed
 
 

@@ -49,6 +49,7 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
         changes=changes,
         untracked=found.untracked[:UNTRACKED],
         begun=found.begun[:BEGUN],
+        halves=found.halves[:BEGUN],
         stopped=stopped,
         lately=workspace.timeline.outside(limit=LATELY),
     )

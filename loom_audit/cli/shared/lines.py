@@ -117,6 +117,13 @@ def _delta(before: FileState, after: FileState) -> str:
     return f"{old}, {after.size - before.size:+} B" if after.size != before.size else old
 
 
+def half_move_lines(moves: Iterable[Move]) -> Iterator[tuple[Piece, ...]]:
+    """Moves of which nothing is at either path."""
+    for one in moves:
+        where = f"{visible_path(one.source)} -> {visible_path(one.target)}"
+        yield ((f"  half moved: {where}; what it held is in the store", "yellow"),)
+
+
 def call_line(
     call: Call,
     *,
