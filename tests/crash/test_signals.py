@@ -254,7 +254,7 @@ def interrupt(
     out, errors = process.printed()
     # before we answer signals, and when Python ends, it says itself that it was interrupted
     said = out + errors
-    expected = {0, 3, 7, *(-n for n in numbers), *(128 + n for n in numbers)}
+    expected = {0, 3, 7, -signal.SIGINT, *(-n for n in numbers), *(128 + n for n in numbers)}
     assert code in expected, (verb, told, code, said)
     assert b"Traceback" not in said or b"KeyboardInterrupt" in said, (verb, told, said)
     return ", ".join(told)
