@@ -33,7 +33,7 @@ from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.continuous_log import ContinuousLog
 from loom_audit.history.read_only_log import read_only
-from loom_audit.history.roots import is_attached_to, not_named, root_of
+from loom_audit.history.roots import accepted_scope, is_attached_to, not_named, root_of
 from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
@@ -96,6 +96,7 @@ class Adapters(Struct, frozen=True):
         """Corrupt where nothing may be recorded in a log: what is stored does not fit together."""
         log = self.database.event_log(id)
         self._checked(id, log, self.heads(id)).check()
+        accepted_scope(log, self.projections(id), None)
 
     def _checked(self, id: str, log: EventLog, heads: Heads) -> ContinuousLog:
         return ContinuousLog(

@@ -451,6 +451,7 @@ def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
 TABLES = {
     "no tree": "DELETE FROM tree_entry",
     "another mode": "UPDATE tree_entry SET mode = mode - 4",
+    "another scope": "UPDATE workspace SET ignore = 'forged'",
     "a log cut off": "DELETE FROM event WHERE seq > (SELECT max(seq) - 2 FROM event)",
 }
 
