@@ -60,14 +60,15 @@ def decompress(encoding: str, stored: bytes, size: int, base: bytes | None) -> b
         raise Corrupt(f"A stored content of {size} bytes came out as {len(stored)}")
     if encoding not in ("zstd", "zstd-delta"):
         raise Corrupt(f"A content is stored in the unknown encoding {encoding!r}")
-    prefix = None if base is None else ZstdDict(base, is_raw=True).as_prefix
     try:
+        # a base of less than eight bytes, which none has that we make, is a ValueError
+        prefix = None if base is None else ZstdDict(base, is_raw=True).as_prefix
         unpacker = ZstdDecompressor(
             zstd_dict=prefix, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
         )
         content = unpacker.decompress(stored, max_length=size + 1)
         whole = unpacker.eof or (len(content) == size and unpacker.decompress(b"", 1) == b"")
-    except (ZstdError, EOFError) as error:
+    except (ZstdError, EOFError, ValueError) as error:
         raise Corrupt(f"A stored content cannot be decompressed: {error}") from error
     if len(content) != size or not whole:
         raise Corrupt(f"A stored content of {size} bytes came out as {len(content)}")

@@ -297,6 +297,20 @@ def test_each_kind_of_damage_is_corrupt(stored: Opened, tmp_path: Path, statemen
     fresh.database.close()
 
 
+def test_a_delta_of_what_is_too_short_for_one_is_corrupt(stored: Opened, tmp_path: Path) -> None:
+    short, base = stored.blobs.put(b"short"), stored.blobs.put(words(300))
+    blob = stored.blobs.put(words(301), similar_to=base)
+    settle(stored)
+    fresh = again(stored, tmp_path)
+    number = "(SELECT number FROM blob WHERE sha256 = ?)"
+    edit(fresh, f"UPDATE blob SET base = {number} WHERE base IS NOT NULL", bytes.fromhex(short))
+    assert fresh.blobs.get_many([blob]) == {}
+    with pytest.raises(Corrupt):
+        fresh.blobs.get(blob)
+    assert fresh.database
+    fresh.database.close()
+
+
 @pytest.mark.parametrize(
     "statement", ["UPDATE blob SET size = size - 1", "UPDATE blob SET size = 'two'"]
 )
