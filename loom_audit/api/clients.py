@@ -14,7 +14,7 @@ from loom_audit.api.client_approvals import (
     restriction,
     wait_for_answer,
 )
-from loom_audit.api.conversations import Container, Conversation, real_path, transcript_name
+from loom_audit.api.conversations import Container, Conversation, real_path
 from loom_audit.api.failed_hooks import (
     FailedSession,
     by_session,
@@ -29,6 +29,7 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
 from loom_audit.disk.spool import Spool
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NoWorkspace
+from loom_audit.history.kept_looks import transcript_name, unread_transcripts
 from loom_audit.history.watching import end_watch
 
 SECONDS = 600.0
@@ -53,6 +54,7 @@ class Hooks:
         self._container = container
         self.has_heard = False
         self._workspaces: dict[str, AuditedWorkspace] = {}
+        self._unread: list[AuditedWorkspace] = []
         self._conversations: dict[tuple[str, str], Conversation] = {}
         self._locks: dict[str, threading.RLock] = {}
         self._asking: dict[int, Sequence[int]] = {}
@@ -156,7 +158,7 @@ class Hooks:
         At the `last` time of all. One that is heard no more ends with the process of its client.
         What went wrong with some; the others are settled all the same.
         """
-        failed = []
+        failed = self._read_gone()
         for key, conversation in list(self._conversations.items()):
             lately = not last and monotonic() - conversation.heard < QUIET
             try:
@@ -168,6 +170,20 @@ class Hooks:
                     with self._lock(conversation.parent or key[1]):
                         conversation.settle()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is of this one
+                failed.append(error)
+        return failed
+
+    def _read_gone(self) -> list[Exception]:
+        """Read what clients told that went while no process like this one was there."""
+        failed = list[Exception]()
+        while self._unread:
+            workspace = self._unread.pop()
+            try:
+                for session in unread_transcripts(workspace.attachment):
+                    with self._lock(session):
+                        if not any(session == heard for _, heard in [*self._conversations]):
+                            read_gone(workspace, session)
+            except (AuditError, OSError) as error:
                 failed.append(error)
         return failed
 
@@ -349,6 +365,7 @@ class Hooks:
         with self._here:
             if id not in self._workspaces:
                 self._workspaces[id] = self._store.workspace(id)
+                self._unread.append(self._workspaces[id])
             return self._workspaces[id]
 
     def _owner_of(self, path: str) -> AuditedWorkspace | None:
@@ -372,8 +389,12 @@ class Hooks:
 def settle(workspace: AuditedWorkspace) -> Sequence[str]:
     """Put on record how open calls of clients' sessions ended, as their transcripts tell it.
 
-    The sessions of those that are open still, because nobody tells.
+    And all calls that are told of clients that are gone. The sessions of those that are open still,
+    because nobody tells.
     """
+    gone = [*unread_transcripts(workspace.attachment)]
+    for session in gone:
+        read_gone(workspace, session)
     found = [
         call.session
         for call in workspace.timeline.open_calls()
@@ -381,22 +402,35 @@ def settle(workspace: AuditedWorkspace) -> Sequence[str]:
     ]
     left = []
     for session in dict.fromkeys(found):
-        kept = workspace.attachment.looks.get(transcript_name(session))
-        if isinstance(kept, list) and len(kept) == 2 and kept[0] in CLIENTS:
-            conversation = Conversation(
-                CLIENTS[kept[0]],
-                session,
-                lambda _: workspace,
-                workspace.adapters.transcript,
-            )
-            conversation.find_home("", [workspace])
-            conversation.follow_file(str(kept[1]))
+        told = None if session in gone else _told(workspace, session)
+        if told is not None:
+            conversation, transcript = told
+            conversation.follow_file(transcript)
             conversation.read(calls_only=True)
             conversation.close_file()
             if not conversation.has_open_calls:
                 continue
         left.append(session)
     return left
+
+
+def read_gone(workspace: AuditedWorkspace, session: str) -> None:
+    """Put on record what the transcript of a client that is gone tells of calls, to its end."""
+    if (told := _told(workspace, session)) is not None:
+        conversation, transcript = told
+        conversation.read_gone(transcript)
+    workspace.attachment.looks.discard(transcript_name(session))
+
+
+def _told(workspace: AuditedWorkspace, session: str) -> tuple[Conversation, str] | None:
+    """A session whose transcript is known, and that."""
+    kept = workspace.attachment.looks.get(transcript_name(session))
+    if not isinstance(kept, list) or len(kept) != 2 or kept[0] not in CLIENTS:
+        return None
+    open_file = workspace.adapters.transcript
+    conversation = Conversation(CLIENTS[kept[0]], session, lambda _: workspace, open_file)
+    conversation.find_home("", [workspace])
+    return conversation, str(kept[1])
 
 
 def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> str | None:

@@ -37,6 +37,7 @@ from loom_audit.errors import (
     StorageFailed,
 )
 from loom_audit.history.ingest import Ingest
+from loom_audit.history.kept_looks import transcript_name
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
 from loom_audit.ports import TranscriptFile
@@ -224,8 +225,19 @@ class Conversation:
 
     def end(self) -> None:
         """Put on record that the session is over, though nobody tells."""
+        self.read()
         self._read_to_the_end()
         self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
+
+    def read_gone(self, path: str) -> None:
+        """Put on record what this transcript tells of the calls of a client that is gone."""
+        self.follow_file(path)
+        try:
+            self.read(calls_only=True)
+            for ingest in [*self.ingests.values()]:
+                ingest.add_asked()
+        finally:
+            self.close_file()
 
     def read_alone(self, path: str) -> None:
         """Put on record what this transcript tells; the session ends unless its client runs."""
@@ -316,10 +328,13 @@ class Conversation:
     # --- the transcript -------------------------------------------------------------------
 
     def _open_transcript(self, hook: Hook) -> None:
-        if self._home is None or not hook.transcript or hook.transcript == self._path:
+        if self._home is None or not hook.transcript:
             return
-        self.close_file()
-        self.follow_file(hook.transcript)
+        if hook.transcript != self._path:
+            self.close_file()
+            self.follow_file(hook.transcript)
+        elif hook.moment != "session":
+            return
         # for who settles what is open without us: the file, and how to read it
         name = transcript_name(self.session)
         with suppress(AuditError):
@@ -421,11 +436,6 @@ class Conversation:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def transcript_name(session: str) -> str:
-    """Under which name it is kept which file a session's transcript is."""
-    return f"{session}\0transcript"
 
 
 def record_of(status: Status, result: Mapping[str, Any]) -> Mapping[str, Any]:

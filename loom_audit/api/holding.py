@@ -13,6 +13,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments, NotFound
 from loom_audit.history import hold as holding
 from loom_audit.history.attachment import Attachment, is_undo
+from loom_audit.history.kept_looks import unread_transcripts
 from loom_audit.history.open_calls import calls_in_the_way, open_call_error
 from loom_audit.history.recovery import decision_needed
 from loom_audit.history.standing import hold_of, standing_of
@@ -52,9 +53,10 @@ def hold(
 
 
 def settle(workspace: AuditedWorkspace) -> None:
-    """Put on record how open calls of other programs ended, as far as these have told it."""
-    leases = map(workspace.attachment.lease, {c.session for c in workspace.timeline.open_calls()})
-    if any(leases):
+    """Put on record how calls of other programs ended, as far as these have told it."""
+    attachment = workspace.attachment
+    leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
+    if any(leases) or any(unread_transcripts(attachment)):
         from loom_audit.api.clients import settle
 
         settle(workspace)

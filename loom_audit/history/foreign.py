@@ -70,7 +70,7 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
     same = attachment.lease(session) == started.lease
     recover(attachment, sparing=session if same else "")
     with attachment.exclusive():
-        known = _find_session(attachment, session)
+        known = find_session(attachment, session)
         if known is not None:
             _check_free(attachment, known, started)
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
@@ -120,7 +120,7 @@ def begin(
         request = replace(request, effect="execute")  # it is not taken for ours
     recover(attachment, sparing=writer.session)
     with exclusive(attachment):
-        known = _find_call(attachment, writer.session, request.call_id)
+        known = find_call(attachment, writer.session, request.call_id)
         if known is not None:
             _check_foreign(attachment, known)
             event = _begun_before(attachment, known, request)
@@ -177,7 +177,7 @@ def end(
     with suppress(NoWorkspace):  # the calls of others are closed when it is back
         recover(attachment, sparing=writer.session)
     with exclusive(attachment):
-        call = _find_call(attachment, writer.session, call_id)
+        call = find_call(attachment, writer.session, call_id)
         if call is None:
             raise NotFound(
                 f"session {writer.session} has no call {call_id}",
@@ -225,7 +225,7 @@ def end(
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
     """Put on record that what a call left running has ended, once. NotFound, Conflict."""
-    call = _find_call(writer.attachment, writer.session, call_id)
+    call = find_call(writer.attachment, writer.session, call_id)
     if call is None or call.seq is None:
         raise NotFound(
             f"session {writer.session} has no call {call_id} that has ended",
@@ -277,7 +277,7 @@ def look_at_end(
     attachment = writer.attachment
     writer = replace(writer, source=CLIENT)
     with exclusive(attachment):
-        call = _find_call(attachment, writer.session, call_id)
+        call = find_call(attachment, writer.session, call_id)
         if call is None or call.seq is not None or not changes_by_itself(attachment, call):
             return
         ending = OpenCall.resumed(writer, call)
@@ -421,13 +421,15 @@ def _check_container(attachment: Attachment, request: CallRequested) -> None:
     )
 
 
-def _find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
+def find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
+    """A call on record; None where there is none."""
     with suppress(NotFound):
         return attachment.projections.call(session, call_id)
     return None
 
 
-def _find_session(attachment: Attachment, session: str) -> Session | None:
+def find_session(attachment: Attachment, session: str) -> Session | None:
+    """A session on record; None where there is none."""
     with suppress(NotFound):
         return attachment.projections.session(session)
     return None

@@ -106,9 +106,8 @@ class Ingest:
     @property
     def is_open(self) -> bool:
         """Whether the session is on record here and has not ended."""
-        with suppress(NotFound):
-            return self.attachment.projections.session(self.session).ended is None
-        return False
+        found = foreign.find_session(self.attachment, self.session)
+        return found is not None and found.ended is None
 
     def start(self, started: SessionStarted) -> None:
         """Put on record that the session begins or goes on.
@@ -140,7 +139,7 @@ class Ingest:
         if not call_id:
             return next(reversed(self.open_calls), None)
         call = self._find(safe_id(call_id))
-        return call if call is not None and call.seq is None else None
+        return call if call and call.seq is None else None
 
     @property
     def open_calls(self) -> Sequence[Call]:
@@ -225,11 +224,6 @@ class Ingest:
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
         return safe_id(call_id) in self._asked
-
-    def is_told(self, call_id: str) -> bool:
-        """Whether it is told how this call ended."""
-        ended = self._ended.get(safe_id(call_id))
-        return ended is not None and ended.status is not None
 
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that was denied."""
@@ -426,9 +420,7 @@ class Ingest:
         )
 
     def _find(self, call_id: str) -> Call | None:
-        with suppress(NotFound):
-            return self.attachment.projections.call(self.session, call_id)
-        return None
+        return foreign.find_call(self.attachment, self.session, call_id)
 
     def _id_of(self, report: CallEnded, *, heard: bool) -> str:
         """The id on record of a call that is told to have ended."""
@@ -481,19 +473,24 @@ class Ingest:
             self.close(status)
             return
         for call in self.open_calls:
+            known = self._ended.get(call.call_id)
             # one that was asked for in a later turn is not over with this one
-            if call.call_id in self._asked and not self.is_told(call.call_id):
+            if call.call_id in self._asked and (known is None or known.status is None):
                 told = CallEnded(self.session, call.call_id, call.tool, status, {}, at=report.at)
                 self._ended[call.call_id] = told
                 self._inferred.add(call.call_id)
 
-    def _end_session(self) -> Event:
+    def add_asked(self) -> None:
+        """Settle, and put the calls on record of which it is told only that they were asked for."""
         self.settle()
         for call_id, began in list(self._asked.items()):
             if self._find(call_id) is None:
                 self._add_unhooked(call_id, began, None)
             if call_id not in self._unhooked:
                 self._asked.pop(call_id, None)
+
+    def _end_session(self) -> Event:
+        self.add_asked()
         self.close()
         self._asked.clear()
         self.hooks.look(at_once=True)

@@ -1,6 +1,6 @@
 """What was seen when a foreign call began, kept until it ends, maybe in another process."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import AuditError
@@ -54,6 +54,25 @@ def discard_look(attachment: Attachment, call: Call) -> None:
     """Forget what was kept for the end of a foreign call."""
     with suppress(AuditError):  # a file that stays is written over or does no harm
         attachment.looks.discard(_look_name(call.session, call.call_id))
+
+
+def transcript_name(session: str) -> str:
+    """Under which name it is kept which file a session's transcript is."""
+    return f"{session}\0transcript"
+
+
+def unread_transcripts(attachment: Attachment) -> Iterator[str]:
+    """The foreign sessions whose client is gone, and whose transcript was not read to its end.
+
+    Also where they were ended by who recovered what the client had left.
+    """
+    projections = attachment.projections
+    ended = (one.id for one in projections.sessions() if one.status == "interrupted")
+    for session in dict.fromkeys([*(one.id for one in projections.open_sessions()), *ended]):
+        with suppress(AuditError):  # a file that is not as it was written says nothing
+            kept = attachment.lease(session) and attachment.looks.get(transcript_name(session))
+            if kept and not attachment.is_session_alive(session):
+                yield session
 
 
 def _look_name(session: str, call_id: str) -> str:

@@ -13,7 +13,8 @@ from loom_audit.history.foreign import check_session_open
 from loom_audit.history.survivors import add_goes_on, end_goes_on
 from loom_audit.history.writer import Writer, check_unused
 from loom_audit.model.coverage import Status
-from loom_audit.model.events import CallRequested, Event
+from loom_audit.model.events import CallRequested, Event, SessionStarted
+from loom_audit.ports import EventFilter
 
 
 def add_unseen(
@@ -58,7 +59,21 @@ def announce_unseen(writer: Writer, request: CallRequested) -> None:
 
 
 def _announce(writer: Writer, request: CallRequested) -> None:
+    _go_on(writer)
     check_session_open(writer.attachment, writer.session)
     check_unused(writer, request.call_id)
     told_of = replace(writer, source=CLIENT_UNSEEN)
     OpenCall.asked(told_of, replace(request, within=None)).announce()
+
+
+def _go_on(writer: Writer) -> None:
+    """Let a session that was ended before all of it was told go on, as it began last.
+
+    Under the same lease, so that it ends with its client.
+    """
+    attachment, session = writer.attachment, writer.session
+    if attachment.projections.session(session).ended is None or attachment.lease(session) is None:
+        return
+    kinds = (SessionStarted.kind,)
+    wanted = EventFilter(kinds=kinds, session=session, newest_first=True, limit=1)
+    writer.record(*(event.fact for event in attachment.log.read(wanted)))

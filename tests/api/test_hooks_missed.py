@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -167,6 +168,89 @@ def test_settling_adds_what_no_hook_told_of_a_client_that_is_gone(
     assert sorted(calls) == ["c1", "c2", "c3", "c4"]
     assert calls["c2"].status == "ok"
     assert all(calls[id].coverage.reasons == ("no hook",) for id in ("c3", "c4"))
+
+
+CLIENT = """
+import subprocess, sys
+with subprocess.Popen(["cat"], stdin=sys.stdin) as hook:
+    print(hook.pid, flush=True)
+"""
+"""A client with a hook that runs as long as it does."""
+
+
+def gone(hooks: Hooks, root: Path, folder: Path) -> None:
+    """A client that is killed; of its last two calls no hook came, and the second did not end."""
+    runs = [sys.executable, "-c", CLIENT]
+    with subprocess.Popen(runs, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        claude = hooked_by(int(client.stdout.readline()), hooks, root, folder)
+        claude.hook("SessionStart", source="startup")
+        claude.bash("c1", "true")
+        lost = unhooked(claude)
+        lost.bash("c2", "touch b", (root / "b").touch)
+        lost.asks("c3", "Bash", {"command": "touch c"})
+        (root / "c").touch()
+        client.kill()
+    (root / "mine.txt").write_text("a person's\n")
+
+
+def check_gone(workspace: AuditedWorkspace) -> None:
+    """All its calls are on record, once, and the session has ended."""
+    assert ids(workspace, "s1") == ["c1", "c2", "c3"]
+    calls = {call.call_id: call for call in workspace.timeline.calls()}
+    assert [calls[id].status for id in ("c1", "c2")] == ["ok", "ok"]
+    assert calls["c3"].seq is not None and calls["c3"].status not in ("ok", "denied")
+    assert [calls[id].coverage.level for id in ("c1", "c2")] == ["full", "none"]
+    assert calls["c3"].coverage.level != "full"
+    assert all(not calls[id].paths for id in ("c1", "c2", "c3"))
+    assert workspace.timeline.session("s1").ended is not None
+    head = workspace.log.head()
+    settle(workspace)
+    assert not workspace.recover() and workspace.log.head() == head
+    assert workspace.verify().findings == ()
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_settling_reads_what_a_client_that_is_gone_told_though_no_call_of_it_is_open(
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    hooks: Hooks,
+    recovered: bool,
+) -> None:
+    assert workspace.root == str(root)
+    gone(hooks, root, tmp_path)
+    mine = store.workspace(root)
+    if recovered:  # by who knows of no transcripts, such as a command of ours
+        mine.recover()
+    settle(mine)
+    mine.recover()
+    check_gone(mine)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_warm_process_reads_what_a_client_that_is_gone_told_though_another_ended_its_session(
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    hooks: Hooks,
+    same: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone(hooks, root, tmp_path)
+    answering = hooks if same else Hooks(store)
+    other = client_of(answering, root, tmp_path, "s2")
+    other.hook("SessionStart", source="startup")
+    other.bash("o1", "true")
+    monkeypatch.setattr("loom_audit.api.clients.QUIET", 0.0)
+    assert answering.settle() == []
+    mine = store.workspace(root)
+    mine.recover()
+    check_gone(mine)
+    assert ids(mine, "s2") == ["o1"]
+    answering.close()
 
 
 def hooked_by(pid: int, hooks: Hooks, root: Path, folder: Path) -> HookedClaude:
